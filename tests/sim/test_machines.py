@@ -8,22 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from support.waiting import wait_for
 
 from hudtui.sim import PrimeSimulator
 from hudtui.sim.state import processes_of
-
-
-def until(condition, seconds=20.0):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not come about"
-        time.sleep(0.05)
 
 
 def test_a_login_has_its_own_home_and_nothing_of_ours(api, ssh, sim, monkeypatch):
@@ -90,7 +83,7 @@ def test_terminating_ends_everything_that_was_started(api, ssh, sim, alive):
         "tmux new -d -s run 'sleep 600'; setsid nohup sleep 601 >/dev/null 2>&1 & sleep 602 >/dev/null 2>&1 &",
     )
     token = sim.pods[pod["id"]].token
-    until(lambda: len(processes_of(token)) >= 4)
+    wait_for(lambda: len(processes_of(token)) >= 4)
     there = processes_of(token)
     api.http.delete(f"/pods/{pod['id']}")
     assert not processes_of(token) and not any(alive(pid) for pid in there)
@@ -264,7 +257,7 @@ def test_real_time_moves_by_itself(connect, key_pair, ssh):
         sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         api = connect(sim)
         made = api.create()
-        until(lambda: api.get(f"/pods/{made['id']}")["sshConnection"])
+        wait_for(lambda: api.get(f"/pods/{made['id']}")["sshConnection"])
         assert ssh(api.get(f"/pods/{made['id']}")["sshConnection"], "echo here").stdout == "here\n"
         assert Path(sim.home(made["id"])).exists()
 

@@ -28,6 +28,7 @@ import pytest
 from pytest_textual_snapshot import node_to_report_path
 from support.at_rest import at_rest, quick_waits
 from support.parsed_styles import parsed_once
+from support.waiting import screen_text
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 """The time in every screen test."""
@@ -176,12 +177,6 @@ def open_app() -> Callable[..., Any]:
             yield app, pilot
 
     return opened
-
-
-def screen_text(app: Any) -> str:
-    """What is on the screen now, as lines of text."""
-    lines = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
 
 
 @pytest.fixture(name="screen_text")

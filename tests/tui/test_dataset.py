@@ -4,7 +4,6 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from weakref import WeakSet
 
 import pytest
 from support import at_rest
+from support.waiting import until
 
 from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
@@ -74,15 +74,6 @@ def app_of(folder: Path) -> HudtuiApp:
 def read_so_far(app: Any) -> TaskIndex | None:
     """What the dataset screen has read; None while another screen is shown."""
     return app.screen.open.index if app.screen.NAME == "dataset" else None
-
-
-async def until(pilot: Any, true: Callable[[], bool]) -> None:
-    """Wait for something that no worker of the screen tells of."""
-    for _ in range(2000):
-        if true():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("it never came")
 
 
 async def previewed(pilot: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import hub_stub as stub
+from support.waiting import until
 
 from hudtui.core.lockfile import read_lock
 from hudtui.tui.dataset.dialogs import MakeDialog
@@ -51,15 +52,6 @@ def task(number: int, **changes: Any) -> dict[str, Any]:
 def tasks(project: Path) -> Path:
     (project / "tasks.json").write_text(json.dumps([task(number) for number in range(5)]))
     return project
-
-
-async def until(pilot: Any, true: Callable[[], bool]) -> None:
-    """Wait for something that no worker of the screen tells of."""
-    for _ in range(3000):
-        if true():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("it never came")
 
 
 async def previewed(pilot: Any) -> MakeDialog:

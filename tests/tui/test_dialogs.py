@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from support.waiting import until
 from textual.widgets._toast import Toast
 
 from hudtui.core.flows.person import Choice
@@ -16,13 +15,6 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.widgets.pick import Pick
 
 DIFF = "--- a.yaml\n+++ a.yaml (yours)\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
-
-
-async def until(pilot: Any, true: Callable[[], bool]) -> None:
-    """Wait until something is true, for half a minute at most."""
-    async with asyncio.timeout(30):
-        while not true():
-            await pilot.pause(0.02)
 
 
 def colours(app: Any, *lines: str) -> list[Any]:

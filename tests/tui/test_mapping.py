@@ -5,12 +5,13 @@ import contextlib
 import json
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 from textual.geometry import Offset, Size
 
 from hudtui.core.environment import client
@@ -158,15 +159,6 @@ async def type_at(pilot: Any, settle: Any, screen: Any, row: int, column: int, *
     screen.editor.go(row, column)
     await pilot.press(*keys)
     await settle(pilot)
-
-
-async def until(pilot: Any, true: Callable[[], bool]) -> None:
-    """Wait for something that no worker of the screen tells of."""
-    for _ in range(2000):
-        if true():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("it never came")
 
 
 def row_of(screen: Any, text: str) -> int:

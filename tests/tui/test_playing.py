@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import servers
+from support.waiting import until
 
 import hudtui.core.flows.playing as flow
 from hudtui.core.gym.config import load_config
@@ -52,17 +53,6 @@ def game(project: Path) -> Path:
 
 def app_of(folder: Path) -> HudtuiApp:
     return HudtuiApp(folder, services=Services(now=lambda: NOON))
-
-
-async def until(pilot: Any, true: Callable[[], object]) -> None:
-    """Wait for something that the episode brings about: its worker goes on until the episode is over."""
-    for _ in range(3000):
-        if true():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    screen = pilot.app.screen
-    raise AssertionError(f"it never came: {getattr(screen, 'message', '')}; {getattr(screen, '_turns', '')}")
 
 
 @contextlib.asynccontextmanager

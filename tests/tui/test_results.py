@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from support.pictures import claiming, png
 from support.played import played, task, write
 from support.recorded import own_episode, verifiers_conversation, write_own
 from support.runs import make_run
+from support.waiting import screen_text, until
 from textual.screen import ModalScreen
 
 from hudtui.core.results import index
@@ -60,18 +61,6 @@ def trained() -> tuple[Episode, ...]:
 def outputs(project: Path) -> Path:
     write(project / "outputs" / "mine" / "traces.jsonl", *evaluated())
     return project
-
-
-def shown(app: Any) -> str:
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-
-
-async def until(pilot: Any, done: Callable[[], bool]) -> None:
-    for _ in range(1_500):
-        if done():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError(f"it did not come to that:\n{shown(pilot.app)}")
 
 
 async def opened(pilot: Any, **given: Any) -> ResultsScreen:
@@ -149,9 +138,7 @@ def test_picture_of_a_range_of_rewards(snap: Any, outputs: Path) -> None:
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         pilot.app.open_screen("results")
-        await until(
-            pilot, lambda: "No episode is recorded" in "\n".join(s.text for s in pilot.app.screen._compositor.render_strips())
-        )
+        await until(pilot, lambda: "No episode is recorded" in screen_text(pilot.app))
 
     assert snap(HudtuiApp(project), size=size, run_before=show)
 
@@ -168,7 +155,7 @@ def test_picture_loading(snap: Any, outputs: Path, size: tuple[int, int], monkey
         await until(pilot, lambda: pilot.app.facts is not None)
         pilot.app.open_screen("results")
         await until(pilot, lambda: isinstance(pilot.app.screen, ResultsScreen) and bool(pilot.app.screen.sources))
-        await until(pilot, lambda: "Reading" in shown(pilot.app))
+        await until(pilot, lambda: "Reading" in screen_text(pilot.app))
 
     assert snap(HudtuiApp(outputs), size=size, run_before=show, wait=False)
 
@@ -180,7 +167,7 @@ def test_picture_of_a_file_without_episodes(snap: Any, project: Path, size: tupl
 
     async def show(pilot: Any) -> None:
         pilot.app.open_screen("results")
-        await until(pilot, lambda: "2 lines could not be read" in shown(pilot.app))
+        await until(pilot, lambda: "2 lines could not be read" in screen_text(pilot.app))
 
     assert snap(HudtuiApp(project), size=size, run_before=show)
 
@@ -465,7 +452,7 @@ async def test_a_folder_with_several_results_is_opened_at_once(project: Path, sc
     async with app.run_test(size=(160, 45)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, ResultsScreen) and len(app.screen.groups.listed) == 2)
         assert {group.key.run for group in app.screen.groups.listed} == {"first", "second"}
-        await until(pilot, lambda: "Groups · 2 results" in shown(app) and "of-first" in shown(app))
+        await until(pilot, lambda: "Groups · 2 results" in screen_text(app) and "of-first" in screen_text(app))
 
 
 async def test_a_narrow_terminal_shows_one_pane_at_a_time(open_app: Any, outputs: Path, screen_text: Any) -> None:
@@ -509,9 +496,9 @@ async def test_episodes_are_exported(open_app: Any, outputs: Path) -> None:
         screen = await opened(pilot)
         for down, form, name in (((), ("down",), "one.md"), (("down",), (), "group.jsonl"), (("down", "down"), (), "all.jsonl")):
             await pilot.press("E")
-            await until(pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in shown(app))
+            await until(pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in screen_text(app))
             await pilot.press(*down, "enter")
-            await until(pilot, lambda: isinstance(app.screen, Pick) and " as" in shown(app))
+            await until(pilot, lambda: isinstance(app.screen, Pick) and " as" in screen_text(app))
             await pilot.press(*form, "enter")
             await until(pilot, lambda: isinstance(app.screen, Ask))
             await pilot.press("end", "ctrl+u", *name, "enter")
@@ -526,9 +513,9 @@ async def test_a_file_is_not_replaced_without_a_question(open_app: Any, outputs:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         await opened(pilot)
         await pilot.press("E")
-        await until(pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in shown(app))
+        await until(pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Pick) and " as" in shown(app))
+        await until(pilot, lambda: isinstance(app.screen, Pick) and " as" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"kept.md", "enter")
@@ -686,7 +673,7 @@ def test_picture_of_the_map(snap: Any, long_training: Path, size: tuple[int, int
         await pilot.press("M")
         await until(pilot, lambda: isinstance(pilot.app.screen, RewardMapDialog))
         await pilot.press("end", "left", "down", "down")
-        await until(pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in shown(pilot.app))
+        await until(pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in screen_text(pilot.app))
 
     assert snap(HudtuiApp(long_training), size=size, run_before=show)
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from rich.cells import cell_len
 from support import tmux_world
 from support.runs import NOW, make_run
+from support.waiting import screen_text, until
 
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.plain import to_plain
@@ -92,7 +92,7 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
 def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         pilot.app.open_screen("run")
-        await _until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
 
     assert snap(reading_app(runs), size=size, run_before=show, wait=False)
 
@@ -146,15 +146,6 @@ def test_picture_of_metrics(snap: Any, project: Path, size: tuple[int, int]) -> 
     assert snap(_app(project), size=size, press=["5"], run_before=wait)
 
 
-async def _until(pilot: Any, true: Callable[[], bool]) -> None:
-    """Wait until something is so: what the screen shows comes from a store that is read in a thread."""
-    for _ in range(400):
-        await pilot.pause(0.02)
-        if true():
-            return
-    raise AssertionError("it did not come")
-
-
 async def _drawn(pilot: Any, run: str, text: str) -> None:
     """Wait until all of a run that has ended is on the screen: list, head, result, log with `text`."""
     last = None
@@ -177,7 +168,7 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
             and not any(worker.group in ("watch", "log") and worker.is_running for worker in pilot.app.workers)
             and all(run in screen._views for run in screen._rows)
         ):
-            if (now := _picture(pilot.app)) == last:
+            if (now := screen_text(pilot.app)) == last:
                 return
             last = now
         else:
@@ -185,10 +176,6 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
         await pilot.pause(0.02)
     place = f"{lines.scroll_offset} of {lines.max_scroll_y}"
     raise AssertionError(f"{run} was not drawn: {screen.view}; {place}; {text!r} in {shown[-200:]!r}; {screen.message}")
-
-
-def _picture(app: Any) -> str:
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 async def _log_of(app: Any, text: str = "") -> str:
@@ -241,7 +228,7 @@ async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path,
         await _log_of(app, "episode 40/40")
         assert app.screen.chosen == "demo-aaaa"
         app.screen.pane.turn_to("result")
-        await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-result")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "run-result")
         table = app.screen.query_one("#run-result", VirtualTable)
         assert table.count == 6 and table.rows.cells(2)[1] == "0.375"
 
@@ -307,7 +294,7 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
     (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{n}"} for n in range(200)]))
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", limit="", policy="random")
-        await _until(pilot, lambda: any("Ready" in strip.text for strip in app.screen._compositor.render_strips()))
+        await until(pilot, lambda: "Ready" in screen_text(app))
         await settle(pilot)
         await pilot.press("ctrl+g")
         for _ in range(400):
@@ -335,7 +322,7 @@ async def test_what_is_wrong_is_said_before_anything_starts(
 ) -> None:
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", config="configs/none.yaml")
-        await _until(pilot, lambda: "there is no such file" in screen_text(app))
+        await until(pilot, lambda: "there is no such file" in screen_text(app))
         app.open_screen("launch", config="configs/2048.yaml", group="many")
         await pilot.pause(0.5)
         await settle(pilot)
@@ -393,39 +380,39 @@ async def test_a_run_is_renamed(open_app: Any, project: Path, screen_text: Any) 
         await pilot.press("5")
         await _drawn(pilot, "train-cccc", "step 60/100")
         await pilot.press("e")
-        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"warmer", "enter")
-        await _until(pilot, lambda: "warmer" in screen_text(app) and not isinstance(app.screen, Ask))
+        await until(pilot, lambda: "warmer" in screen_text(app) and not isinstance(app.screen, Ask))
         assert RunStore(project / ".hudtui").summary("train-cccc").name == "warmer"
         await pilot.press("d")
-        await _until(pilot, lambda: "there is no earlier run" in screen_text(app))
+        await until(pilot, lambda: "there is no earlier run" in screen_text(app))
 
 
 async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, screen_text: Any) -> None:
     async with open_app(runs, size=(120, 35)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: "2 runs" in screen_text(app) and app.screen.view is not None)
+        await until(pilot, lambda: "2 runs" in screen_text(app) and app.screen.view is not None)
         await pilot.press("asterisk", "number_sign")
-        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"old paper", "enter")
-        await _until(pilot, lambda: "#old #paper" in screen_text(app))
+        await until(pilot, lambda: "#old #paper" in screen_text(app))
         await pilot.press("slash", *"tag:old", "enter")
-        await _until(pilot, lambda: "2 marked · 2 of 2 runs" in screen_text(app))
+        await until(pilot, lambda: "2 marked · 2 of 2 runs" in screen_text(app))
         await pilot.press("Z")
-        await _until(pilot, lambda: "2 archived" in screen_text(app) and "All runs are archived" in screen_text(app))
+        await until(pilot, lambda: "2 archived" in screen_text(app) and "All runs are archived" in screen_text(app))
         assert "2 runs are archived; U lists archived runs" in app.screen.message
         await pilot.press("U")
-        await _until(pilot, lambda: "demo" in screen_text(app) and "2 archived" not in screen_text(app))
+        await until(pilot, lambda: "demo" in screen_text(app) and "2 archived" not in screen_text(app))
         second = app.screen.runs.listed[1].summary.id
         await pilot.press("home", "down", "Z", "U")
-        await _until(pilot, lambda: "1 archived" in screen_text(app))
+        await until(pilot, lambda: "1 archived" in screen_text(app))
         listed = [row.summary.id for row in app.screen.runs.listed]
         assert listed == [second], "the run under the cursor, also while another one is still shown"
         store = RunStore(runs / ".hudtui")
         assert sorted((run.tags, run.hidden) for run in store.runs()) == [(("old", "paper"), False), (("old", "paper"), True)]
         (hidden,) = [run.id for run in store.runs() if run.hidden]
         app.open_screen("run", run=hidden)
-        await _until(pilot, lambda: app.screen.runs.row.summary.id == hidden)
+        await until(pilot, lambda: app.screen.runs.row.summary.id == hidden)
 
 
 async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -439,9 +426,9 @@ async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, s
     store.add(later)
     async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-eeee")
+        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-eeee")
         await pilot.press("d")
-        await _until(pilot, lambda: "Differences in the settings" in screen_text(app))
+        await until(pilot, lambda: "Differences in the settings" in screen_text(app))
         shown = screen_text(app)
         head = next(line for line in shown.splitlines() if "種を変えた学習  grpo lora 8" in line)
         row = next(line for line in shown.splitlines() if " seed " in line)
@@ -461,7 +448,7 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
         shown = screen_text(app)
         assert "! play ran out of memory: torch.OutOfMemoryError: CUDA out of memory." in shown
         assert "Lower batch_size" in shown and "! loss is NaN or infinite since step 2" in shown
-        await _until(pilot, lambda: "■ end of log" in screen_text(app))
+        await until(pilot, lambda: "■ end of log" in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
@@ -471,7 +458,7 @@ def test_picture_of_an_acknowledged_alarm(snap: Any, project: Path, size: tuple[
     async def show(pilot: Any) -> None:
         await _drawn(pilot, "live-aaaa", "episode 40/40")
         await pilot.press("K")
-        await _until(pilot, lambda: not pilot.app.screen.view.open_alarms)
+        await until(pilot, lambda: not pilot.app.screen.view.open_alarms)
         await _drawn(pilot, "live-aaaa", "episode 40/40")
         pilot.app.screen.panes.open(pilot.app.screen.pane)
 
@@ -487,31 +474,31 @@ async def test_alarms_are_acknowledged_by_a_key(open_app: Any, project: Path, sc
     _worried(project)
     async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
+        await until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
         await pilot.press("K")
-        await _until(pilot, lambda: "acknowledged: loss is NaN or infinite since step 3" in screen_text(app))
+        await until(pilot, lambda: "acknowledged: loss is NaN or infinite since step 3" in screen_text(app))
         assert "! loss" not in screen_text(app) and "The weights are lost" not in screen_text(app)
-        await _until(pilot, lambda: "1 alarm is acknowledged; K undoes that." in screen_text(app))
+        await until(pilot, lambda: "1 alarm is acknowledged; K undoes that." in screen_text(app))
         await pilot.press("K")
-        await _until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
+        await until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
         make_run(project, "fine-bbbb", "finished", name="fine")
         app.reload(everything=True)
-        await _until(pilot, lambda: "fine" in screen_text(app))
+        await until(pilot, lambda: "fine" in screen_text(app))
         app.screen.opened(run="fine-bbbb")
-        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "fine-bbbb")
+        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "fine-bbbb")
         await pilot.press("K")
-        await _until(pilot, lambda: "Acknowledge: the run has no alarm" in screen_text(app))
+        await until(pilot, lambda: "Acknowledge: the run has no alarm" in screen_text(app))
 
 
 async def test_the_header_counts_no_acknowledged_alarm(open_app: Any, project: Path, screen_text: Any) -> None:
     rows = [{"step": step, "reward": 0.5, "loss": math.nan} for step in range(1, 6)]
     make_run(project, "live-aaaa", "running", name="grpo", log=LOG, rows=rows)
     async with open_app(project, size=(160, 45)) as (app, pilot):
-        await _until(pilot, lambda: " alarm" in screen_text(app).splitlines()[0])
+        await until(pilot, lambda: " alarm" in screen_text(app).splitlines()[0])
         await pilot.press("5")
-        await _until(pilot, lambda: "! loss is NaN" in screen_text(app))
+        await until(pilot, lambda: "! loss is NaN" in screen_text(app))
         await pilot.press("K")
-        await _until(pilot, lambda: " alarm" not in screen_text(app).splitlines()[0])
+        await until(pilot, lambda: " alarm" not in screen_text(app).splitlines()[0])
         assert "acknowledged: loss is NaN or infinite since step 1" in screen_text(app)
 
 
@@ -527,10 +514,10 @@ async def test_the_end_of_a_run_is_told_on_another_screen(
         app.action_desktop()
         sent: list[str] = []
         monkeypatch.setattr(app._driver, "write", sent.append)
-        await _until(pilot, lambda: "live-aaaa" in app.progress.found)
+        await until(pilot, lambda: "live-aaaa" in app.progress.found)
         assert not rung
         RunStore(project / ".hudtui").append("live-aaaa", "finished")
-        await _until(pilot, lambda: "2048 greedy: finished, reward 0.438" in screen_text(app))
+        await until(pilot, lambda: "2048 greedy: finished, reward 0.438" in screen_text(app))
         assert rung == [True]
         assert sent.count(notification("2048 greedy: finished, reward 0.438")) == 1
 
@@ -549,14 +536,14 @@ async def test_the_command_of_the_user_is_started_at_the_end_of_a_run(
         return [json.loads(line)["text"] for line in told.read_text().splitlines()] if told.exists() else []
 
     async with open_app(project, size=(120, 35)) as (app, pilot):
-        await _until(pilot, lambda: len(app.progress.found) == 2)
+        await until(pilot, lambda: len(app.progress.found) == 2)
         store = RunStore(project / ".hudtui")
         store.append("live-aaaa", "failed", {"why": "out of memory"})
-        await _until(pilot, lambda: "the command of HUDTUI_NOTIFY_COMMAND failed" in screen_text(app))
+        await until(pilot, lambda: "the command of HUDTUI_NOTIFY_COMMAND failed" in screen_text(app))
         assert heard() == ["2048 greedy: failed, reward 0.438"]
         app.say("something else")
         store.append("live-bbbb", "stopped")
-        await _until(pilot, lambda: len(heard()) == 2 and not any(one.group == "notify" for one in app.workers))
+        await until(pilot, lambda: len(heard()) == 2 and not any(one.group == "notify" for one in app.workers))
         assert "NOTIFY" not in app.screen.message, "it is said once"
         assert [event.data for event in store.events("live-bbbb") if event.type == "notified"] == [{"about": "the end"}]
     assert caplog.messages.count("the command of HUDTUI_NOTIFY_COMMAND failed: status 3: no room") == 2
@@ -641,33 +628,33 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await pilot.press("5")
         await _log_of(app, "step 1/2")
         await pilot.press("h")
-        await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
         table = app.screen.query_one("#run-events", VirtualTable)
         rows = [list(table.rows.cells(place)[1:]) for place in range(table.count)]
         assert rows[0] == ["hudtui", "the run is planned"] and rows[1] == ["machine", "the run is started in tmux"]
         assert ["machine", "stage train starts"] in rows and ["machine", "careful now"] in rows
         await pilot.press("enter")
-        await _until(pilot, lambda: app.screen.is_modal and rows[-1][1] in screen_text(app))
+        await until(pilot, lambda: app.screen.is_modal and rows[-1][1] in screen_text(app))
         await pilot.press("escape")
-        await _until(pilot, lambda: not app.screen.is_modal)
+        await until(pilot, lambda: not app.screen.is_modal)
         await pilot.press("right_square_bracket")
-        await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
-        await _until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
+        await until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
 
 
 async def test_events_and_the_plan_are_searched(open_app: Any, staged: Path, screen_text: Any) -> None:
     async with open_app(staged, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: getattr(app.screen, "view", None) is not None)
+        await until(pilot, lambda: getattr(app.screen, "view", None) is not None)
         app.screen.pane.turn_to("events")
-        await _until(pilot, lambda: getattr(app.focused, "id", "") == "run-events" and app.focused.count > 1)
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "run-events" and app.focused.count > 1)
         await pilot.press("slash", *"STARTS", "enter")
-        await _until(pilot, lambda: "search “STARTS”: not found" in screen_text(app))
+        await until(pilot, lambda: "search “STARTS”: not found" in screen_text(app))
         await pilot.press("slash", *"starts", "enter", "n")
-        await _until(pilot, lambda: "search “starts”: 2 of" in screen_text(app))
+        await until(pilot, lambda: "search “starts”: 2 of" in screen_text(app))
         assert "starts" in app.focused.rows.cells(app.focused.cursor)[2]
         await pilot.press("right_square_bracket", "slash", *"engine", "enter")  # in one burst
-        await _until(pilot, lambda: "search “engine”: 1 of 1" in screen_text(app))
+        await until(pilot, lambda: "search “engine”: 1 of 1" in screen_text(app))
 
 
 async def test_the_plan_of_a_run_stays_while_its_first_view_is_late(
@@ -682,13 +669,13 @@ async def test_the_plan_of_a_run_stays_while_its_first_view_is_late(
     async with open_app(staged, size=(120, 35)) as (app, pilot):
         monkeypatch.setattr(Monitor, "view", late)
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.chosen is not None)
+        await until(pilot, lambda: app.screen.chosen is not None)
         app.screen.pane.turn_to("plan")
-        await _until(pilot, lambda: "serve      true" in screen_text(app))
+        await until(pilot, lambda: "serve      true" in screen_text(app))
         await pilot.pause(5 * TOGETHER)
         assert "serve      true" in screen_text(app) and app.screen.view is None
         may_come.set()
-        await _until(pilot, lambda: app.screen.view is not None)
+        await until(pilot, lambda: app.screen.view is not None)
         assert "serve      true" in screen_text(app)
 
 
@@ -720,11 +707,11 @@ def trained(project: Path) -> Path:
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_of_the_settings(snap: Any, trained: Path, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
-        await _until(pilot, lambda: pilot.app.screen.view is not None)
+        await until(pilot, lambda: pilot.app.screen.view is not None)
         pilot.app.screen.pane.turn_to("settings")
         pilot.app.screen.panes.open(pilot.app.screen.pane)
-        await _until(pilot, lambda: "learning_rate" in _picture(pilot.app) or size[1] < 35)
-        await _until(pilot, lambda: "Qwen2.5" in _picture(pilot.app))
+        await until(pilot, lambda: "learning_rate" in screen_text(pilot.app) or size[1] < 35)
+        await until(pilot, lambda: "Qwen2.5" in screen_text(pilot.app))
 
     assert snap(_app(trained), size=size, press=["5"], run_before=show)
 
@@ -732,36 +719,36 @@ def test_picture_of_the_settings(snap: Any, trained: Path, size: tuple[int, int]
 async def test_the_plan_of_a_run_masks_what_its_settings_mask(open_app: Any, trained: Path, screen_text: Any) -> None:
     async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
+        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
         app.screen.pane.turn_to("plan")
-        await _until(pilot, lambda: "MY_DSN=••••" in screen_text(app))
+        await until(pilot, lambda: "MY_DSN=••••" in screen_text(app))
         assert "hunter2" not in screen_text(app)
 
 
 async def test_the_settings_of_a_run_are_filtered_and_copied(open_app: Any, trained: Path, screen_text: Any) -> None:
     async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
+        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
         assert not app.screen.query("#run-settings"), "made when it is shown first"
         await pilot.press("tab", *["left_square_bracket"] * 2)
-        await _until(pilot, lambda: "num_generations" in screen_text(app))
+        await until(pilot, lambda: "num_generations" in screen_text(app))
         assert "2e-05 (default 5e-06)" in screen_text(app) and "hunter2" not in screen_text(app)
         rows = [" ".join(line.split()) for line in screen_text(app).splitlines()]
         assert any("tasks.size 2.0 KiB" in row for row in rows) and any("config.size 512 B" in row for row in rows)
-        await _until(pilot, lambda: app.focused is app.screen.query_one("#run-settings").table)
+        await until(pilot, lambda: app.focused is app.screen.query_one("#run-settings").table)
         await pilot.press("slash", *"changed:yes temperature", "enter")
-        await _until(pilot, lambda: "num_generations" not in screen_text(app) and "0.7 (default 1.0)" in screen_text(app))
+        await until(pilot, lambda: "num_generations" not in screen_text(app) and "0.7 (default 1.0)" in screen_text(app))
         await pilot.press("y")
-        await _until(pilot, lambda: app.clipboard == "0.7")
+        await until(pilot, lambda: app.clipboard == "0.7")
         await pilot.press("Y")
-        await _until(pilot, lambda: app.clipboard == "temperature=0.7")
+        await until(pilot, lambda: app.clipboard == "temperature=0.7")
         await pilot.press("enter")
-        await _until(pilot, lambda: "Temperature of the sampling" in screen_text(app))
+        await until(pilot, lambda: "Temperature of the sampling" in screen_text(app))
         await pilot.press("escape", "slash", *"x:", "enter")
-        await _until(pilot, lambda: "there is no field" in screen_text(app))
+        await until(pilot, lambda: "there is no field" in screen_text(app))
         await pilot.press("slash", "escape", "tab", "down")
-        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-cccc")
-        await _until(pilot, lambda: "greedy" in screen_text(app) and "num_generations" not in screen_text(app))
+        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-cccc")
+        await until(pilot, lambda: "greedy" in screen_text(app) and "num_generations" not in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(120, 35), (60, 20)])
@@ -826,15 +813,15 @@ def many(project: Path) -> Path:
 async def test_the_list_is_filtered_and_sorted(open_app: Any, many: Path, screen_text: Any) -> None:
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        await until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
         await pilot.press("slash", *"state:failed")
-        await _until(pilot, lambda: names(app) == ["bad-cccc"])
+        await until(pilot, lambda: names(app) == ["bad-cccc"])
         await pilot.press("escape")
-        await _until(pilot, lambda: len(names(app)) == 3)
+        await until(pilot, lambda: len(names(app)) == 3)
         await pilot.press("slash", *"memory", "enter")
-        await _until(pilot, lambda: names(app) == ["bad-cccc"] and "1 of 3" in screen_text(app))
+        await until(pilot, lambda: names(app) == ["bad-cccc"] and "1 of 3" in screen_text(app))
         await pilot.press("slash", "escape")
-        await _until(pilot, lambda: len(names(app)) == 3)
+        await until(pilot, lambda: len(names(app)) == 3)
         while app.screen.runs.sort != "reward":
             await pilot.press("s")
         assert names(app)[0] == "bad-cccc"
@@ -848,7 +835,7 @@ async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
     monkeypatch.setattr("hudtui.tui.screen.REST", 60.0)  # the keys of a busy machine are far apart
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        await until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
         first, chosen = app.screen.chosen, []
         choose = RunScreen._choose
         monkeypatch.setattr(RunScreen, "_choose", lambda screen, run: (chosen.append(run), choose(screen, run)))
@@ -856,7 +843,7 @@ async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
         assert app.screen.chosen == first and app.screen.runs.table.cursor == 2
         monkeypatch.setattr("hudtui.tui.screen.REST", 0.1)
         await pilot.press("up")
-        await _until(pilot, lambda: app.screen.chosen == names(app)[1])
+        await until(pilot, lambda: app.screen.chosen == names(app)[1])
         assert chosen == [names(app)[1]]
 
 
@@ -865,16 +852,16 @@ async def test_a_run_that_has_ended_is_deleted_after_a_question(open_app: Any, m
         await pilot.press("5")
         await _log_of(app, "bad")
         await pilot.press("x")
-        await _until(pilot, lambda: app.screen.is_modal)
+        await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("escape")
-        await _until(pilot, lambda: not app.screen.is_modal)
+        await until(pilot, lambda: not app.screen.is_modal)
         assert len(RunStore(many / ".hudtui").runs()) == 3
         await pilot.press("x")
-        await _until(pilot, lambda: app.screen.is_modal)
+        await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await _until(pilot, lambda: not app.screen.is_modal and "bad-cccc" not in names(app) and len(names(app)) == 2)
+        await until(pilot, lambda: not app.screen.is_modal and "bad-cccc" not in names(app) and len(names(app)) == 2)
         assert not (many / ".hudtui" / "runs" / "bad-cccc").exists()
-        await _until(pilot, lambda: app.screen.chosen in names(app))
+        await until(pilot, lambda: app.screen.chosen in names(app))
 
 
 async def test_marked_runs_are_deleted_together_after_one_question(
@@ -883,24 +870,24 @@ async def test_marked_runs_are_deleted_together_after_one_question(
     make_run(many, "now-dddd", "running", name="at work")
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 4)
+        await until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 4)
         order = names(app)
         await pilot.press("space", "space", "space", "space")  # in a burst, before a run is shown
         assert app.screen.runs.marked == tuple(order)
-        await _until(pilot, lambda: "4 marked" in screen_text(app))
+        await until(pilot, lambda: "4 marked" in screen_text(app))
         await pilot.press("x")
-        await _until(pilot, lambda: "now-dddd (at work, running)" in app.screen.message)
+        await until(pilot, lambda: "now-dddd (at work, running)" in app.screen.message)
         assert len(RunStore(many / ".hudtui").runs()) == 4
         await pilot.press("escape")
         assert app.screen.NAME == "run" and not app.screen.runs.marked
         await pilot.press("slash", *"!state:running !state:failed", "enter", "asterisk")
-        await _until(pilot, lambda: set(app.screen.runs.marked) == {"one-aaaa", "two-bbbb"})
+        await until(pilot, lambda: set(app.screen.runs.marked) == {"one-aaaa", "two-bbbb"})
         await pilot.press("x")
-        await _until(pilot, lambda: app.screen.is_modal)
+        await until(pilot, lambda: app.screen.is_modal)
         await settle(pilot)
         assert "Remove 2 runs?" in screen_text(app) and "grpo lora 8" in screen_text(app)
         await pilot.press("y")
-        await _until(pilot, lambda: not app.screen.is_modal and not names(app))
+        await until(pilot, lambda: not app.screen.is_modal and not names(app))
         assert {run.id for run in RunStore(many / ".hudtui").runs()} == {"bad-cccc", "now-dddd"}
 
 
@@ -915,26 +902,26 @@ async def test_removing_runs_whose_machine_is_slow_is_cancelled(
         await pilot.press("5")
         await _log_of(app, "bad")
         await pilot.press("x")
-        await _until(pilot, lambda: app.screen.is_modal)
+        await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await _until(pilot, lambda: "Removing too large (^x cancels)" in app.screen.message)
+        await until(pilot, lambda: "Removing too large (^x cancels)" in app.screen.message)
         await pilot.press("ctrl+x")
-        await _until(pilot, lambda: "Cancelled." in app.screen.message)
+        await until(pilot, lambda: "Cancelled." in app.screen.message)
         assert len(names(app)) == 3
 
 
 async def test_a_run_that_another_program_starts_appears(open_app: Any, many: Path) -> None:
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        await until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
         make_run(many, "new-dddd", "finished", name="of a command")
-        await _until(pilot, lambda: "new-dddd" in names(app))
+        await until(pilot, lambda: "new-dddd" in names(app))
 
 
 async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, workspace: Path, settle: Any) -> None:
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", limit="", policy="random")
-        await _until(pilot, lambda: any("Ready" in strip.text for strip in app.screen._compositor.render_strips()))
+        await until(pilot, lambda: "Ready" in screen_text(app))
         await settle(pilot)
         await pilot.press("ctrl+g")
         for _ in range(400):
@@ -945,9 +932,9 @@ async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, works
         store = RunStore(workspace / ".hudtui")
         for key, before in (("a", 1), ("C", 2)):
             if key == "C":
-                await _until(pilot, lambda: not app.screen.view.summary.active)
+                await until(pilot, lambda: not app.screen.view.summary.active)
                 await pilot.press(key)
-                await _until(pilot, lambda: "has played all of its episodes" in app.screen.message)
+                await until(pilot, lambda: "has played all of its episodes" in app.screen.message)
                 metrics = Path(store.record(app.screen.chosen).folder) / "out" / "metrics.jsonl"
                 metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))  # an episode is left
             for _ in range(50):  # the list may learn a moment later than the pane that the run has ended
@@ -963,7 +950,7 @@ async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, works
                     break
                 await pilot.pause(0.05)
             assert len(store.runs()) == before + 1
-            await _until(pilot, lambda: app.screen.chosen == store.runs()[-1].id and app.screen.view is not None)
+            await until(pilot, lambda: app.screen.chosen == store.runs()[-1].id and app.screen.view is not None)
         last = store.record(store.runs()[-1].id)
         assert last.spec.continues is not None and last.spec.continues.run != first
 
@@ -976,10 +963,10 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
         database.execute("UPDATE runs SET spec = ?", (json.dumps(to_plain(spec)),))
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None)
+        await until(pilot, lambda: app.screen.view is not None)
         for fetched in (True, False):  # what is here already is not fetched again
             await pilot.press("p")
-            await _until(pilot, lambda: f"bytes into {results}/far-aaaa" in app.screen.message)
+            await until(pilot, lambda: f"bytes into {results}/far-aaaa" in app.screen.message)
             assert app.screen.message.endswith("; all of them were here already") != fetched, app.screen.message
             await pilot.press("r")
     there = store.folder / "far-aaaa"
@@ -990,9 +977,9 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
 async def test_a_run_that_only_played_has_no_model_to_export(open_app: Any, runs: Path, screen_text: Any) -> None:
     async with open_app(runs, size=(120, 35)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None)
+        await until(pilot, lambda: app.screen.view is not None)
         await pilot.press("E")
-        await _until(pilot, lambda: "trains no model" in screen_text(app))
+        await until(pilot, lambda: "trains no model" in screen_text(app))
         assert not app.screen.is_modal
 
 
@@ -1008,28 +995,28 @@ async def test_the_cost_of_a_run_says_whether_it_is_simulated(
     store.append("rented-aaaa", "machine", {"kind": "released", "billed": 1.5}, at=NOW - 30)
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None and "€1.50" in str(app.screen.pane.border_title))
+        await until(pilot, lambda: app.screen.view is not None and "€1.50" in str(app.screen.pane.border_title))
         assert ("(simulated)" in str(app.screen.pane.border_title)) is simulated
         await pilot.press("z")  # in the whole width the list has a column for it
-        await _until(pilot, lambda: "cost" in screen_text(app) and "€1.50" in screen_text(app))
+        await until(pilot, lambda: "cost" in screen_text(app) and "€1.50" in screen_text(app))
         assert ("€1.50 sim" in screen_text(app)) is simulated
         await pilot.press("z", "escape")
-        await _until(pilot, lambda: "Recent runs" in screen_text(app) and "€1.50" in screen_text(app))
+        await until(pilot, lambda: "Recent runs" in screen_text(app) and "€1.50" in screen_text(app))
         assert ("€1.50 sim" in screen_text(app)) is simulated
 
 
 async def test_a_narrow_list_stays_in_front_after_a_rename_and_its_curves_come_at_once(open_app: Any, runs: Path) -> None:
     async with open_app(runs, size=(80, 24)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None)
+        await until(pilot, lambda: app.screen.view is not None)
         run = app.screen
         for key in ("m", "escape", "m"):
             await pilot.press(key)
         assert run.pane.display and run.pane.tab == "metrics", "the key that shows curves does not take them away unseen"
         await pilot.press("escape", "e")
-        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"warmer", "enter")
-        await _until(pilot, lambda: app.screen is run and run.message == "2048 greedy is renamed to warmer.")
+        await until(pilot, lambda: app.screen is run and run.message == "2048 greedy is renamed to warmer.")
         assert run.runs.display and run.runs.has_focus_within
 
 
@@ -1043,19 +1030,19 @@ async def test_a_model_is_exported_by_keys(open_app: Any, project: Path, settle:
     (folder / "files" / "recipe.json").write_text('{"model": "Qwen/Qwen2.5-3B-Instruct"}')
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: app.screen.view is not None)
+        await until(pilot, lambda: app.screen.view is not None)
         await pilot.press("E")
-        await _until(pilot, lambda: app.screen.is_modal)
+        await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("enter")  # as it was trained
-        await _until(pilot, lambda: isinstance(app.screen, Ask) and app.screen.query_one("Input").value.startswith("exports/"))
+        await until(pilot, lambda: isinstance(app.screen, Ask) and app.screen.query_one("Input").value.startswith("exports/"))
         await pilot.press("end", "ctrl+u", *"out of it", "enter")
-        await _until(pilot, lambda: isinstance(app.screen, Ask) and not app.screen.query_one("Input").value)
+        await until(pilot, lambda: isinstance(app.screen, Ask) and not app.screen.query_one("Input").value)
         await pilot.press("enter")  # not to the Hub
-        await _until(pilot, lambda: "The model is in" in getattr(app.screen, "message", ""))
+        await until(pilot, lambda: "The model is in" in getattr(app.screen, "message", ""))
         assert "serve it: vllm serve Qwen/Qwen2.5-3B-Instruct" in app.screen.message
         assert (project / "out of it" / "adapter_model.safetensors").read_bytes() == b"weights"
         await pilot.press("E")
-        await _until(pilot, lambda: app.screen.is_modal)
+        await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("escape")
         await settle(pilot)
         assert not app.screen.is_modal
@@ -1073,16 +1060,16 @@ async def test_the_time_of_a_run_is_limited_by_keys(open_app: Any, project: Path
     try:
         async with open_app(project, size=(160, 45)) as (app, pilot):
             await pilot.press("5")
-            await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.state == "running")
+            await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.state == "running")
             await pilot.press("b")
-            await _until(pilot, lambda: isinstance(app.screen, Ask))
+            await until(pilot, lambda: isinstance(app.screen, Ask))
             await pilot.press("end", "ctrl+u", *"many", "enter")
             assert "'many' is not a limit" in str(app.screen.query_one("#answer-wrong").content)
             await pilot.press("end", "ctrl+u", "2", "enter")
-            await _until(pilot, lambda: "Limits: " in getattr(app.screen, "message", ""))
+            await until(pilot, lambda: "Limits: " in getattr(app.screen, "message", ""))
             assert "2 h" in app.screen.message or "2 hours" in app.screen.message
             await pilot.press("b")
-            await _until(pilot, lambda: isinstance(app.screen, Ask))
+            await until(pilot, lambda: isinstance(app.screen, Ask))
             assert app.screen.query_one("Input").value == "2", "the limit that holds now"
             await pilot.press("escape")
         assert json.loads((store.folder / "endless-1" / "limits.json").read_text()) == {"max_seconds": 7200}
@@ -1094,11 +1081,11 @@ async def test_ages_go_on_in_a_wide_list(open_app: Any, many: Path, screen_text:
     now = [NOON]
     async with open_app(many, services=Services(now=lambda: now[0])) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        await until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
         await pilot.press("z")
-        await _until(pilot, lambda: screen_text(app).count("1 min ago") == 3)
+        await until(pilot, lambda: screen_text(app).count("1 min ago") == 3)
         now[0] = NOON + timedelta(minutes=15)
-        await _until(pilot, lambda: screen_text(app).count("16 min ago") == 3)
+        await until(pilot, lambda: screen_text(app).count("16 min ago") == 3)
 
 
 async def test_episodes_without_a_run_are_shown(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -1107,9 +1094,9 @@ async def test_episodes_without_a_run_are_shown(open_app: Any, project: Path, sc
     write(project / "outputs" / "played" / "traces.jsonl", played(task("near")))
     async with open_app(project) as (app, pilot):
         await pilot.press("5")
-        await _until(pilot, lambda: "R shows episodes without a run" in screen_text(app))
+        await until(pilot, lambda: "R shows episodes without a run" in screen_text(app))
         await pilot.press("R")
-        await _until(pilot, lambda: app.screen.NAME == "results" and "near" in screen_text(app))
+        await until(pilot, lambda: app.screen.NAME == "results" and "near" in screen_text(app))
 
 
 async def test_a_run_that_ended_while_another_screen_was_shown_is_read_again(
@@ -1120,21 +1107,13 @@ async def test_a_run_that_ended_while_another_screen_was_shown_is_read_again(
     async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         screen = app.screen
-        await _until(pilot, lambda: len(screen._views) == 2)
+        await until(pilot, lambda: len(screen._views) == 2)
         app.open_screen("home")
-        await _until(pilot, lambda: not screen.going("glance"))
+        await until(pilot, lambda: not screen.going("glance"))
         other = next(run for run in screen._views if run != screen.chosen)
         view = screen._views[other]
         active = replace(view, summary=replace(view.summary, state="running"))
         assert active.summary.active
         screen._views[other] = active  # as it was seen before the other screen was opened
         app.open_screen("run")
-        await _until(pilot, lambda: screen._views[other] is not active)
-
-
-async def _until(pilot: Any, come: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if come():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("it did not come to that")
+        await until(pilot, lambda: screen._views[other] is not active)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import tmux_world
+from support.waiting import until
 from tui import test_run as runs
 
 from hudtui.core.remote import log_search
@@ -27,15 +27,6 @@ from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
 own_tmux = tmux_world.own_tmux
-
-
-async def until(pilot: Any, done: Callable[[], bool]) -> None:
-    for _ in range(1_500):
-        if done():
-            return
-        await pilot.pause(0.02)
-    shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
-    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}\n{shown}")
 
 
 def in_sight(log: LogView) -> list[str]:

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from support import tmux_world, vllm_server
 from support.tracker_files import history, wandb_file
+from support.waiting import until
 
 from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.widgets.metrics_pane import MetricsPane
@@ -23,17 +23,6 @@ def tmux(*arguments: str) -> None:
 def session(name: str, text: str, window: str = "work") -> None:
     """A tmux session that shows a text and stays."""
     tmux("new-session", "-d", "-x", "100", "-y", "30", "-s", name, "-n", window, f"printf '%s\\n' '{text}'; read end")
-
-
-async def until(pilot: Any, done: Callable[[], bool]) -> None:
-    for _ in range(1_500):
-        if done():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError(
-        f"it did not come to that: {pilot.app.screen.message}"
-        + "\n".join(s.text for s in pilot.app.screen._compositor.render_strips())
-    )
 
 
 async def answer(pilot: Any, text: str) -> None:

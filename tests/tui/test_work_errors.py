@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 from textual.dom import DOMNode
 from textual.widgets import Static
 
@@ -32,14 +33,6 @@ def broken(*_: Any, **__: Any) -> Any:
 
 def crashes() -> list[Path]:
     return list(Path(os.environ["XDG_STATE_HOME"]).rglob("crash-*.txt"))
-
-
-async def until(pilot: Any, come: Callable[[], bool]) -> None:
-    for _ in range(400):
-        if come():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError(f"never came; the screen says: {told(pilot.app)}")
 
 
 def told(app: Any) -> str:

@@ -14,6 +14,7 @@ from httpx2.websockets import WebSocketUpgradeError
 from support.games import generous
 from support.openenv_client import code, connected
 from support.played import play
+from support.waiting import eventually
 
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, InputError
@@ -104,12 +105,6 @@ async def serving(world, *, token=None, **options):
             yield f"http://{address}:{port}", app
     finally:
         await app.aclose()
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 # What is played
@@ -362,7 +357,7 @@ async def test_sessions_end_with_their_clients_also_in_the_middle_of_a_call():
             await polite.reset()
             assert (world.open, app.sessions) == (1, 1)
             await polite._session.send_text('{"type": "close"}')
-        await until(lambda: world.open == 0)
+        await eventually(lambda: world.open == 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(
             b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -374,7 +369,7 @@ async def test_sessions_end_with_their_clients_also_in_the_middle_of_a_call():
         await world.stuck.wait()
         assert world.open == 1
         writer.transport.abort()  # as when the client's process is killed
-        await until(lambda: world.open == 0 and app.sessions == 0)
+        await eventually(lambda: world.open == 0 and app.sessions == 0)
 
 
 async def test_the_end_of_the_server_ends_every_session():
@@ -430,14 +425,14 @@ async def test_a_connection_that_never_says_anything_ends():
     world = World()
     async with serving(world, idle=0.2) as (url, app), httpx2.AsyncClient(trust_env=False) as web:
         async with web.websocket(f"ws{url.removeprefix('http')}/ws"):
-            await until(lambda: app.sessions == 1)
-            await until(lambda: app.sessions == 0)
+            await eventually(lambda: app.sessions == 1)
+            await eventually(lambda: app.sessions == 0)
         async with web.websocket(f"ws{url.removeprefix('http')}/ws") as socket:
             await socket.send_text('{"type": "state"}')
             await socket.receive_text()
             async with web.websocket(f"ws{url.removeprefix('http')}/ws"):
-                await until(lambda: app.sessions == 2)
-                await until(lambda: app.sessions == 1)
+                await eventually(lambda: app.sessions == 2)
+                await eventually(lambda: app.sessions == 1)
             await socket.send_text('{"type": "state"}')
             assert await socket.receive_text(), "a client that has spoken may be silent for longer"
 
@@ -461,7 +456,7 @@ async def test_an_episode_over_http_ends_with_its_last_step_or_when_nobody_asks_
         assert (await web.post("/reset", content=b"x" * (5 << 20))).status_code == 422
         await web.post("/reset", json={"episode_id": "left alone"})
         assert world.open == 1
-        await until(lambda: world.open == 0 and app.sessions == 0)
+        await eventually(lambda: world.open == 0 and app.sessions == 0)
 
 
 async def test_the_routes_that_describe_the_server():

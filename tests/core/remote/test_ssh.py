@@ -22,6 +22,7 @@ from typing import Any, cast
 import asyncssh
 import pytest
 from support.sshd import connect_ssh
+from support.waiting import eventually
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
@@ -53,12 +54,6 @@ def sftp_servers(server: Any) -> Iterator[int]:
             name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
             if name == "sftp-server" and int(rest.split()[1]) in sessions:
                 yield int(entry.name)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - another process makes it true
-            await asyncio.sleep(0.02)
 
 
 # --- trust ----------------------------------------------------------------------------------------------------------------
@@ -220,7 +215,7 @@ async def test_a_host_that_is_closed_while_it_connects(ssh_box: Box, line: Any) 
     line.cut()
     waiting = asyncio.create_task(host.run(["true"]))
     before = line.accepted
-    await until(lambda: line.accepted > before)
+    await eventually(lambda: line.accepted > before)
     async with asyncio.timeout(20):
         await host.close()
         with pytest.raises(MachineError):
@@ -493,16 +488,16 @@ async def test_a_command_is_not_repeated_when_it_may_have_run(ssh_box: Box, line
     runs = ssh_box.home / "runs"
     async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
         task = asyncio.create_task(host.run(["sh", "-c", script]))
-        await until(runs.exists)
+        await eventually(runs.exists)
         line.cut()
         with pytest.raises(Disconnected, match="was lost while `sh` ran") as caught:
             await task
         assert "look before" in (caught.value.fix or "")
         assert (await host.run(["true"])).ok  # before it begins, a lost connection is no matter
         task = asyncio.create_task(host.run(["sh", "-c", script], repeat=True))
-        await until(lambda: runs.read_text() == "x\nx\n")
+        await eventually(lambda: runs.read_text() == "x\nx\n")
         line.cut()
-        await until(lambda: runs.read_text() == "x\nx\nx\n")
+        await eventually(lambda: runs.read_text() == "x\nx\nx\n")
         (ssh_box.home / "go").touch()
         assert (await task).stdout == "done\n"
 

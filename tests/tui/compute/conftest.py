@@ -138,18 +138,6 @@ def world(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 @pytest.fixture
-def until() -> Callable[..., Any]:
-    """`await until(pilot, condition)`: until it holds, however long that takes; the test's own time limit ends it."""
-
-    async def wait(pilot: Any, condition: Callable[[], Any]) -> None:
-        while not condition():
-            await pilot.pause(0.02)
-        await pilot.pause()
-
-    return wait
-
-
-@pytest.fixture
 async def hosts_closed() -> Any:
     """Connections to machines end with the test's loop."""
     yield

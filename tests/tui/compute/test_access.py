@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncssh
 import pytest
+from support.waiting import until
 
 from hudtui.core.compute.ssh_key import key_path, make_key
 from hudtui.core.settings import load_settings, user_file
@@ -34,7 +35,7 @@ def test_picture_of_the_second_step(snap: Any, project: Path, world: Any) -> Non
 
 
 async def test_from_nothing_to_a_machine_that_can_be_rented(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, nobody: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, nobody: Any
 ) -> None:
     async with open_app(project, size=(100, 30), services=nobody.services) as (app, pilot):
         await pilot.press("4")
@@ -70,9 +71,7 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         assert len([request for request in nobody.sim.requests if request.method == "POST"]) == 1
 
 
-async def test_giving_up_changes_nothing(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, nobody: Any
-) -> None:
+async def test_giving_up_changes_nothing(open_app: Any, settle: Any, screen_text: Any, project: Path, nobody: Any) -> None:
     async with open_app(project, services=nobody.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
@@ -85,7 +84,7 @@ async def test_giving_up_changes_nothing(
 
 
 async def test_a_key_that_others_may_read_is_made_private_first(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     path = world.key()
     path.chmod(0o644)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 from textual.widgets import Static
 
 from hudtui.core.compute.budget import BudgetExceeded, grant_new
@@ -73,7 +74,7 @@ def test_picture_of_nothing(snap: Any, project: Path, world: Any) -> None:
 
 
 async def test_rent_log_in_and_end(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.key()
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
@@ -117,7 +118,7 @@ async def test_rent_log_in_and_end(
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_gone(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, size: tuple[int, int]
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any, size: tuple[int, int]
 ) -> None:
     for name, offer in (("hudtui-first-bcdfgh", "2H100.80S"), ("hudtui-second-bcdfgh", "1A100.22V")):
         await world.rent(name, offer)
@@ -161,7 +162,7 @@ async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_g
 
 
 async def test_cancelling_ends_what_was_created(
-    open_app: Any, settle: Any, until: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, settle: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.key()
     world.sim.behave(boot=10**6)
@@ -180,7 +181,7 @@ async def test_cancelling_ends_what_was_created(
         assert len(world.sim.pods) == 1
 
 
-async def _getting(pilot: Any, until: Any, settle: Any, world: Any) -> None:
+async def _getting(pilot: Any, settle: Any, world: Any) -> None:
     """Rent a machine that takes forever to boot."""
     world.key()
     world.sim.behave(boot=10**6)
@@ -193,10 +194,10 @@ async def _getting(pilot: Any, until: Any, settle: Any, world: Any) -> None:
 
 
 async def test_quitting_gives_up_a_machine_that_is_being_got(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     async with open_app(project, services=world.services) as (app, pilot):
-        await _getting(pilot, until, settle, world)
+        await _getting(pilot, settle, world)
         (name,) = app.rented.getting
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
@@ -214,7 +215,7 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
 
 
 async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guarding, put = asyncio.Event(), asyncio.Event()
 
@@ -245,17 +246,17 @@ async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
 
 
 async def test_a_lost_terminal_gives_up_a_machine_that_is_being_got_too(
-    open_app: Any, settle: Any, until: Any, project: Path, world: Any
+    open_app: Any, settle: Any, project: Path, world: Any
 ) -> None:
     async with open_app(project, services=world.services) as (app, pilot):
-        await _getting(pilot, until, settle, world)
+        await _getting(pilot, settle, world)
         world.sim.fail_next("DELETE", "/api/v1/pods/*", kind="slow", seconds=1)
         app.terminal_lost()
     assert not world.sim.alive and Ledger().records() == (), "the app has waited for it"
 
 
 async def test_a_key_that_the_provider_does_not_know_is_registered_first(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     world.key(known=False)
     async with open_app(project, services=world.services) as (app, pilot):
@@ -283,7 +284,7 @@ async def test_a_key_that_the_provider_does_not_know_is_registered_first(
 
 
 async def test_orphans_are_told_at_the_start_and_end_with_one_key(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     first = await world.rent("hudtui-a", "1A100.22V", run="over", workspace=project)
     by_hand = await world.rent("hudtui-d", "1A100.22V")
@@ -334,9 +335,7 @@ async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
         assert not app.spending.holdings.orphans and app.spending.holdings.pods[0].run == "r1"
 
 
-async def test_of_several_that_are_ended_all_are_accounted_for(
-    open_app: Any, settle: Any, until: Any, project: Path, world: Any
-) -> None:
+async def test_of_several_that_are_ended_all_are_accounted_for(open_app: Any, settle: Any, project: Path, world: Any) -> None:
     await world.rent("hudtui-a", "1A100.22V", run="over", workspace=project)
     await world.rent("hudtui-b", "1H100.80S", run="over", workspace=project)
     bad = await world.rent("hudtui-c", "1H100.80S", run="over", workspace=project)
@@ -386,7 +385,7 @@ async def test_without_a_key_and_without_a_ledger_nobody_is_asked(open_app: Any,
 
 
 async def test_limits_can_be_changed_while_it_runs(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     await world.rent("hudtui-a", "1H100.80S")
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
@@ -408,7 +407,7 @@ async def test_limits_can_be_changed_while_it_runs(
 
 
 async def test_changing_limits_is_shown_until_the_machine_has_them(
-    open_app: Any, settle: Any, until: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, settle: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.rent("hudtui-a", "1H100.80S")
     change, go_on = rent_flow.change_limits, asyncio.Event()
@@ -437,7 +436,7 @@ async def test_changing_limits_is_shown_until_the_machine_has_them(
         assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5) and not app.screen.is_busy
 
 
-async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any, until: Any, project: Path, world: Any) -> None:
+async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any, project: Path, world: Any) -> None:
     await world.rent("hudtui-a", "1H100.80S")
     await world.rent("hudtui-b", "1H100.80S", run="r1")
     for name in ("hudtui-a", "hudtui-b"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import owned_hosts
@@ -65,7 +66,7 @@ def test_picture_of_an_offer(snap: Any, project: Path, world: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
-def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: Any, until: Any, size: tuple[int, int]) -> None:
+def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: Any, size: tuple[int, int]) -> None:
     asyncio.run(remembered(world, (world.services.now() - timedelta(hours=3)).timestamp()))
     app = HudtuiApp(project, services=world.services)
 
@@ -274,7 +275,7 @@ async def test_enter_hands_the_offer_to_the_launch_screen(
 
 
 async def test_what_is_only_remembered_cannot_be_ordered(
-    open_app: Any, settle: Any, until: Any, project: Path, world: Any, remembered: Any
+    open_app: Any, settle: Any, project: Path, world: Any, remembered: Any
 ) -> None:
     await remembered(world, world.services.now().timestamp() - 3600)
     world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)

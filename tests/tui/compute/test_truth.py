@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.provider import ProviderError
@@ -41,7 +42,7 @@ async def alive(world: Any) -> str:
 
 
 async def test_machines_stay_in_sight_while_their_provider_does_not_answer(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     world.key()
     await alive(world)
@@ -101,7 +102,7 @@ async def test_what_keeps_a_provider_from_answering_is_told_once(open_app: Any, 
 
 
 async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     pod = await alive(world)
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
@@ -136,7 +137,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
 
 
 async def test_quitting_names_a_machine_that_was_rented_by_hand(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     await alive(world)
     async with open_app(project, size=(120, 48), services=world.services) as (app, pilot):
@@ -182,7 +183,7 @@ def order(name: str) -> Order:
 
 
 async def test_the_header_counts_a_machine_from_the_order_on(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
@@ -195,7 +196,7 @@ async def test_the_header_counts_a_machine_from_the_order_on(
 
 
 async def test_what_another_process_rents_is_noticed(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
@@ -218,7 +219,7 @@ async def test_a_look_that_is_written_down_makes_no_new_one(open_app: Any, settl
 
 
 async def test_keys_on_the_list_of_machines_say_what_they_do(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     await alive(world)
     async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
@@ -244,7 +245,7 @@ async def test_keys_on_the_list_of_machines_say_what_they_do(
 
 
 async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_is_alive(
-    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     world.key()
     world.sim.account.balance = 0.05
@@ -256,7 +257,7 @@ async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_
         assert "! Your wallet ($0.050) lasts 6 min." in screen_text(app)
 
 
-async def test_an_offer_that_is_gone_leaves_the_list(open_app: Any, settle: Any, until: Any, project: Path, world: Any) -> None:
+async def test_an_offer_that_is_gone_leaves_the_list(open_app: Any, settle: Any, project: Path, world: Any) -> None:
     world.key()
     async with open_app(project, services=world.services) as (app, pilot):
         await pilot.press("4")
