@@ -29,8 +29,8 @@ _PUBLIC_HOST = "huggingface.co"
 _TIMEOUT = 60.0
 """Seconds without an answer after which a request has failed. The client itself sets no limit."""
 _lock = threading.Lock()
-_uses: list[Callable[[], httpx2.Client]] = []
-"""What makes the connections of each use that is going on; the newest makes those that are opened now."""
+_uses: list[object] = []
+"""Uses that are going on: the first opens the connections of all, and the last gives the library its own back."""
 _hooks: list[dict[str, list[Callable[..., Any]]]] = []
 """The event hooks of the library's own client, which make its requests known to the Hub; empty before the first use."""
 _chunks: list[bool] = []
@@ -115,17 +115,17 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
             _hooks.append(get_session().event_hooks)
         if not _uses:
             _chunks.append(constants.HF_HUB_DISABLE_XET)
-        _uses.append(client)
-        set_client_factory(client)
+            set_client_factory(client)  # closes the client before: never in the middle of another use
+        _uses.append(use := object())
         if urlsplit(endpoint()).hostname not in (_PUBLIC_HOST, None):
             constants.HF_HUB_DISABLE_XET = True  # a mirror has no chunk store behind it
     try:
         yield HfApi(endpoint=endpoint(), token=token if keeps_secrets(endpoint()) else False)
     finally:
         with _lock:
-            _uses.remove(client)
-            set_client_factory(_uses[-1] if _uses else usual)
+            _uses.remove(use)
             if not _uses:
+                set_client_factory(usual)
                 constants.HF_HUB_DISABLE_XET = _chunks.pop()
 
 

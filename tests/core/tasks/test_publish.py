@@ -390,7 +390,9 @@ def test_a_use_of_the_hub_that_ends_takes_no_limits_from_another(monkeypatch: py
         close_session()
         outside = get_session().timeout.read
         with hub_client(stub.TOKEN):
+            connections = get_session()
             with hub_client(stub.TOKEN):
-                pass
-            assert get_session().timeout.read is not None
+                assert not connections.is_closed, "one use that begins closes no connection of another"
+            assert get_session() is connections and not connections.is_closed
+            assert connections.timeout.read is not None
         assert outside is None and get_session().timeout.read is None, "what others in the process use is as it was"
