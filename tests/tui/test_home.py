@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 from tui.test_run import make_run, make_training
 
 from hudtui.core.errors import InputError, Location
@@ -125,16 +126,12 @@ async def test_growing_and_shrinking_re_flows(
         wide = screen_text(running)
         assert "Next" in wide and "Recent runs" in wide and "Project" in wide
         await pilot.resize_terminal(59, 19)
-        await pilot.pause()
-        assert "at least 60x20" in screen_text(running) and "Recent" not in screen_text(running)
+        await until(pilot, lambda: "at least 60x20" in screen_text(running) and "Recent" not in screen_text(running))
         await pilot.resize_terminal(60, 20)
-        await pilot.pause()
-        text = screen_text(running)
-        assert "Next" in text and "Running" in text and "1 ✓ env" in text
-        assert all(len(line) <= 60 for line in text.splitlines())
+        await until(pilot, lambda: all(part in screen_text(running) for part in ("Next", "Running", "1 ✓ env")))
+        assert all(len(line) <= 60 for line in screen_text(running).splitlines())
         await pilot.resize_terminal(160, 45)
-        await pilot.pause()
-        assert screen_text(running) == wide
+        await until(pilot, lambda: screen_text(running) == wide)
 
 
 async def test_archived_runs_are_not_listed(

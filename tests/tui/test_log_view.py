@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.waiting import until
 from textual.widget import Widget
 
 from hudtui.core.pattern import Pattern
@@ -227,17 +228,20 @@ async def test_a_flood_during_a_pause_is_bounded_and_said(log: Any, screen_text:
 async def test_search_marks_counts_and_goes_round(log: Any, screen_text: Any, settle: Any) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, [f"{'hit [bold]' if n % 40 == 5 else 'line'} {n}" for n in range(200)])
+
+        async def shows(*parts: str) -> None:
+            await until(pilot, lambda: all(part in screen_text(pilot.app) for part in parts))
+
         await pilot.press("g", "slash", *"hit [b", "enter")
-        await settle(pilot)
-        assert "search “hit [b”: 1 of 5" in screen_text(pilot.app) and "hit [bold] 5" in screen_text(pilot.app)
+        await shows("search “hit [b”: 1 of 5", "hit [bold] 5")
         await pilot.press("n")
-        assert "2 of 5" in screen_text(pilot.app) and "hit [bold] 45" in screen_text(pilot.app)
+        await shows("2 of 5", "hit [bold] 45")
         await pilot.press("N", "N")
-        assert "5 of 5" in screen_text(pilot.app) and "hit [bold] 165" in screen_text(pilot.app)
+        await shows("5 of 5", "hit [bold] 165")
         await pilot.press("n")
-        assert "1 of 5" in screen_text(pilot.app)
+        await shows("1 of 5")
         await add(pane, pilot, ["hit [bold] late"])
-        assert "1 of 6" in screen_text(pilot.app)
+        await shows("1 of 6")
         await pilot.press("slash", *["backspace"] * 10, "enter")
         await settle(pilot)
         assert "search" not in screen_text(pilot.app).splitlines()[-2]
