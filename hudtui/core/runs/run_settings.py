@@ -28,8 +28,8 @@ from hudtui.core.training.setup import environment_folder
 WHAT, MODEL, TRAINER, ROLLOUTS = "what", "model", "trainer", "rollouts"
 MACHINE, LIMITS, VARIABLES, VERSIONS = "machine", "limits", "variables", "versions"
 
-_OF_EVERY_RUN = frozenset({"name", "workspace", "remarks", "continues"})
-"""Fields of a spec that do not affect the work of the run."""
+_OF_EVERY_RUN = frozenset({"name", "asked", "workspace", "remarks", "continues"})
+"""Fields of a spec that do not affect the work of the run. What was `asked` for stands in the other fields, masked."""
 _IN_RECIPE = frozenset({"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"})
 """Fields of a spec whose values a recipe holds."""
 _OF_ROLLOUTS = frozenset({"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"})

@@ -169,11 +169,13 @@ def test_rollouts_have_the_settings_of_rollouts(make: Make) -> None:
 
 def test_no_secret_is_shown(make: Make) -> None:
     variables = {"HUD_CLIENT_TIMEOUT": "90", "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2", "MY_DSN": "hunter2"}
-    record = spec(make(run="a-1"), variables=variables, secrets=("MY_TOKEN",), base_url="https://me:hunter2@host/v1")
+    address = "https://me:hunter2@host/v1"
+    asked = {"base_url": address, "name": "one"}
+    record = spec(make(run="a-1"), variables=variables, secrets=("MY_TOKEN",), base_url=address, asked=asked)
     found = by_name(record)
     assert found["variables.HUD_CLIENT_TIMEOUT"].shown == "90" and "//••••@host/v1" in found["base_url"].text
     assert found["variables.MY_DSN"].shown == "••••" and found["secrets"].text == '["MY_TOKEN"]'
-    other = spec(record, variables={**variables, "MY_DSN": "hunter3"})
+    other = spec(record, variables={**variables, "MY_DSN": "hunter3"}, asked=asked | {"name": "two"})
     assert differences([record, other]) == (Difference("variables.MY_DSN", ("••••", "••••")),)
     told = [one.to_json() for one in found.values()] + [repr(found), repr(differences([record, other]))]
     assert "hunter" not in str(told)
