@@ -52,5 +52,5 @@ class RunSpec(JobSpec):
     """Ports of this computer that environments of the tasks listen on. The machine can reach them while hudtui is open."""
     remarks: tuple[str, ...] = ()
     """Remarks for the user before the start."""
-    asked: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Options that the user has set, as texts; see `request_texts.chosen_texts`."""
