@@ -146,7 +146,7 @@ def test_headers_take_settings_and_a_wrong_key_is_named(monkeypatch):
 
 def test_variables_are_passed_on_by_name(odd):
     Path(".env").write_text("MY_API_KEY=sk-in-dot-env\n")
-    result = hudtui("env", "analyze", "-e", "MY_API_KEY", "--", *odd("tell_secret"))
+    result = hudtui("env", "analyze", "--env", "MY_API_KEY", "--", *odd("tell_secret"))
     assert result.exit_code == 3
     assert "bad key ***" in result.stderr
     assert "bad key None" in hudtui("env", "analyze", "--", *odd("tell_secret")).stderr
@@ -222,7 +222,7 @@ def test_the_sources_are_told_apart_without_loading_the_sdk():
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_key_that_the_server_sends_back_is_masked(odd, monkeypatch, options):
     monkeypatch.setenv("MY_API_KEY", "sk-not-to-be-shown-1234")
-    result = hudtui("env", "call", "good", *options, "-e", "MY_API_KEY", "--", *odd("echo_key"))
+    result = hudtui("env", "call", "good", *options, "--env", "MY_API_KEY", "--", *odd("echo_key"))
     assert result.exit_code == 0, result.output
     assert "the key is ***" in result.stdout
     assert "sk-not" not in result.output
