@@ -71,7 +71,7 @@ def test_a_log_here_is_watched(tmp_path: Path) -> None:
     everything = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--log")
     assert "begun" in everything.stdout and "\x1b" not in everything.stdout and "\x07" not in everything.stdout
     rows = [
-        json.loads(line) for line in hudtui("runs", "watch", "local", "-f", str(path), "--once", "--json").stdout.splitlines()
+        json.loads(line) for line in hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json").stdout.splitlines()
     ]
     matches = ("runs", "watch", "local", "--once", "--json", "--file")
     (found,) = hudtui(*matches, str(path), "-n", "1", "--grep", "begun|memory").stdout.splitlines()

@@ -308,12 +308,9 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
         await _log_of(app, "start episodes=200")
         assert app.screen.chosen == run and app.screen.view.summary.state == "running"
         await pilot.press("x")
-        await pilot.pause()
+        await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        for _ in range(600):
-            if app.screen.message.endswith("none of its processes is running."):
-                break
-            await pilot.pause(0.05)
+        await until(pilot, lambda: getattr(app.screen, "message", "").endswith("none of its processes is running."))
         assert "is stopped; none of its processes is running." in app.screen.message
 
 
