@@ -1,4 +1,7 @@
-"""Texts and lambdas that mean harm: answered in linear time, refused at load, or stopped within 100 ms and 50 MB."""
+"""Texts and lambdas that mean harm: answered in linear time, refused at load, or stopped within 100 ms and 50 MB.
+
+A machine that others use takes longer for everything. There, 100 ms are as long as `ROUNDS` of a plain loop take.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ import pytest
 
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
+
+ROUNDS = 3_000_000
+"""Rounds of a plain loop in 100 ms of a quiet machine (Xeon, Python 3.11)."""
 
 BIG = "'a' * 1_000_000"
 WORDS = "'abcdefghi ' * 99_000"
@@ -377,7 +383,8 @@ def test_hostile_lambdas(expected: str, cases: list[tuple[str, str]]) -> None:
     assert len(found) == len(cases)
     wrong = []
     for (source, _), cost in zip(cases, found, strict=True):
-        good = str(cost["outcome"]).startswith(expected) and float(str(cost["ms"])) < 100 and float(str(cost["mb"])) < 50
+        soon = float(str(cost["ms"])) < 100 or float(str(cost["rounds"])) < ROUNDS
+        good = str(cost["outcome"]).startswith(expected) and soon and float(str(cost["mb"])) < 50
         if not good:
             wrong.append((source[:80], cost))
     assert not wrong, "\n".join(map(str, wrong))
