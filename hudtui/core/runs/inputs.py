@@ -71,14 +71,14 @@ def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: Task
     name = workspace.relative(config_file)
     try:
         config = _read_config(config_file, name)
-        _check_policy(work.request, config)
         code = _reward_code(config, config_file)
     except HudtuiError as error:
         if error.where is not None and error.where.file == str(config_file):
             error.where = replace(error.where, file=name)  # the path that the user knows, relative to the project
         return Inputs((*file_checks, refused("config", error)), lock, tasks, task_file)
     actions = plural(len(config.mappings), "action") if config.mappings else "the tools as they are"
-    checks = (*file_checks, fine("config", f"{name}: {actions}"), *_scores(work, config, tasks))
+    policy_checks = _policy(work.request, config)
+    checks = (*file_checks, fine("config", f"{name}: {actions}"), *policy_checks, *_scores(work, config, tasks))
     return Inputs(checks, lock, tasks, task_file, config, config_file, code)
 
 
@@ -288,11 +288,17 @@ def _read_config(path: Path, name: str) -> GymConfig:
     raise InputError(f"{name} has {plural(len(errors), 'error')}; {first}", fix=f"hudtui config check {name}")
 
 
-def _check_policy(request: RunRequest, config: GymConfig) -> None:
-    if not request.features.trains and not request.policy.startswith("openai:"):
-        from hudtui.core.rollouts.policy import policy_source
+def _policy(request: RunRequest, config: GymConfig) -> tuple[Check, ...]:
+    """Return a check if the policy cannot play."""
+    if request.features.trains or request.policy.startswith("openai:"):
+        return ()
+    from hudtui.core.rollouts.policy import policy_source
 
+    try:
         policy_source(request.policy, config)
+    except HudtuiError as error:
+        return (refused("policy", error),)
+    return ()
 
 
 def _reward_code(config: GymConfig, path: Path) -> tuple[Path, ...]:

@@ -258,6 +258,15 @@ async def test_a_login_does_not_travel_to_another_machine(
     assert "the-token-1" not in repr(prepared.record.spec)
 
 
+@pytest.mark.parametrize(("policy", "says"), [("replay:none.jsonl", "none.jsonl"), ("replay:", "replay"), ("best", "best")])
+async def test_a_policy_that_cannot_play_is_said_before_anything_starts(
+    project: Path, store: RunStore, policy: str, says: str
+) -> None:
+    prepared = await _prepare(project, store, RunRequest(host="local", engine="rollouts", policy=policy))
+    (missing,) = prepared.missing
+    assert missing.name == "policy" and says in missing.text and prepared.record is None
+
+
 async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunStore) -> None:
     prepared = await _prepare(project, store, RunRequest(engine="rollouts", policy="random", provider="prime"))
     (missing,) = prepared.missing
