@@ -130,11 +130,12 @@ def _value(kind: Any, text: str, where: Location) -> Any:
     try:
         return convert(text)
     except ValueError:
-        whole = "whole " if convert is int and _is_number(text) else ""
+        whole = "whole " if convert is int and is_number(text) else ""
         raise InputError(f"{text!r} is not a {whole}number", where=where) from None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """True if a text is a number as Python writes it, such as 12 or 1e-5."""
     try:
         float(text)
     except ValueError:

@@ -293,7 +293,7 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
             applog.log.info("hudtui %s opens %s", __version__, self.folder)
         keymap, complaints = preferences.load_keymap(self.places.config / preferences.KEYMAP_FILE)
-        complaints += (*preferences.set_aside(self.places.state / preferences.FILE),)
+        complaints += preferences.set_aside(self.places.state / preferences.FILE)
         if keymap:
             self.keymap = keymap
             self.set_keymap(keymap)

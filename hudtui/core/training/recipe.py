@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.knobs import knob, out_of_bounds
+from hudtui.core.knobs import is_number, knob, out_of_bounds
 from hudtui.core.plain import convert
 from hudtui.core.text import clean_line, did_you_mean, plural
 from hudtui.core.training.features import Features
@@ -326,19 +326,11 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         if not equals or not text:
             raise InputError(f"{pair!r} is not a training setting", fix="Write it as NAME=VALUE, such as learning_rate=1e-5.")
         value = load_yaml(text, name=name).data
-        if isinstance(value, str) and _is_number(value):
+        if isinstance(value, str) and is_number(value):
             value = float(value)  # YAML takes 1e-5 for a word
         recipe_from({name: value}, name=pair)
         found[name] = value
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def recipe_text(recipe: Recipe) -> str:

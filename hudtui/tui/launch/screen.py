@@ -65,7 +65,6 @@ _OF_THE_PLAN = ("launch.start", "launch.copy", "launch.fix")
 """Actions that need the plan."""
 DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
-"""An address with a login or a query, which may hold a key."""
 _KEPT = 60.0
 """Seconds for which the answers about prices and machines are kept while the plan changes."""
 
