@@ -1,4 +1,7 @@
-"""The gym `buckeye-vf-gym` for verifiers 0.4: `hud_vf_gym` on the platform Buckeye. See docs/verifiers.md."""
+"""The gym `buckeye-vf-gym` for verifiers 0.4: `hud_vf_gym` on the platform Buckeye.
+
+See docs/verifiers.md.
+"""
 
 from functools import partial
 

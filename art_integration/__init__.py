@@ -1,11 +1,13 @@
-"""The Python side of training with ART on HUD environments, under the names of HUD's own integration.
+"""The Python side of training with ART on HUD environments, under the names of HUD's integration.
 
     from art_integration import train_hud_with_art
 
-    await train_hud_with_art(environment="browser", base_model="Qwen/Qwen2.5-7B-Instruct", num_training_scenarios=24)
+    await train_hud_with_art(environment="browser", base_model="Qwen/Qwen2.5-7B-Instruct",
+    num_training_scenarios=24)
 
-`ARTTrainingAgent` needs ART in the same environment (`pip install 'hudtui[art]'`); the other names do not.
-Once this package is imported, `from art.skypilot import SkyPilotBackend` says what replaces it.
+`ARTTrainingAgent` needs ART in the same environment (`pip install 'hudtui[art]'`); the other names
+do not. Once this package is imported, `from art.skypilot import SkyPilotBackend` says what replaces
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
     from art_integration.scenarios import generate_scenarios_from_hud, to_taskconfigs
     from art_integration.train_hud_art import train_hud_with_art
 
-__all__ = ["ARTTrainingAgent", "generate_scenarios_from_hud", "to_taskconfigs", "train_hud_with_art"]
+__all__ = [
+    "ARTTrainingAgent",
+    "generate_scenarios_from_hud",
+    "to_taskconfigs",
+    "train_hud_with_art",
+]
 
 explain_removed_imports()
 

@@ -1,4 +1,7 @@
-"""An agent that plays tasks of an open environment with a model of ART's, and returns trajectories."""
+"""An agent that plays tasks of an open environment with a model of ART's.
+
+It returns trajectories.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,9 @@ class ARTTrainingAgent:
 
     Args:
         art_model: A model that is registered with a backend.
-        mcp_client: An open environment: what `hudtui.core.environment.client.connect` returns. Without one, each task is played
-            in an environment of its own, which its `mcp_config` names.
+        mcp_client: An open environment: what `hudtui.core.environment.client.connect` returns.
+            Without one, each task is played in an environment of its own, which its `mcp_config`
+            names.
         max_turns: Answers of the model in an episode.
         max_tokens: Tokens of one answer.
         temperature: Of the sampling.
@@ -42,10 +46,18 @@ class ARTTrainingAgent:
 
         self._model = art_model
         self._session = mcp_client
-        recipe = recipe_from({"max_tokens": max_tokens, "temperature": temperature, "max_seq_len": max(32_768, 2 * max_tokens)})
+        recipe = recipe_from(
+            {
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "max_seq_len": max(32_768, 2 * max_tokens),
+            }
+        )
         self._chat = EndpointChat(art_model.openai_client(), art_model.get_inference_name(), recipe)
         self._rollouts = ToolRollouts(
-            GymConfig(allow_unmapped=True, weights=_REWARD_ALONE), self._connect, RolloutLimits(max_turns)
+            GymConfig(allow_unmapped=True, weights=_REWARD_ALONE),
+            self._connect,
+            RolloutLimits(max_turns),
         )
 
     async def run_with_trajectory(self, task: Task | Mapping[str, Any]) -> art.Trajectory:
@@ -55,13 +67,15 @@ class ARTTrainingAgent:
             task: A task, or a record of one in HUD's form.
 
         Returns:
-            The trajectory. Its reward is what the task's evaluate tool gave; an episode that broke off has the reward 0, the
-            metric `is_error`, and the reason in its log.
+            The trajectory. Its reward is what the task's evaluate tool gave; an episode that broke
+            off has the reward 0, the metric `is_error`, and the reason in its log.
 
         Raises:
             InputError: The record is not a task.
         """
-        played = await self._rollouts.play(task if isinstance(task, Task) else _task(task), self._chat)
+        played = await self._rollouts.play(
+            task if isinstance(task, Task) else _task(task), self._chat
+        )
         return played.trajectory
 
     def _connect(self, servers: Mapping[str, Any]) -> Any:

@@ -1,4 +1,7 @@
-"""Tasks for a training: converted from a dataset's rows, or thought up by a model that is shown an environment's tools."""
+"""Tasks for a training.
+
+Converted from a dataset's rows, or thought up by a model that is shown an environment's tools.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ Write {count} different tasks for an agent that has these tools, from easy to ha
 Answer with a JSON array only. Each item is
 an object with "prompt" (what the agent is asked to do, complete in itself){judged}.
 """
-_JUDGED = ', and "evaluate_tool": {{"name": one of {names}, "arguments": what it needs to judge this task}}'
+_JUDGED = (
+    ', and "evaluate_tool": {{"name": one of {names}, "arguments": what it needs to judge '
+    "this task}}"
+)
 _ARRAY = re.compile(r"\[.*\]", re.DOTALL)
 
 
@@ -41,18 +47,25 @@ def to_taskconfigs(dataset: Iterable[Mapping[str, Any]]) -> list[Task]:
         found = read_tasks(path, lock_image="none")
     errors = [problem for problem in found.problems if problem.severity == "error"]
     if errors:
-        raise InputError(f"{len(errors)} of {found.total} rows are not tasks", why=f"row {errors[0].index}: {errors[0].message}")
+        raise InputError(
+            f"{len(errors)} of {found.total} rows are not tasks",
+            why=f"row {errors[0].index}: {errors[0].message}",
+        )
     return list(found.tasks)
 
 
 def _line(row: Any, index: int) -> str:
     if not isinstance(row, Mapping):
-        raise InputError(f"row {index} is not a mapping of columns to values, but {type(row).__name__}")
+        raise InputError(
+            f"row {index} is not a mapping of columns to values, but {type(row).__name__}"
+        )
     for column, value in row.items():
         try:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"row {index}: the column {column} cannot be written as JSON", why=str(error)) from None
+            raise InputError(
+                f"row {index}: the column {column} cannot be written as JSON", why=str(error)
+            ) from None
     return json.dumps({str(column): value for column, value in row.items()}) + "\n"
 
 
@@ -68,7 +81,8 @@ async def generate_scenarios_from_hud(
     """Have a model think up tasks for an environment.
 
     Args:
-        mcp_client: An open environment: what `hudtui.core.environment.client.connect` returns, or a client with `list_tools()`.
+        mcp_client: An open environment: what `hudtui.core.environment.client.connect` returns, or a
+            client with `list_tools()`.
         num_scenarios: Number of tasks; the model may write fewer.
         mcp_config: Servers of the tasks, as they will be played.
         model: Model that writes them.
@@ -76,8 +90,8 @@ async def generate_scenarios_from_hud(
         api_key: Its key; OPENAI_API_KEY when None.
 
     Returns:
-        The tasks. Those of an environment with evaluate tools are judged by one of them; the others have none, and need a reward
-        of your own or RULER.
+        The tasks. Those of an environment with evaluate tools are judged by one of them; the others
+        have none, and need a reward of your own or RULER.
 
     Raises:
         InputError: The environment has no tools for an agent, or the model wrote no task.
@@ -100,7 +114,9 @@ async def generate_scenarios_from_hud(
     async with ChatEndpoint(model, options) as endpoint:
         answer = await endpoint.complete([{"role": "user", "content": question}])
     found = [
-        task for index, one in enumerate(_array(answer)) if (task := _task(one, index, judges, mcp_config or {})) is not None
+        task
+        for index, one in enumerate(_array(answer))
+        if (task := _task(one, index, judges, mcp_config or {})) is not None
     ]
     if not found:
         raise InputError(f"{model} wrote no task that can be used", why=answer[:200])
@@ -111,16 +127,27 @@ async def _tools(client: Any) -> dict[str, dict[str, Any]]:
     """Name, description, schema and kind (tool, setup or evaluate) of each tool."""
     known = getattr(client, "tools", None)
     if isinstance(known, Mapping):
-        return {tool.name: _entry(tool.name, tool.description, tool.input_schema, str(tool.kind)) for tool in known.values()}
+        return {
+            tool.name: _entry(tool.name, tool.description, tool.input_schema, str(tool.kind))
+            for tool in known.values()
+        }
     listed = await client.list_tools()
     entries: Sequence[Any] = getattr(listed, "tools", listed)
-    return {tool.name: _entry(tool.name, tool.description, getattr(tool, "inputSchema", None), "") for tool in entries}
+    return {
+        tool.name: _entry(tool.name, tool.description, getattr(tool, "inputSchema", None), "")
+        for tool in entries
+    }
 
 
 def _entry(name: str, description: str | None, schema: Any, kind: str) -> dict[str, Any]:
     part = kind or name.rpartition("_")[2]
     kinds = {"setup": "setup", "evaluate": "evaluate", "hidden": "hidden"}
-    return {"name": name, "description": description or "", "parameters": schema or {}, "kind": kinds.get(part, "tool")}
+    return {
+        "name": name,
+        "description": description or "",
+        "parameters": schema or {},
+        "kind": kinds.get(part, "tool"),
+    }
 
 
 def _array(text: str) -> list[Any]:
@@ -132,12 +159,20 @@ def _array(text: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _task(one: Any, index: int, judges: Mapping[str, Any], servers: Mapping[str, Any]) -> Task | None:
-    if not isinstance(one, Mapping) or not isinstance(one.get("prompt"), str) or not one["prompt"].strip():
+def _task(
+    one: Any, index: int, judges: Mapping[str, Any], servers: Mapping[str, Any]
+) -> Task | None:
+    if (
+        not isinstance(one, Mapping)
+        or not isinstance(one.get("prompt"), str)
+        or not one["prompt"].strip()
+    ):
         return None
     evaluate: tuple[ToolCall, ...] = ()
     call = one.get("evaluate_tool")
     if isinstance(call, Mapping) and (name := str(call.get("name"))) in judges:
         arguments = call.get("arguments")
         evaluate = (ToolCall(name, dict(arguments) if isinstance(arguments, Mapping) else {}),)
-    return Task(f"generated-{index:04d}", one["prompt"].strip(), mcp_config=dict(servers), evaluate=evaluate)
+    return Task(
+        f"generated-{index:04d}", one["prompt"].strip(), mcp_config=dict(servers), evaluate=evaluate
+    )

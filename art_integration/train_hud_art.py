@@ -1,4 +1,7 @@
-"""`python -m art_integration.train_hud_art`: another name of `hudtui art train`; and the same as a function."""
+"""`python -m art_integration.train_hud_art`.
+
+Another name of `hudtui art train`; and the same as a function.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,9 @@ async def train_hud_with_art(
     rehearse: bool = False,
     yes: bool = False,
 ) -> None:
-    """Train a model, as `hudtui art train` does: check, show the plan, ask, rent, train, fetch the results.
+    """Train a model, as `hudtui art train` does.
 
+    Check, show the plan, ask, rent, train, fetch the results.
     None leaves a setting to the file, and then to what is built in.
 
     Args:
@@ -48,7 +52,8 @@ async def train_hud_with_art(
         config_path: File with environments and settings (YAML).
         output_dir: Folder for the results.
         use_ruler: Judge the episodes of a task against one another; a text names the judge.
-        reward: Code that replaces the environment's reward: `FILE.py:NAME` or `package.module:NAME`.
+        reward: Code that replaces the environment's reward: `FILE.py:NAME` or
+            `package.module:NAME`.
         steps: Most training steps.
         provider: Provider to rent from; `local` for this machine.
         gpus: GPUs to rent, such as 1xH100.
@@ -57,8 +62,8 @@ async def train_hud_with_art(
         yes: Start without a question, also where it costs money.
 
     Raises:
-        HudtuiError: Something is missing or invalid, arguments exclude each other, there is no terminal to ask in and `yes` is
-            False, or the run did not start.
+        HudtuiError: Something is missing or invalid, arguments exclude each other, there is no
+            terminal to ask in and `yes` is False, or the run did not start.
         SystemExit: The run did not finish, or its user did not agree to it.
     """
     import typer
@@ -99,7 +104,9 @@ async def train_hud_with_art(
             raise SystemExit(error.exit_code) from None
     except NoTerminal:
         fix = "Pass yes=True to agree in advance."
-        raise InputError("this is not a terminal, so hudtui cannot ask whether to start", fix=fix) from None
+        raise InputError(
+            "this is not a terminal, so hudtui cannot ask whether to start", fix=fix
+        ) from None
     except typer.BadParameter as error:
         place = "" if error.param_hint is None else f"{error.param_hint}: "
         raise InputError(f"{place}{error.message}") from None

@@ -1,10 +1,11 @@
-"""hudtui in your own program: tasks and a configuration, played by a model of yours, with the reward of `hudtui eval`.
+"""hudtui in your own program.
 
+Tasks and a configuration, played by a model of yours, with the reward of `hudtui eval`.
     from hudtui.gym import Gym
 
-    gym = Gym.load("configs/2048.yaml", "tasks.jsonl")
-    groups = await gym.play_groups(gym.tasks, policy, size=8)
-    rewards = [[episode.scores.reward for episode in group if episode.ok] for group in groups]  # the others were broken off
+    gym = Gym.load("configs/2048.yaml", "tasks.jsonl") groups = await gym.play_groups(gym.tasks,
+    policy, size=8) rewards = [[episode.scores.reward for episode in group if episode.ok] for group
+    in groups]  # the others were broken off
 
 `__all__` is the public Python API. What is promised about it stands in docs/python.md.
 """
@@ -62,7 +63,15 @@ TRACES = "traces.jsonl"
 class Gym:
     """Tasks and a configuration that episodes are played with. `Gym.load` makes one."""
 
-    def __init__(self, tasks: Sequence[Task], config: GymConfig, settings: Settings, *, connect: Connect, **options: Any) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        config: GymConfig,
+        settings: Settings,
+        *,
+        connect: Connect,
+        **options: Any,
+    ) -> None:
         self._tasks = {task.id: task for task in tasks}
         self._config = config
         self._lookup = with_python_variable(settings.lookup)
@@ -89,28 +98,37 @@ class Gym:
 
         Args:
             config: The gym configuration (YAML).
-            tasks: A file or folder of tasks, or a dataset on the Hub (`org/name`), which is downloaded.
+            tasks: A file or folder of tasks, or a dataset on the Hub (`org/name`), which is
+                downloaded.
             source: An environment to play in instead of the one each task names.
             split: The split of a dataset with several; None: `train`.
             limit: Take only the first so many tasks.
             max_turns: Replies that an episode may have; None for the configuration's limit.
-            reward: Code of your own for the reward, as `FILE.py:NAME` or `package.module:NAME`; None for the configuration's.
-            timeout: Seconds for a connection, and for one call; None: the setting `HUD_CLIENT_TIMEOUT`, else 60.
-            folder: The project folder, where relative paths start and `.env` lies; None: the current one.
+            reward: Code of your own for the reward, as `FILE.py:NAME` or `package.module:NAME`;
+                None for the configuration's.
+            timeout: Seconds for a connection, and for one call; None: the setting
+                `HUD_CLIENT_TIMEOUT`, else 60.
+            folder: The project folder, where relative paths start and `.env` lies; None: the
+                current one.
 
         Raises:
             InputError: A file cannot be read, or holds no task that can be played.
-            Untrusted: The files name a server or code that the user has not agreed to (`hudtui trust`).
+            Untrusted: The files name a server or code that the user has not agreed to
+                (`hudtui trust`).
         """
         place = Path.cwd() if folder is None else Path(folder).absolute()
         settings = load_settings(place)
         settings.require_trust()
         file, told = shipped_config(Path(config), place)
         loaded = load_playable_config(place / file, place, reward=reward)
-        read, warning = read_playable_tasks(tasks, loaded, settings, split=split, limit=limit, source=source)
+        read, warning = read_playable_tasks(
+            tasks, loaded, settings, split=split, limit=limit, source=source
+        )
         seconds = settings.client_timeout if timeout is None else timeout
         connect = connector(source, place, with_python_variable(settings.lookup), timeout=seconds)
-        made = cls(read.tasks, loaded, settings, connect=connect, max_turns=max_turns, timeout=seconds)
+        made = cls(
+            read.tasks, loaded, settings, connect=connect, max_turns=max_turns, timeout=seconds
+        )
         made.warnings = (
             *filter(None, (told,)),
             *(str(one) for one in read.problems),
@@ -137,7 +155,9 @@ class Gym:
     async def episode(
         self, task: Task, *, images: bool = False, info: Mapping[str, Any] | None = None
     ) -> AsyncIterator[EpisodePlayer]:
-        """Open an environment of its own for one episode that you step yourself; it is closed at the end of the block.
+        """Open an environment of its own for one episode that you step yourself.
+
+        It is closed at the end of the block.
 
         Args:
             task: What is played.
@@ -148,25 +168,32 @@ class Gym:
             HudtuiError: The environment cannot be started or reached.
         """
         async with self._connect(task.mcp_config) as session:
-            yield EpisodePlayer(session, self._config, task, images=images, info=info, **self._options)
+            yield EpisodePlayer(
+                session, self._config, task, images=images, info=info, **self._options
+            )
 
-    async def play(self, task: Task, policy: Policy, *, info: Mapping[str, Any] | None = None) -> Episode:
+    async def play(
+        self, task: Task, policy: Policy, *, info: Mapping[str, Any] | None = None
+    ) -> Episode:
         """Play one episode to its end, in an environment of its own.
 
         Args:
             task: What is played.
-            policy: Gets all messages so far, and returns the next reply as text. An attribute `wants_images` that is true has
-                images shown to it.
+            policy: Gets all messages so far, and returns the next reply as text. An attribute
+                `wants_images` that is true has images shown to it.
             info: JSON values that are kept in the episode's record.
 
         Returns:
-            The episode. Where the environment or the policy failed, `ok` is false and `error` says why: such an episode says
-            nothing about the model, and its reward is not to be trained on.
+            The episode. Where the environment or the policy failed, `ok` is false and `error` says
+            why: such an episode says nothing about the model, and its reward is not to be trained
+            on.
         """
         player: EpisodePlayer | None = None
         episode: Episode | None = None
         try:
-            async with self.episode(task, images=bool(getattr(policy, "wants_images", False)), info=info) as player:
+            async with self.episode(
+                task, images=bool(getattr(policy, "wants_images", False)), info=info
+            ) as player:
                 episode = await drive(player, policy)
         except Exception as error:
             if episode is None:
@@ -203,11 +230,15 @@ class Gym:
                 return await self.play(task, policy, info={**(info or {}), "rollout": number})
 
         async with asyncio.TaskGroup() as group:
-            playing = [[group.create_task(one(task, number)) for number in range(size)] for task in tasks]
+            playing = [
+                [group.create_task(one(task, number)) for number in range(size)] for task in tasks
+            ]
         return [[task.result() for task in episodes] for episodes in playing]
 
     def save(self, episode: Episode, folder: Path | str) -> None:
-        """Add an episode to `traces.jsonl` in a folder, which the screen Results and `hudtui rollouts` read.
+        """Add an episode to `traces.jsonl` in a folder.
+
+        The screen Results and `hudtui rollouts` read it.
 
         Values of keys and tokens are masked.
 

@@ -1,7 +1,7 @@
 """Write the pages of docs/reference from the code: `python scripts/reference.py [--check]`.
 
-The pages list every command with its options, every key, every setting and every exit code. `--check` writes nothing, and exits
-with 1 if a page differs from what the code says.
+The pages list every command with its options, every key, every setting and every exit code.
+`--check` writes nothing, and exits with 1 if a page differs from what the code says.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def commands() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield (
-        f"{NOTE} The options of `hudtui` itself may stand before a command or after it (`hudtui -C folder runs`, "
-        "`hudtui runs -C folder`); every command has `--help`."
+        f"{NOTE} The options of `hudtui` itself may stand before a command or after it (`hudtui -C "
+        "folder runs`, `hudtui runs -C folder`); every command has `--help`."
     )
     root: Any = typer.main.get_command(build())
     yield ""
@@ -69,10 +69,14 @@ def _one_command(path: str, command: Any) -> Iterator[str]:
     words = [_usage(one) for one in command.params if _is_argument(one) and not one.hidden]
     yield f"`{' '.join([path, '[OPTIONS]', *words, *(['COMMAND'] if subcommands else [])])}`"
     yield ""
-    yield "\n".join(line.strip() for line in (command.help or "").split("\f")[0].strip().splitlines())
+    yield "\n".join(
+        line.strip() for line in (command.help or "").split("\f")[0].strip().splitlines()
+    )
     yield ""
     yield from _parameters(command)
-    if "run" in subcommands and subcommands["run"].hidden:  # the group's own call, as in `hudtui rl TASKS`
+    if (
+        "run" in subcommands and subcommands["run"].hidden
+    ):  # the group's own call, as in `hudtui rl TASKS`
         yield from _parameters(subcommands["run"])
     for name, inner in subcommands.items():
         yield from _one_command(f"{path} {name}", inner)
@@ -113,7 +117,13 @@ def _parameters(command: Any) -> Iterator[str]:
                 names += f" {_value_name(parameter)}"
         default = parameter.default
         plain = isinstance(default, str | int | float) and not isinstance(default, bool)
-        rows.append((names, (parameter.help or "").strip(), f"`{default}`" if plain and default != "" else ""))
+        rows.append(
+            (
+                names,
+                (parameter.help or "").strip(),
+                f"`{default}`" if plain and default != "" else "",
+            )
+        )
     if rows:
         yield from _table(("option", "meaning", "default"), rows)
 
@@ -125,10 +135,14 @@ def keys() -> Iterator[str]:
     yield "# Keys"
     yield ""
     yield (
-        f"{NOTE} Each action has an id; `keymap.toml` in the configuration folder (`hudtui doctor` names it) gives an action "
-        'other keys: `"dataset.convert" = "c,f6"`. Actions without a key are in the command palette, `Ctrl-P`.'
+        f"{NOTE} Each action has an id; `keymap.toml` in the configuration folder (`hudtui doctor` "
+        "names it) gives an action "
+        'other keys: `"dataset.convert" = "c,f6"`. Actions without a key are in the command '
+        "palette, `Ctrl-P`."
     )
-    for scope, actions in groupby(sorted(REGISTRY.values(), key=_order), key=lambda action: action.scope):
+    for scope, actions in groupby(
+        sorted(REGISTRY.values(), key=_order), key=lambda action: action.scope
+    ):
         yield ""
         yield f"## {scope}"
         yield ""
@@ -153,18 +167,25 @@ def settings() -> Iterator[str]:
     yield "# Settings"
     yield ""
     yield (
-        f"{NOTE} A setting is a variable of the environment, a line in the project's `.env` or a line in the user's file; see "
-        "[settings and platforms](../settings.md) for their order."
+        f"{NOTE} A setting is a variable of the environment, a line in the project's `.env` or a "
+        "line in the user's file; see [settings and platforms](../settings.md) for their order."
     )
     yield ""
     yield from _table(
         ("setting", "meaning", "kind", "default"),
-        [(f"`{one.name}`", one.about, _kind(one), f"`{one.default}`" if one.default else "") for one in known_settings(HUD)],
+        [
+            (f"`{one.name}`", one.about, _kind(one), f"`{one.default}`" if one.default else "")
+            for one in known_settings(HUD)
+        ],
     )
 
 
 def _kind(setting: Setting) -> str:
-    bounds = "" if setting.minimum is None or setting.maximum is None else f", {setting.minimum:g} to {setting.maximum:g}"
+    bounds = (
+        ""
+        if setting.minimum is None or setting.maximum is None
+        else f", {setting.minimum:g} to {setting.maximum:g}"
+    )
     return setting.kind + bounds
 
 
@@ -175,20 +196,31 @@ def exit_codes() -> Iterator[str]:
     yield "# Exit codes"
     yield ""
     yield (
-        f"{NOTE} A command that fails prints what happened, why, and what to do on standard error. With `--json` it also prints "
-        "one object on standard output: `error` holds `type` (the names below), `what`, `why`, `fix` and `where` (`file`, "
-        "`line`, `column`, `field`)."
+        f"{NOTE} A command that fails prints what happened, why, and what to do on standard error. "
+        "With `--json` it also prints one object on standard output: `error` holds `type` (the "
+        "names below), `what`, `why`, `fix` and `where` (`file`, `line`, `column`, `field`)."
     )
     yield ""
     rows = [("0", "The command did its work.", "")]
     by_code: dict[int, list[type[HudtuiError]]] = {}
     for error in _errors(HudtuiError):
         by_code.setdefault(error.exit_code, []).append(error)
-    meanings = {1: "The command found problems, see below; you declined a question; or the command failed in another way."}
+    meanings = {
+        1: (
+            "The command found problems, see below; you declined a question; or the command failed "
+            "in another way."
+        )
+    }
     for code, found in sorted(by_code.items()):
         first = min(found, key=lambda error: len(error.__mro__))
         meaning = meanings.get(code) or (first.__doc__ or "").partition("\n")[0]
-        rows.append((str(code), meaning, ", ".join(f"`{name}`" for name in sorted({error.__name__ for error in found}))))
+        rows.append(
+            (
+                str(code),
+                meaning,
+                ", ".join(f"`{name}`" for name in sorted({error.__name__ for error in found})),
+            )
+        )
     rows += [
         ("130", "Ctrl-C stopped the command.", ""),
         ("141", "The reader of the command's output went away, as `head` does.", ""),
@@ -198,11 +230,13 @@ def exit_codes() -> Iterator[str]:
     yield ""
     yield "These commands have codes of their own:"
     yield ""
-    yield from _table(("command", "code", "when"), list(_own_codes(typer.main.get_command(build()), "hudtui")))
+    yield from _table(
+        ("command", "code", "when"), list(_own_codes(typer.main.get_command(build()), "hudtui"))
+    )
 
 
 def _own_codes(command: Any, path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the sentences of a command's help that tell of an exit code, and those of its subcommands."""
+    """Yield the sentences about exit codes in the help of a command and its subcommands."""
     if command.hidden and path != "hudtui rl run":
         return
     text = " ".join((command.help or "").split())
@@ -219,13 +253,20 @@ def _errors(kind: type[HudtuiError]) -> Iterator[type[HudtuiError]]:
         yield from _errors(below)
 
 
-PAGES = {"commands.md": commands, "keys.md": keys, "settings.md": settings, "exit-codes.md": exit_codes}
+PAGES = {
+    "commands.md": commands,
+    "keys.md": keys,
+    "settings.md": settings,
+    "exit-codes.md": exit_codes,
+}
 
 
 def main() -> int:
     """Write or check the pages, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if a page is out of date"
+    )
     check = parser.parse_args().check
     stale = []
     for name, page in PAGES.items():

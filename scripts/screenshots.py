@@ -3,8 +3,9 @@
 
     .venv/bin/python scripts/screenshots.py [--only NAME ...] [--svg-only] [--out screenshots]
 
-Writes `screenshots/<name>.svg` for all, and `<name>.png` where a monospaced font is installed under /usr/share/fonts (Fira Code
-first). Nothing outside a temporary folder and the output folder is touched.
+Writes `screenshots/<name>.svg` for all, and `<name>.png` where a monospaced font is installed under
+/usr/share/fonts (Fira Code first). Nothing outside a temporary folder and the output folder is
+touched.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ async def trained(pilot: Any) -> None:
 
 async def with_art(pilot: Any) -> None:
     """A training with ART, of an environment that a file describes."""
-    pilot.app.open_screen("launch", engine="art", machine="local", art_config="art.yaml", environment="mine")
+    pilot.app.open_screen(
+        "launch", engine="art", machine="local", art_config="art.yaml", environment="mine"
+    )
     await pilot.pause(4)
 
 
@@ -128,9 +131,15 @@ ART = (
 async def settle(pilot: Any) -> None:
     """Wait until no work is under way, except what never ends."""
     for _ in range(3):
-        workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
+        workers = [
+            worker
+            for worker in pilot.app.workers
+            if worker.name != "forever" and not worker.is_finished
+        ]
         if workers and not pilot.app.screen.is_modal:
-            await asyncio.wait([asyncio.ensure_future(worker.wait()) for worker in workers], timeout=20)
+            await asyncio.wait(
+                [asyncio.ensure_future(worker.wait()) for worker in workers], timeout=20
+            )
         await pilot.pause()
 
 
@@ -156,9 +165,18 @@ async def take(shot: Shot, home: Path) -> str:
 
 
 def fonts() -> list[str]:
-    """Font files for PNG: one with every weight that is needed, and others for signs that it lacks."""
+    """Font files for PNG.
+
+    One with every weight that is needed, and others for signs that it lacks.
+    """
     places = Path("/usr/share/fonts")
-    wanted = ("FiraCode-Regular.ttf", "FiraCode-Bold.ttf", "DejaVuSansMono.ttf", "DejaVuSansMono-Bold.ttf", "DejaVuSans.ttf")
+    wanted = (
+        "FiraCode-Regular.ttf",
+        "FiraCode-Bold.ttf",
+        "DejaVuSansMono.ttf",
+        "DejaVuSansMono-Bold.ttf",
+        "DejaVuSans.ttf",
+    )
     found = {path.name: str(path) for path in places.rglob("*.ttf")} if places.is_dir() else {}
     return [found[name] for name in wanted if name in found]
 
@@ -168,13 +186,17 @@ def to_png(svg: str, files: list[str]) -> bytes:
     import resvg_py
 
     if not any("FiraCode" in name for name in files):
-        svg = svg.replace("Fira Code", "DejaVu Sans Mono")  # what the picture names and nothing here has is not drawn
+        svg = svg.replace(
+            "Fira Code", "DejaVu Sans Mono"
+        )  # what the picture names and nothing here has is not drawn
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, font_files=files, zoom=1))
 
 
 def make_demo(python: Path, folder: Path) -> None:
     """A demo workspace in which every task was played."""
-    done = subprocess.run([python, "-m", "hudtui", "demo", str(folder), "--headless"], text=True, capture_output=True)
+    done = subprocess.run(
+        [python, "-m", "hudtui", "demo", str(folder), "--headless"], text=True, capture_output=True
+    )
     if done.returncode:
         raise SystemExit(f"hudtui demo failed:\n{done.stderr}")
 
@@ -195,7 +217,9 @@ def play(python: Path, folder: Path) -> None:
         "-o",
         "outputs/random",
     ]
-    done = subprocess.run([python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True)
+    done = subprocess.run(
+        [python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True
+    )
     if done.returncode:
         raise SystemExit(f"hudtui {' '.join(words)} failed:\n{done.stderr}")
 
@@ -208,7 +232,9 @@ def rent(python: Path, folder: Path) -> None:
         ["pods", "create", "2xH100", "--yes", "--name", "train"],
         ["pods", "create", "A100", "--no-spot", "--yes", "--name", "lost"],
     ):
-        done = subprocess.run([python, "-m", "hudtui", *words], cwd=folder, text=True, capture_output=True)
+        done = subprocess.run(
+            [python, "-m", "hudtui", *words], cwd=folder, text=True, capture_output=True
+        )
         if done.returncode:
             raise SystemExit(f"hudtui {' '.join(words)} failed:\n{done.stderr}")
 
@@ -232,10 +258,27 @@ def rehearse_with_art(python: Path, folder: Path) -> bool:
     if not trainer.exists():
         print("no .venv-art: no pictures of a training with ART", file=sys.stderr)
         return False
-    (folder / "art.yaml").write_text("environments:\n  mine: {dataset: tasks.json, max_turns: 12}\n")
-    words = ["art", "train", "--env", "mine", "--config", "art.yaml", "--scenarios", "4", "--val-scenarios", "2", "--seed", "1"]
+    (folder / "art.yaml").write_text(
+        "environments:\n  mine: {dataset: tasks.json, max_turns: 12}\n"
+    )
+    words = [
+        "art",
+        "train",
+        "--env",
+        "mine",
+        "--config",
+        "art.yaml",
+        "--scenarios",
+        "4",
+        "--val-scenarios",
+        "2",
+        "--seed",
+        "1",
+    ]
     words += ["--rehearse", "--python", str(trainer), "--yes"]
-    done = subprocess.run([python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True)
+    done = subprocess.run(
+        [python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True
+    )
     if done.returncode:
         raise SystemExit(f"hudtui art train --rehearse failed:\n{done.stdout[-2000:]}{done.stderr}")
     return True
@@ -244,16 +287,23 @@ def rehearse_with_art(python: Path, folder: Path) -> bool:
 def end_simulator(home: Path) -> None:
     """End the demo's simulator, with its machines."""
     with contextlib.suppress(OSError, ValueError):
-        told = json.loads((home / ".hudtui-home" / "state" / "simulator" / "server.json").read_text())
+        told = json.loads(
+            (home / ".hudtui-home" / "state" / "simulator" / "server.json").read_text()
+        )
         os.kill(told["pid"], signal.SIGTERM)
 
 
 def in_a_clean_home(name: str) -> int:
-    """Do the work in a process that knows neither this machine's home nor where its Python lies: pictures show both."""
+    """Do the work in a process that knows neither this machine's home nor where its Python lies.
+
+    Pictures show both.
+    """
     home = Path(name) / "home"
     (home / "empty").mkdir(parents=True)
     (home / ".venv").symlink_to(sys.prefix)
-    environment = {key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ} | {
+    environment = {
+        key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ
+    } | {
         "HOME": str(home),
         "HUDTUI_HOME": str(home / ".hudtui-home"),
         "TMUX_TMPDIR": name,
@@ -264,7 +314,9 @@ def in_a_clean_home(name: str) -> int:
         MARK: name,
     }
     try:
-        return subprocess.run([home / ".venv/bin/python", __file__, *sys.argv[1:]], env=environment).returncode
+        return subprocess.run(
+            [home / ".venv/bin/python", __file__, *sys.argv[1:]], env=environment
+        ).returncode
     finally:
         end_simulator(home)
         subprocess.run(["tmux", "kill-server"], env=environment, capture_output=True)
@@ -275,7 +327,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="names of pictures")
     parser.add_argument("--svg-only", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent.parent / "screenshots")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).resolve().parent.parent / "screenshots"
+    )
     given = parser.parse_args()
     if MARK not in os.environ:
         with tempfile.TemporaryDirectory(prefix="hudtui-") as name:

@@ -1,4 +1,5 @@
-"""Every test runs in a world of its own: no settings, caches, keys or terminal traits of the machine reach it."""
+"""Every test runs in a world of its own: no settings, caches, keys or terminal traits of the
+machine reach it."""
 
 from __future__ import annotations
 
@@ -17,17 +18,22 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How fast a machine draws examples says nothing about what is tested. In CI the examples are the same each time, so that luck
-# neither refuses nor passes a change; elsewhere they are new ones.
+# How fast a machine draws examples says nothing about what is tested. In CI the examples are the
+# same each time, so that luck neither refuses nor passes a change; elsewhere they are new ones.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("any machine")
 
-# Head and body of an answer are two packets; else the second one waits for the client's delayed acknowledgement, 40 ms.
+# Head and body of an answer are two packets; else the second one waits for the client's delayed
+# acknowledgement, 40 ms.
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
-# With Python's own thresholds, meant for small heaps, the collection of cycles takes a fifth of the time of a test of a screen.
+# With Python's own thresholds, meant for small heaps, the collection of cycles takes a fifth of the
+# time of a test of a screen.
 gc.set_threshold(20_000, 10, 10)
 
 _KEPT = {
@@ -45,7 +51,8 @@ _KEPT = {
     "COVERAGE_PROCESS_START",
 }
 
-# Before anything imports Textual: it reads these once. The environment is scrubbed because the snapshot report prints all of it.
+# Before anything imports Textual: it reads these once. The environment is scrubbed because the
+# snapshot report prints all of it.
 for _name in list(os.environ):
     if _name not in _KEPT and not _name.startswith("PYTEST_"):
         del os.environ[_name]
@@ -63,12 +70,18 @@ os.environ.update(
 
 @pytest.fixture(scope="session", autouse=True)
 def own_terminals() -> Iterator[None]:
-    """A tmux server that is not the user's. Tests of runs have one each (tests/support/tmux_world.py)."""
+    """A tmux server that is not the user's. Tests of runs have one each
+    (tests/support/tmux_world.py)."""
     # Short, because the path of a socket may have little more than a hundred characters.
     folder = tempfile.mkdtemp(prefix="ht-", dir="/tmp")
     os.environ["TMUX_TMPDIR"] = folder
     yield
-    subprocess.run(["tmux", "kill-server"], env={**os.environ, "TMUX_TMPDIR": folder}, capture_output=True, check=False)
+    subprocess.run(
+        ["tmux", "kill-server"],
+        env={**os.environ, "TMUX_TMPDIR": folder},
+        capture_output=True,
+        check=False,
+    )
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -85,7 +98,8 @@ _numbers = itertools.count()
 
 
 def _fresh(factory: pytest.TempPathFactory, name: str) -> Path:
-    """A new folder. `mktemp` finds a free number by reading the names of all folders there are: of thousands."""
+    """A new folder. `mktemp` finds a free number by reading the names of all folders there are: of
+    thousands."""
     folder = factory.getbasetemp() / f"{name}{next(_numbers)}"
     folder.mkdir(mode=0o700)
     return folder
@@ -104,7 +118,9 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(home))
     for name in ("CONFIG", "DATA", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
-    monkeypatch.setenv("HUDTUI_SIM", "off")  # demo workspaces start a simulator that outlives the test
+    monkeypatch.setenv(
+        "HUDTUI_SIM", "off"
+    )  # demo workspaces start a simulator that outlives the test
     work = _fresh(tmp_path_factory, "work")
     monkeypatch.chdir(work)
     return work
@@ -112,7 +128,8 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_made_once() -> Iterator[None]:
-    """The tree of commands does not change; making it takes most of the time of a command in the test's own process."""
+    """The tree of commands does not change; making it takes most of the time of a command in the
+    test's own process."""
     import typer.testing
 
     with patch("typer.testing._get_command", cache(typer.main.get_command)):
@@ -123,7 +140,9 @@ def commands_made_once() -> Iterator[None]:
 def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private SSH key, with the public one beside it."""
     path = tmp_path_factory.mktemp("keys") / "id_ed25519"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True
+    )
     return path
 
 
@@ -133,12 +152,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that one process runs one after the other come first: all others are done beside them."""
+    """Tests that one process runs one after the other come first: all others are done beside
+    them."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the garbage collector does not go through it again and again."""
+    """What was imported and collected stays to the end: the garbage collector does not go through
+    it again and again."""
     gc.collect()
     gc.freeze()
 

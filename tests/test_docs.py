@@ -1,4 +1,5 @@
-"""The documentation against the code: commands that parse, links that lead somewhere, generated pages that are up to date."""
+"""The documentation against the code: commands that parse, links that lead somewhere, generated
+pages that are up to date."""
 
 import re
 import shlex
@@ -17,7 +18,16 @@ from hudtui.cli.app import build
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 GUIDES = {
-    *("index.md", "tutorial.md", "environments.md", "configuration.md", "tasks.md", "compute.md", "hosts.md", "runs.md"),
+    *(
+        "index.md",
+        "tutorial.md",
+        "environments.md",
+        "configuration.md",
+        "tasks.md",
+        "compute.md",
+        "hosts.md",
+        "runs.md",
+    ),
     *("training.md", "monitor.md", "settings.md", "trust.md", "coming-from.md"),
 }
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -70,17 +80,28 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 def options(command: Any = COMMAND) -> set[str]:
-    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    own = {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
     return own.union(*(options(inner) for inner in getattr(command, "commands", {}).values()))
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.parent.name != "docs" or page.name in GUIDES], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if page.parent.name != "docs" or page.name in GUIDES],
+    ids=lambda page: page.name,
 )
 def test_every_option_of_the_guides_exists(page: Path) -> None:
     known = options() | OTHERS
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
-    wrong = {option for code in INLINE_CODE.findall(text) for option in OPTION.findall(code) if option not in known}
+    wrong = {
+        option
+        for code in INLINE_CODE.findall(text)
+        for option in OPTION.findall(code)
+        if option not in known
+    }
     assert not wrong
 
 
@@ -108,14 +129,23 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_every_file_that_the_architecture_names_exists() -> None:
     text = FENCED.sub("", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
-    named = {file for code in INLINE_CODE.findall(text) for file in re.findall(r"[\w/]+\.(?:py|toml)\b", code)}
+    named = {
+        file
+        for code in INLINE_CODE.findall(text)
+        for file in re.findall(r"[\w/]+\.(?:py|toml)\b", code)
+    }
     tops = (ROOT, ROOT / "hudtui", ROOT / "hudtui" / "core")
-    assert len(named) > 60 and not [file for file in named if not any((top / file).exists() for top in tops)]
+    assert len(named) > 60 and not [
+        file for file in named if not any((top / file).exists() for top in tops)
+    ]
 
 
 def test_the_reference_is_what_the_code_says() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"], capture_output=True, text=True, timeout=120
+        [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
 
@@ -127,7 +157,15 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     listed = set(re.findall(r"[\w/-]+\.md", config))
     assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
     done = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "zensical", "build", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
-    assert done.returncode == 0 and "No issues found" in done.stdout + done.stderr, done.stdout + done.stderr
-    assert "Make a workspace" in (tmp_path / "build" / "site" / "tutorial" / "index.html").read_text(encoding="utf-8")
+    assert done.returncode == 0 and "No issues found" in done.stdout + done.stderr, (
+        done.stdout + done.stderr
+    )
+    assert "Make a workspace" in (
+        tmp_path / "build" / "site" / "tutorial" / "index.html"
+    ).read_text(encoding="utf-8")

@@ -35,7 +35,9 @@ def record(name: str, seed: int, module: str = "hudtui.envs.text_2048") -> dict[
 @pytest.fixture
 def folder(own_world: Path) -> Path:
     (own_world / "c.yaml").write_text((ROOT / "configs" / "2048.yaml").read_text())
-    (own_world / "tasks.json").write_text(json.dumps([record("a", 1), record("b", 2), record("broken", 3, "no_such_module")]))
+    (own_world / "tasks.json").write_text(
+        json.dumps([record("a", 1), record("b", 2), record("broken", 3, "no_such_module")])
+    )
     return own_world
 
 
@@ -46,7 +48,9 @@ async def scripted(messages: Any) -> str:
 async def test_all_ways_to_play_give_the_rewards_of_an_evaluation(folder: Path) -> None:
     gym = Gym.load("c.yaml", "tasks.json", max_turns=4, folder=folder)
     assert [task.id for task in gym.tasks] == ["a", "b", "broken"] and gym.warnings == ()
-    (one, two), (three, _), (broken, _) = await gym.play_groups(gym.tasks, scripted, size=2, info={"step": 7})
+    (one, two), (three, _), (broken, _) = await gym.play_groups(
+        gym.tasks, scripted, size=2, info={"step": 7}
+    )
     assert one.ok and one.scores == two.scores and one.messages == two.messages != three.messages
     assert (two.info["step"], two.info["rollout"]) == (7, 1) and len(one.turns) == 4
     assert not broken.ok and "no_such_module" in str(broken.error)
@@ -64,7 +68,12 @@ async def test_all_ways_to_play_give_the_rewards_of_an_evaluation(folder: Path) 
     assert kept.scores == one.scores
 
     request = EvalRequest(
-        "tasks.json", Path("c.yaml"), policy="replay:out/traces.jsonl", limit=1, max_turns=4, out_dir=Path("eval")
+        "tasks.json",
+        Path("c.yaml"),
+        policy="replay:out/traces.jsonl",
+        limit=1,
+        max_turns=4,
+        out_dir=Path("eval"),
     )
     async with aclosing(run_eval(request, load_settings(folder, HUD))) as events:
         async for _ in events:
@@ -74,7 +83,9 @@ async def test_all_ways_to_play_give_the_rewards_of_an_evaluation(folder: Path) 
 
 
 async def test_the_example_learns(folder: Path) -> None:
-    made = importlib.util.spec_from_file_location("own_loop", ROOT / "examples" / "loop" / "own_loop.py")
+    made = importlib.util.spec_from_file_location(
+        "own_loop", ROOT / "examples" / "loop" / "own_loop.py"
+    )
     assert made is not None and made.loader is not None
     own_loop = importlib.util.module_from_spec(made)
     made.loader.exec_module(own_loop)
@@ -82,7 +93,10 @@ async def test_the_example_learns(folder: Path) -> None:
     model = own_loop.Model(1)
     means = await own_loop.train(gym, model, steps=2, size=3, rate=1.0, out=folder / "out")
     assert len(means) == 2 and all(mean > 0.1 for mean in means)
-    assert sum(model.chances().values()) == pytest.approx(1.0) and len(set(model.chances().values())) > 1
+    assert (
+        sum(model.chances().values()) == pytest.approx(1.0)
+        and len(set(model.chances().values())) > 1
+    )
     assert len(list(read_trace(folder / "out" / "traces.jsonl"))) == 2 * 2 * 3
 
 
@@ -97,16 +111,31 @@ def test_what_cannot_be_loaded_is_told(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_page_lists_what_is_public() -> None:
-    page = (ROOT / "docs" / "python.md").read_text().partition("## What is public")[2].partition("## What is promised")[0]
+    page = (
+        (ROOT / "docs" / "python.md")
+        .read_text()
+        .partition("## What is public")[2]
+        .partition("## What is promised")[0]
+    )
     rows = [row.split("|")[1:3] for row in page.splitlines() if row.startswith("| `")]
-    listed = {name: set(re.findall("`([a-z_]+)`", about)) for names, about in rows for name in re.findall("`([A-Za-z]+)`", names)}
+    listed = {
+        name: set(re.findall("`([a-z_]+)`", about))
+        for names, about in rows
+        for name in re.findall("`([A-Za-z]+)`", names)
+    }
     assert sorted(listed) == sorted(hudtui.gym.__all__)
     for kind in ("Gym", "EpisodePlayer"):
         missing = {name for name in listed[kind] if name not in _members(getattr(hudtui.gym, kind))}
-        unlisted = {name for name in vars(getattr(hudtui.gym, kind)) if not name.startswith("_")} - listed[kind]
+        unlisted = {
+            name for name in vars(getattr(hudtui.gym, kind)) if not name.startswith("_")
+        } - listed[kind]
         assert (missing, unlisted) == (set(), set()), kind
 
 
 def _members(kind: type) -> set[str]:
     source = Path(str(importlib.util.find_spec(kind.__module__).origin)).read_text()  # type: ignore[union-attr]
-    return {*vars(kind), *re.findall(r"self\.([a-z]\w*)(?:: [^=\n]+)? =", source), *re.findall(r"made\.([a-z]\w*) =", source)}
+    return {
+        *vars(kind),
+        *re.findall(r"self\.([a-z]\w*)(?:: [^=\n]+)? =", source),
+        *re.findall(r"made\.([a-z]\w*) =", source),
+    }

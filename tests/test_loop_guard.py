@@ -70,7 +70,14 @@ def without_a_loop(store, ledger):
     read(store)
 """
 WRONG = (
-    *("directly", "through_a_function", "the_other_store", "writing", "in_a_generator", "in_a_comprehension"),
+    *(
+        "directly",
+        "through_a_function",
+        "the_other_store",
+        "writing",
+        "in_a_generator",
+        "in_a_comprehension",
+    ),
     *("in_a_callback", "in_a_task", "under_a_lock", "what_was_read_before"),
 )
 
@@ -84,7 +91,9 @@ def planted() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_store_on_the_loop_fails_and_its_place_is_named(planted: dict[str, Any], name: str, tmp_path: Path) -> None:
+def test_a_store_on_the_loop_fails_and_its_place_is_named(
+    planted: dict[str, Any], name: str, tmp_path: Path
+) -> None:
     work = planted[name](RunStore(tmp_path), Ledger(tmp_path / "pods.db"))
     with pytest.raises(AssertionError, match=r"planted\.py:\d+ "), stores_off_the_loop():
         asyncio.run(work)

@@ -12,7 +12,10 @@ class Careful(HUDBaseRubric):
 
     def parts(self, episode: Episode, task: Task) -> dict[str, float]:
         """Both parts of an episode."""
-        thoughts = [len(turn.reply.partition("<think>")[2].partition("</think>")[0]) >= 10 for turn in episode.turns]
+        thoughts = [
+            len(turn.reply.partition("<think>")[2].partition("</think>")[0]) >= 10
+            for turn in episode.turns
+        ]
         return {
             "no_errors": 0.0 if any(turn.is_error for turn in episode.turns) else 1.0,
             "thoughtful": sum(thoughts) / len(thoughts) if thoughts else 0.0,

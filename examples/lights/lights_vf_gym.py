@@ -1,4 +1,7 @@
-"""A gym for verifiers: `vf-eval lights-vf-gym`. It exports its own class beside hudtui's taskset and environment."""
+"""A gym for verifiers: `vf-eval lights-vf-gym`.
+
+It exports its own class beside hudtui's taskset and environment.
+"""
 
 from typing import Any
 
@@ -16,8 +19,13 @@ class LightsGym(HUDGym):
         state["repeated"] = 0
         return state
 
-    async def env_response(self, messages: list[dict[str, Any]], state: dict[str, Any], **kwargs: Any) -> list[dict[str, Any]]:
-        """Play the reply, and add a hint to the answer where the reply pressed the light that was pressed before it."""
+    async def env_response(
+        self, messages: list[dict[str, Any]], state: dict[str, Any], **kwargs: Any
+    ) -> list[dict[str, Any]]:
+        """Play the reply, and add a hint to the answer where it repeats the last press.
+
+        The hint is for a reply that presses the light that was pressed before it.
+        """
         answer = await super().env_response(messages, state, **kwargs)
         calls = [turn.call for turn in state["player"].turns]
         if len(calls) > 1 and calls[-1] is not None and calls[-1] == calls[-2]:

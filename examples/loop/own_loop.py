@@ -1,9 +1,10 @@
-"""A training loop of one's own, without a trainer's library: a policy gradient over the moves of 2048.
+"""A training loop of one's own, without a trainer's library.
 
+A policy gradient over the moves of 2048.
     python own_loop.py configs/2048.yaml tasks.json --steps 20
 
-The "model" is four numbers, one for each move. A step plays a group of episodes of each task, compares the rewards within the
-group, and makes the moves of the better episodes more likely.
+The "model" is four numbers, one for each move. A step plays a group of episodes of each task,
+compares the rewards within the group, and makes the moves of the better episodes more likely.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ class Model:
         return f"<think>{move} it is.</think>\n<tool>{move}()</tool>"
 
     def learn(self, group: Sequence[Episode], rate: float) -> None:
-        """Make the moves of episodes with more reward than the others of their group more likely."""
-        whole = [episode for episode in group if episode.ok]  # a broken episode says nothing about the model
+        """Make the moves of episodes with more reward than others of their group likelier."""
+        whole = [
+            episode for episode in group if episode.ok
+        ]  # a broken episode says nothing about the model
         if len(whole) < 2:
             return
         mean = sum(episode.scores.reward for episode in whole) / len(whole)
@@ -51,7 +54,9 @@ class Model:
                     self.preferences[move] += rate * (episode.scores.reward - mean) * slope
 
 
-async def train(gym: Gym, model: Model, *, steps: int, size: int, rate: float, out: Path | None) -> list[float]:
+async def train(
+    gym: Gym, model: Model, *, steps: int, size: int, rate: float, out: Path | None
+) -> list[float]:
     """Train, and return the mean reward of each step."""
     means: list[float] = []
     for step in range(steps):
@@ -70,7 +75,9 @@ async def train(gym: Gym, model: Model, *, steps: int, size: int, rate: float, o
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("config")
     parser.add_argument("tasks")
     parser.add_argument("--steps", type=int, default=10)
@@ -80,7 +87,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     gym = Gym.load(given.config, given.tasks, max_turns=given.max_turns)
-    asyncio.run(train(gym, Model(0), steps=given.steps, size=given.group, rate=given.rate, out=given.out))
+    asyncio.run(
+        train(gym, Model(0), steps=given.steps, size=given.group, rate=given.rate, out=given.out)
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ def main(name: str | None = None) -> None:
 
     `name` is what help calls the program, where it is started under another one.
 
-    Without arguments the full-screen app opens at once: nothing that only the commands need is imported before its first paint.
+    Without arguments the full-screen app opens at once: nothing that only the commands need is
+    imported before its first paint.
     """
     _guard_terminal()
     os.umask(os.umask(0o022) | 0o002)  # nothing that is made here may be written by everybody
@@ -35,7 +36,10 @@ def main(name: str | None = None) -> None:
 
 
 def _current_folder() -> str:
-    """Return the current folder; where it was removed, or may not be read, nothing can be done, and that is said."""
+    """Return the current folder.
+
+    Where it was removed, or may not be read, nothing can be done, and that is said.
+    """
     try:
         return os.getcwd()
     except OSError as error:
@@ -47,16 +51,25 @@ def _current_folder() -> str:
         from hudtui.core.errors import InputError
 
         gone = isinstance(error, FileNotFoundError)
-        what = "the current folder does not exist any more" if gone else "the current folder cannot be used"
+        what = (
+            "the current folder does not exist any more"
+            if gone
+            else "the current folder cannot be used"
+        )
         try:
             with console.failures(as_json="--json" in sys.argv):
-                raise InputError(what, why=None if gone else error.strerror, fix="Go to another one: cd FOLDER.")
+                raise InputError(
+                    what, why=None if gone else error.strerror, fix="Go to another one: cd FOLDER."
+                )
         except typer.Exit as end:
             sys.exit(end.exit_code)
 
 
 def _guard_terminal() -> None:
-    """Keep what others wrote from reaching the terminal as it is: logs of libraries, and the texts of unexpected errors."""
+    """Keep what others wrote from reaching the terminal as it is.
+
+    Logs of libraries, and the texts of unexpected errors.
+    """
     import logging
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -66,5 +79,7 @@ def _guard_terminal() -> None:
 
         sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
-    logging.getLogger().addHandler(logging.NullHandler())  # without a handler Python writes warnings to standard error
+    logging.getLogger().addHandler(
+        logging.NullHandler()
+    )  # without a handler Python writes warnings to standard error
     sys.excepthook = show

@@ -19,7 +19,8 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
 
     Args:
         source: The environment.
-        live: Start or ask it. Otherwise what is remembered counts, then what a lock file says, and only then is it asked.
+        live: Start or ask it. Otherwise what is remembered counts, then what a lock file says, and
+            only then is it asked.
         timeout: Seconds for its start, and for each answer after that.
 
     Raises:
@@ -30,12 +31,16 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
     from hudtui.core.flows.analyze import analyze_source
 
     if not live and (known := cache.load_analysis(source)) is not None:
-        console.say(f"as inspected {cache.age_text(cache.analysis_age(known))}; --live inspects it again")
+        console.say(
+            f"as inspected {cache.age_text(cache.analysis_age(known))}; --live inspects it again"
+        )
         return known
     if not live and source.kind == "lock":
         console.say("as listed in the lock file; --live starts the environment and inspects it")
     login = login_settings()
-    return await analyze_source(source, Terminal(), live=live, timeout=timeout, on_event=console.tell, login=login)
+    return await analyze_source(
+        source, Terminal(), live=live, timeout=timeout, on_event=console.tell, login=login
+    )
 
 
 def read_analysis(path: Path) -> Analysis:
@@ -51,12 +56,17 @@ def read_analysis(path: Path) -> Analysis:
     data = read_json(path)
     fix = "`hudtui env show SOURCE --json` writes one."
     if not isinstance(data, dict):
-        raise InputError("this is not an analysis of an environment", fix=fix, where=Location(str(path)))
+        raise InputError(
+            "this is not an analysis of an environment", fix=fix, where=Location(str(path))
+        )
     try:
         return analysis_from_json(data)
     except ValueError as error:
         raise InputError(
-            "this is not an analysis of an environment", why=str(error), fix=fix, where=Location(str(path))
+            "this is not an analysis of an environment",
+            why=str(error),
+            fix=fix,
+            where=Location(str(path)),
         ) from None
 
 

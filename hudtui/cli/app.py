@@ -41,7 +41,8 @@ MODULES: tuple[str, ...] = (
     "settings",
     "trust",
 )
-"""Modules of `hudtui.cli` with commands: of `command.top`, or of a group, their `app`. Heavy imports stay inside the commands."""
+"""Modules of `hudtui.cli` with commands: of `command.top`, or of a group, their `app`. Heavy
+imports stay inside the commands."""
 
 SHOWN = (
     "demo",
@@ -77,20 +78,27 @@ SPELLINGS = {
     "keys": "pods keys",
     "pods status": "pods show",
 }
-"""Commands with two spellings. Both work alike; help lists the second one, and of `hf` and `rl init` both."""
+"""Commands with two spellings. Both work alike; help lists the second one, and of `hf` and
+`rl init` both."""
 
 
 class _Root(HelpGroup):
     """The command itself."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options of `hudtui`. What an earlier call of this process has set is forgotten."""
+        """Parse the options of `hudtui`.
+
+        What an earlier call of this process has set is forgotten.
+        """
         console.debug = console.trusting = False
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, those of `SHOWN` first and in its order."""
-        return sorted(super().list_commands(ctx), key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
+        return sorted(
+            super().list_commands(ctx),
+            key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN),
+        )
 
 
 @cache
@@ -104,14 +112,19 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help="Mission control for reinforcement learning on MCP environments. Without a command: the full-screen app.",
+        help=(
+            "Mission control for reinforcement learning on MCP environments. Without a command: "
+            "the full-screen app."
+        ),
     )
     app.callback()(_root)
     for name in MODULES:
         if (group := getattr(import_module(f"hudtui.cli.{name}"), "app", None)) is not None:
             app.add_typer(group, name=name)
     app.registered_commands += top.registered_commands
-    config = typer.Typer(help="Gym configurations: write, check and try them.", rich_markup_mode=None)
+    config = typer.Typer(
+        help="Gym configurations: write, check and try them.", rich_markup_mode=None
+    )
     app.add_typer(config, name="config")
     for old, new in SPELLINGS.items():
         _respell(app, old, new)
@@ -122,7 +135,10 @@ def build() -> typer.Typer:
 
 
 def command() -> Any:
-    """Return the complete command, ready to be called. Those in it are made once they are asked for: all together take 60 ms."""
+    """Return the complete command, ready to be called.
+
+    Those in it are made once they are asked for: all together take 60 ms.
+    """
     app = build()
     found: Any = get_command(_alone(app))
     found.commands = _Later(app)
@@ -202,12 +218,17 @@ def _respell(app: typer.Typer, old: str, new: str) -> None:
         holder = found.typer_instance
     twin = copy(entry)
     twin.name = name
-    (holder.registered_groups if isinstance(twin, TyperInfo) else holder.registered_commands).append(twin)  # type: ignore[arg-type]
+    (
+        holder.registered_groups if isinstance(twin, TyperInfo) else holder.registered_commands
+    ).append(twin)  # type: ignore[arg-type]
     entry.hidden = old not in ("hf", "rl init")
 
 
 def _finish(app: typer.Typer) -> None:
-    """Give every command and group the help of `hudtui.cli.command`, unless it has a class of its own."""
+    """Give every command and group the help of `hudtui.cli.command`.
+
+    One with a class of its own keeps that.
+    """
     for command in app.registered_commands:
         if command.cls in (None, TyperCommand):
             command.cls = HelpCommand
@@ -231,7 +252,9 @@ def _work_in(folder: Path | None) -> Path | None:
         try:
             os.chdir(folder)
         except OSError as error:
-            raise typer.BadParameter(f"{str(folder)!r}: {error.strerror}", param_hint="--workspace") from None
+            raise typer.BadParameter(
+                f"{str(folder)!r}: {error.strerror}", param_hint="--workspace"
+            ) from None
     return folder
 
 
@@ -256,18 +279,35 @@ def _root(
     workspace: Annotated[
         Path | None,
         typer.Option(
-            "--workspace", "-C", is_eager=True, callback=_work_in, help="Work in this folder instead of the current one."
+            "--workspace",
+            "-C",
+            is_eager=True,
+            callback=_work_in,
+            help="Work in this folder instead of the current one.",
         ),
     ] = None,
     platform: Annotated[
-        str | None, typer.Option(callback=_choose_platform, help="hud, buckeye, or the name of a platform file of yours.")
+        str | None,
+        typer.Option(
+            callback=_choose_platform, help="hud, buckeye, or the name of a platform file of yours."
+        ),
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", callback=_trust, help="Trust this folder as it is now: for scripts. See `hudtui trust`.")
+        bool,
+        typer.Option(
+            "--trust",
+            callback=_trust,
+            help="Trust this folder as it is now: for scripts. See `hudtui trust`.",
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", callback=_debug, help="Log in detail, and show tracebacks.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", callback=_debug, help="Log in detail, and show tracebacks.")
+    ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -1,4 +1,7 @@
-"""`hudtui art`: training with OpenPipe's ART on an environment, with the options of HUD's own integration."""
+"""`hudtui art`.
+
+Training with OpenPipe's ART on an environment, with the options of HUD's own integration.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
-app = typer.Typer(help="Train with OpenPipe's ART: models that call the environment's tools themselves.", rich_markup_mode=None)
+app = typer.Typer(
+    help="Train with OpenPipe's ART: models that call the environment's tools themselves.",
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
@@ -40,11 +46,16 @@ class _JudgeMayBeLeftOut(HelpCommand):
 @takes_request(kind=ArtRequest)
 @takes_request("yes", "detach", "dry_run", "emit_script", "no_tmux", kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
-async def train(request: ArtRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:
-    """Train a model on an environment with ART: check everything, show the plan, rent a machine, train, fetch the model.
+async def train(
+    request: ArtRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False
+) -> None:
+    """Train a model on an environment with ART.
 
-    --rehearse does the same on this computer without a model: random calls, or those of --base-url, are played, judged and
-    recorded. Exit code 1 if the run did not finish, 2 if something is missing.
+    It checks everything, shows the plan, rents a machine, trains, and fetches the model.
+
+    --rehearse does the same on this computer without a model: random calls, or those of --base-url,
+    are played, judged and recorded. Exit code 1 if the run did not finish, 2 if something is
+    missing.
     """
     await train_art(checked(request, settings), how, as_json=as_json)
 
@@ -65,7 +76,9 @@ async def train_art(request: ArtRequest, how: How, *, as_json: bool) -> None:
         if not console.interactive() or how.yes or how.only_looks:
             raise
         console.say(f"✗ {error.what}")
-        dataset = await Terminal().ask("Which tasks?", placeholder="a file, a folder, or a dataset on the Hub")
+        dataset = await Terminal().ask(
+            "Which tasks?", placeholder="a file, a folder, or a dataset on the Hub"
+        )
         if dataset is None or not dataset.strip():
             raise
         planned = await plan_art(replace(request, dataset=dataset.strip()), project)

@@ -12,7 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 C = TypeVar("C", bound=Callable[..., Any])
 
 top = typer.Typer()
-"""The commands that belong to no group. Modules of this package add theirs when they are imported."""
+"""The commands that belong to no group. Modules of this package add theirs when they are
+imported."""
 
 _OPTIONS = "Options"
 _SHARED = ("workspace", "platform", "trust", "debug")
@@ -35,7 +36,10 @@ class _Shared:
         return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, and trust the folder if the user said so and no further command follows."""
+        """Parse the arguments, and trust the folder where the user has said so.
+
+        Only the last command of a line trusts it: no further command may follow.
+        """
         from hudtui.cli import console
 
         rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
@@ -44,13 +48,20 @@ class _Shared:
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then each group of options (`rich_help_panel`), in the order of the first option of each."""
+        """Write the arguments, then each group of options (`rich_help_panel`).
+
+        The groups come in the order of the first option of each.
+        """
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 argument = not parameter.opts[0].startswith("-")
-                title = "Arguments" if argument else (getattr(parameter, "rich_help_panel", None) or _OPTIONS)
+                title = (
+                    "Arguments"
+                    if argument
+                    else (getattr(parameter, "rich_help_panel", None) or _OPTIONS)
+                )
                 groups.setdefault(title, []).append(record)
         titles = sorted(groups, key=lambda title: (title != "Arguments", title == _OPTIONS))
         for title in titles:
@@ -68,7 +79,11 @@ class HelpCommand(_Shared, TyperCommand):
     """A command with its options in groups."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. With `--json`, an option that it refuses is also printed as an object, like every other error."""
+        """Run the command.
+
+        With `--json`, an option that it refuses is also printed as an object, like every other
+        error.
+        """
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -95,7 +110,11 @@ class HelpGroup(_Shared, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands that are not hidden, in their order."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, summary(command.help)) for name, command in found if command is not None and not command.hidden]
+        rows = [
+            (name, summary(command.help))
+            for name, command in found
+            if command is not None and not command.hidden
+        ]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

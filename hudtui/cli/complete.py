@@ -1,6 +1,7 @@
-"""Completions of a shell beyond commands and options: runs, machines, offers, files of the project, and words of an option.
+"""Completions of a shell beyond commands and options.
 
-Only files are read: completion starts no environment, asks no machine and no provider, and writes nothing.
+Runs, machines, offers, files of the project, and words of an option. Only files are read:
+completion starts no environment, asks no machine and no provider, and writes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 from hudtui.core.text import clean_line
 
 _SAFE = re.compile(r"[\w.@/+=,-][\w.@:/+=,-]*", re.ASCII)
-"""A shell puts a value into the command line as it is: what it would expand or split is not offered."""
+"""A shell puts a value into the command line as it is: what it would expand or split is not
+offered."""
 _UNSAFE_HELP = re.compile(r"[^\w .,:%/@+<>=-]", re.ASCII)
 _MOST = 300
 """Most values that are offered."""
@@ -40,13 +42,18 @@ def attach(context: Any, parameters: Iterable[Any]) -> None:
     """Have parameters complete their values from the project.
 
     Args:
-        context: The context of the command. Its options so far are parsed; `-C` among them has changed the folder already.
+        context: The context of the command. Its options so far are parsed; `-C` among them has
+            changed the folder already.
         parameters: Parameters of the command. Those that nothing is known for are left as they are.
     """
     group = context.parent.info_name if context.parent is not None else ""
     for parameter in parameters:
         names = [name for name in parameter.opts if name.startswith("--")] or [str(parameter.name)]
-        keys = [f"{before}{name}" for before in (f"{context.info_name} ", f"{group} ", "") for name in names]
+        keys = [
+            f"{before}{name}"
+            for before in (f"{context.info_name} ", f"{group} ", "")
+            for name in names
+        ]
         source = next((_SOURCES[key] for key in keys if key in _SOURCES), None)
         if source is not None:
             parameter.shell_complete = partial(_complete, source)
@@ -58,10 +65,14 @@ def _complete(source: Source, context: Any, incomplete: str) -> list[Value]:
         for item in source(context):
             one = item if isinstance(item, Value) else Value(item)
             if one.value.startswith(incomplete) and _SAFE.fullmatch(one.value):
-                found.setdefault(one.value, Value(one.value, _UNSAFE_HELP.sub(" ", clean_line(one.help, 60))))
+                found.setdefault(
+                    one.value, Value(one.value, _UNSAFE_HELP.sub(" ", clean_line(one.help, 60)))
+                )
             if len(found) >= _MOST:
                 break
-    except Exception:  # an error message amid a command line would only be in the way, whatever is wrong with the project
+    # an error message amid a command line would only be in the way, whatever is wrong with the
+    # project
+    except Exception:
         return []
     return list(found.values())
 
@@ -182,12 +193,19 @@ def _cached_offers() -> Any:
 def _offers(context: Any) -> Iterator[Value]:
     for one in _cached_offers():
         if one.provider not in ("local", "ssh"):
-            about = f"{one.gpu_count}x {one.gpu_type}, {one.price.hourly:.2f} {one.price.currency}/h, {one.cloud} {one.region}"
+            about = (
+                f"{one.gpu_count}x {one.gpu_type}, {one.price.hourly:.2f} {one.price.currency}/h, "
+                f"{one.cloud} {one.region}"
+            )
             yield Value(one.short, about)
 
 
 def _gpus(context: Any) -> Iterator[str]:
-    kinds = {(one.gpu_type, one.gpu_count) for one in _cached_offers() if one.gpu_type and one.gpu_type != "CPU_NODE"}
+    kinds = {
+        (one.gpu_type, one.gpu_count)
+        for one in _cached_offers()
+        if one.gpu_type and one.gpu_type != "CPU_NODE"
+    }
     for kind, count in sorted(kinds):
         yield f"{count}x{kind}"
     yield from sorted({kind for kind, _ in kinds})
@@ -204,7 +222,9 @@ def _clouds(context: Any) -> Iterator[str]:
 
 
 def _regions(context: Any) -> Iterator[str]:
-    return iter(sorted({word for one in _cached_offers() for word in (one.region, one.country) if word}))
+    return iter(
+        sorted({word for one in _cached_offers() for word in (one.region, one.country) if word})
+    )
 
 
 def _hosts(context: Any) -> Iterator[str]:
@@ -325,7 +345,9 @@ _SOURCES: dict[str, Source] = {
     "--cloud": _clouds,
     "--region": _regions,
     "--sort": _named("compute.choose", "ORDERS"),
-    "list --sort": lambda context: (_episode_fields if _below(context, "rollouts") else _RUN_FIELDS)(context),
+    "list --sort": lambda context: (
+        _episode_fields if _below(context, "rollouts") else _RUN_FIELDS
+    )(context),
     "list --group": _RUN_FIELDS,
     "rollouts --sort": _episode_fields,
     "--budget": _NONE,

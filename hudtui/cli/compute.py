@@ -27,11 +27,22 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
 
 Providers = Annotated[
-    list[str] | None, typer.Option("--provider", help="Ask only this provider: prime, sky, ssh, local. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--provider", help="Ask only this provider: prime, sky, ssh, local. May be repeated."
+    ),
 ]
-Spec = Annotated[str | None, typer.Argument(metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu.")]
+Spec = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu."
+    ),
+]
 Machines = Annotated[
-    list[str] | None, typer.Option("--host", help="Also list this machine behind SSH: user@host[:port]. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--host", help="Also list this machine behind SSH: user@host[:port]. May be repeated."
+    ),
 ]
 
 _WHEEL = "|/-\\"
@@ -52,20 +63,37 @@ def settings() -> Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class OfferOptions:
-    """Which offers are meant, and what decides between them. None and empty values leave all of them."""
+    """Which offers are meant, and what decides between them.
+
+    None and empty values leave all of them.
+    """
 
     min_vram: float | None = knob(None, "Least memory of a GPU in GB.")
-    max_price: float | None = knob(None, "Highest price in USD per hour, for the whole machine and its disk.", minimum=0)
-    spot: bool | None = knob(
-        None, "Only spot machines, which the provider may take back at any time, or only others.", "--spot/--no-spot"
+    max_price: float | None = knob(
+        None, "Highest price in USD per hour, for the whole machine and its disk.", minimum=0
     )
-    region: tuple[str, ...] = knob((), "Region (eu, eu_north), country (FI) or data centre. May be repeated.")
-    provider: tuple[str, ...] = knob((), "Ask only this provider: prime, sky, ssh, local. May be repeated.")
-    cloud: tuple[str, ...] = knob((), "Owner of the machines: datacrunch, hyperstack, ... May be repeated.")
+    spot: bool | None = knob(
+        None,
+        "Only spot machines, which the provider may take back at any time, or only others.",
+        "--spot/--no-spot",
+    )
+    region: tuple[str, ...] = knob(
+        (), "Region (eu, eu_north), country (FI) or data centre. May be repeated."
+    )
+    provider: tuple[str, ...] = knob(
+        (), "Ask only this provider: prime, sky, ssh, local. May be repeated."
+    )
+    cloud: tuple[str, ...] = knob(
+        (), "Owner of the machines: datacrunch, hyperstack, ... May be repeated."
+    )
     count: int | None = knob(None, "GPUs in the machine.", minimum=1)
     sort: str = knob("price", "price, gpu-price, vram, count or setup.")
-    hours: float | None = knob(None, "Compare prices for this many hours, with charges up front.", minimum=0.01)
-    model: str | None = knob(None, "Model to train: machines whose GPUs hold it come first.", "--model", "-m")
+    hours: float | None = knob(
+        None, "Compare prices for this many hours, with charges up front.", minimum=0.01
+    )
+    model: str | None = knob(
+        None, "Model to train: machines whose GPUs hold it come first.", "--model", "-m"
+    )
     training: Path | None = knob(None, "Training file whose settings, and model, count for that.")
 
     @property
@@ -83,7 +111,9 @@ class OfferOptions:
         )
 
     def demand(self) -> Demand | None:
-        """What the training that `--model` and `--training` name needs of its GPUs; None without them.
+        """What the training that `--model` and `--training` name needs of its GPUs.
+
+        None without them.
 
         Raises:
             InputError: The training file cannot be used.
@@ -119,22 +149,36 @@ async def asked(
     except MachineError as error:
         if paid or STANDS_FOR in names:
             raise
-        console.say(f"warning: {'; '.join(error.lines())}")  # the user's own machines are there all the same
+        console.say(
+            f"warning: {'; '.join(error.lines())}"
+        )  # the user's own machines are there all the same
     whole = "ssh" in names
-    found = await asyncio.to_thread(find_providers, lookup.get, machines=machines, whole_config=whole, named=names)
+    found = await asyncio.to_thread(
+        find_providers, lookup.get, machines=machines, whole_config=whole, named=names
+    )
     async with runlog.machines():
         try:
-            chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
+            chosen = {
+                name: open_provider(name, lookup.get, providers=found) for name in names
+            } or dict(found)
             if paid:
-                chosen = {name: provider for name, provider in chosen.items() if provider.features.paid}
+                chosen = {
+                    name: provider for name, provider in chosen.items() if provider.features.paid
+                }
                 if not chosen and not names:
-                    open_provider(usual_rental(lookup.get).name, lookup.get, providers=found)  # says what is missing
+                    open_provider(
+                        usual_rental(lookup.get).name, lookup.get, providers=found
+                    )  # says what is missing
             yield chosen
         finally:
-            await asyncio.gather(*(provider.close() for provider in found.values()), return_exceptions=True)
+            await asyncio.gather(
+                *(provider.close() for provider in found.values()), return_exceptions=True
+            )
 
 
-async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = False) -> tuple[Offers, frozenset[str]]:
+async def gather_offers(
+    providers: Mapping[str, Provider], *, strict: bool = False
+) -> tuple[Offers, frozenset[str]]:
     """Return the offers of all providers, and the names of the providers that are simulated.
 
     The offers are kept for completion in a shell.
@@ -158,20 +202,29 @@ async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = Fal
             if strict:
                 raise
             return Offers(warnings=(f"{provider.title}: {'; '.join(error.lines())}",))
-        parts[provider.name] = ProviderOffers(provider.name, provider.title, answer.found, at=time.time())
+        parts[provider.name] = ProviderOffers(
+            provider.name, provider.title, answer.found, at=time.time()
+        )
         return answer
 
-    async with busy(f"asking {', '.join(provider.title for provider in providers.values()) or 'no provider'}"):
+    async with busy(
+        f"asking {', '.join(provider.title for provider in providers.values()) or 'no provider'}"
+    ):
         answers = await asyncio.gather(*map(ask, providers.values()))
     with contextlib.suppress(InputError):
         await asyncio.to_thread(save_cache, Market(parts), app_paths().cache / "offers.json")
     found = tuple(offer for answer in answers for offer in answer.found)
     warnings = tuple(warning for answer in answers for warning in answer.warnings)
-    return Offers(found, warnings), frozenset(provider.name for provider in providers.values() if provider.features.simulated)
+    return Offers(found, warnings), frozenset(
+        provider.name for provider in providers.values() if provider.features.simulated
+    )
 
 
 class Spinner:
-    """One line on the terminal that says what the command waits for, after one second; nothing where stderr is no terminal."""
+    """One line on the terminal that says what the command waits for, after one second.
+
+    Nothing where stderr is no terminal.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -187,7 +240,9 @@ class Spinner:
         started = loop.time()
         await asyncio.sleep(1)
         for turn in itertools.count():
-            line = f"{_WHEEL[turn % 4]} {self.text} … {duration(loop.time() - started)} (Ctrl-C stops)"
+            line = (
+                f"{_WHEEL[turn % 4]} {self.text} … {duration(loop.time() - started)} (Ctrl-C stops)"
+            )
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(f"\r\x1b[K{clean_line(line, width)}")
             sys.stderr.flush()

@@ -24,7 +24,8 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
 
 FOUND = 1
-"""Exit code of a command that has done its work and found problems, and of one whose user declined. Errors have their own."""
+"""Exit code of a command that has done its work and found problems, and of one whose user declined.
+Errors have their own."""
 
 debug = False
 """Set by `--debug`: tracebacks are shown."""
@@ -42,7 +43,10 @@ def trust_folder() -> None:
 
 
 class Again(Exception):
-    """The user has just agreed to what the folder asks for: the command is to be carried out from its beginning."""
+    """The user has just agreed to what the folder asks for.
+
+    The command is to be carried out from its beginning.
+    """
 
 
 def say(message: str = "") -> None:
@@ -62,7 +66,10 @@ def shown(path: Path) -> str:
 
 
 def config_file(path: Path) -> Path:
-    """Return the configuration that a user has named: hudtui's own example where there is no such file here, which is said."""
+    """Return the configuration that a user has named.
+
+    Hudtui's own example where there is no such file here, which is said.
+    """
     from hudtui.core.gym.shipped import shipped_config
 
     found, told = shipped_config(path, Path.cwd())
@@ -72,14 +79,20 @@ def config_file(path: Path) -> Path:
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
-    """Return rows of cells as lines, with the cells of a column below one another; in the columns `right` their ends are."""
+    """Return rows of cells as lines, with the cells of a column below one another.
+
+    In the columns `right` their ends are.
+    """
     from rich.cells import cell_len  # CJK letters and emoji take two cells
 
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         blanks = (" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
-        cells = (blank + cell if at in right else cell + blank for at, (cell, blank) in enumerate(zip(row, blanks, strict=True)))
+        cells = (
+            blank + cell if at in right else cell + blank
+            for at, (cell, blank) in enumerate(zip(row, blanks, strict=True))
+        )
         lines.append("  ".join(cells).rstrip())
     return lines
 
@@ -117,14 +130,17 @@ def out_json(value: Any, *, compact: bool = False) -> None:
 def by_default(app: typer.Typer) -> Callable[[C], C]:
     """Make a command the default of its group: `hudtui runs --json` is `hudtui runs list --json`.
 
-    A `--json` of the group belongs to the command that follows it: `hudtui runs --json show` is `hudtui runs show --json`.
+    A `--json` of the group belongs to the command that follows it: `hudtui runs --json show` is
+    `hudtui runs show --json`.
     """
 
     def decorate(command: C) -> C:
         @app.callback()
         def group(
             context: typer.Context,
-            as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+            as_json: Annotated[
+                bool, typer.Option("--json", help="Print one JSON document.")
+            ] = False,
         ) -> None:
             if context.invoked_subcommand is None:
                 command(as_json=as_json)
@@ -138,7 +154,9 @@ def by_default(app: typer.Typer) -> Callable[[C], C]:
 
 def _hand_down_json(context: typer.Context, name: str) -> None:
     commands: Any = context.command
-    if not any(parameter.name == "as_json" for parameter in commands.get_command(context, name).params):
+    if not any(
+        parameter.name == "as_json" for parameter in commands.get_command(context, name).params
+    ):
         raise typer.BadParameter(f"{name} prints no JSON", param_hint="--json")
     context.default_map = {**(context.default_map or {}), name: {"as_json": True}}
 
@@ -148,13 +166,20 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
     """Turn what goes wrong inside into a message and an exit code.
 
     Args:
-        as_json: Also print `{"error": ...}` on standard output, for the program that asked for JSON.
+        as_json: Also print `{"error": ...}` on standard output, for the program that asked for
+            JSON.
         compact: On one line, where each line is an object.
     """
     try:
         yield
     except (HudtuiError, MemoryError) as failure:
-        error = _full() if isinstance(failure, MemoryError) else failure if failure.lacks is None else _with_reason(failure)
+        error = (
+            _full()
+            if isinstance(failure, MemoryError)
+            else failure
+            if failure.lacks is None
+            else _with_reason(failure)
+        )
         if isinstance(error, Untrusted) and agrees(error):
             raise Again from None
         if debug:
@@ -175,13 +200,17 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
         say("stopped")
         raise typer.Exit(130) from None
     except BrokenPipeError:
-        # The reader went away (`| head`): nothing more can be written to standard output, not even by the last flush.
+        # The reader went away (`| head`): nothing more can be written to standard output, not even
+        # by the last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from None
 
 
 def _full() -> HudtuiError:
-    return MachineError("the memory of this computer is not enough for this", fix="End other programs, or work on less at once.")
+    return MachineError(
+        "the memory of this computer is not enough for this",
+        fix="End other programs, or work on less at once.",
+    )
 
 
 def _with_reason(error: HudtuiError) -> HudtuiError:
@@ -191,7 +220,10 @@ def _with_reason(error: HudtuiError) -> HudtuiError:
 
 
 def agrees(error: Untrusted) -> bool:
-    """List what a folder asks for, and ask in a terminal whether to trust it. Returns whether the user agrees."""
+    """List what a folder asks for, and ask in a terminal whether to trust it.
+
+    Returns whether the user agrees.
+    """
     if not (trusting or interactive()):
         return False
     from hudtui.core.flows.trust import listing, question
@@ -226,7 +258,13 @@ class _Ended(Exception):
         self.number = number
 
 
-def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, compact: bool = False, when_ended: str = "") -> T:
+def run(
+    work: Coroutine[Any, Any, T],
+    *,
+    as_json: bool = False,
+    compact: bool = False,
+    when_ended: str = "",
+) -> T:
     """Carry out async work of the core inside `failures`.
 
     Ctrl-C, SIGTERM and SIGHUP cancel the work and let it clean up.
@@ -247,13 +285,23 @@ def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, compact: bool = 
     raise AssertionError("unreachable")  # pragma: no cover
 
 
-def run_async(*, compact: bool = False, when_ended: str = "") -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]:
-    """Make a command of an async function: `run` carries it out, with the value of its own `as_json`."""
+def run_async(
+    *, compact: bool = False, when_ended: str = ""
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]:
+    """Make a command of an async function.
+
+    `run` carries it out, with the value of its own `as_json`.
+    """
 
     def decorate(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         @functools.wraps(command)
         def carry_out(*args: P.args, **kwargs: P.kwargs) -> T:
-            return run(command(*args, **kwargs), as_json=bool(kwargs.get("as_json")), compact=compact, when_ended=when_ended)
+            return run(
+                command(*args, **kwargs),
+                as_json=bool(kwargs.get("as_json")),
+                compact=compact,
+                when_ended=when_ended,
+            )
 
         return carry_out
 
@@ -261,7 +309,10 @@ def run_async(*, compact: bool = False, when_ended: str = "") -> Callable[[Calla
 
 
 async def outcome(steps: Any, kind: type[T], tell: Callable[[Any], object]) -> T:
-    """The value of this kind that async steps end with. Steps before it, such as progress, go to `tell`."""
+    """The value of this kind that async steps end with.
+
+    Steps before it, such as progress, go to `tell`.
+    """
     async with contextlib.aclosing(steps):
         async for step in steps:
             if isinstance(step, kind):
@@ -302,7 +353,9 @@ def interactive() -> bool:
 
 
 async def ask(question: Callable[[], T]) -> T:
-    """Ask the person, inside `run`. The work pauses meanwhile; the signals that end the work end the question, too.
+    """Ask the person, inside `run`.
+
+    The work pauses meanwhile; the signals that end the work end the question, too.
 
     Args:
         question: Asks at the terminal, and waits for the answer.
@@ -319,8 +372,13 @@ async def ask(question: Callable[[], T]) -> T:
 
     before = [(number, signal.signal(number, interrupt)) for number in _SIGNALS]
     try:
-        # click writes the last blank of a prompt to standard output, also where the prompt is on standard error.
-        with contextlib.nullcontext() if sys.stdout.isatty() else contextlib.redirect_stdout(sys.stderr):
+        # click writes the last blank of a prompt to standard output, also where the prompt is on
+        # standard error.
+        with (
+            contextlib.nullcontext()
+            if sys.stdout.isatty()
+            else contextlib.redirect_stdout(sys.stderr)
+        ):
             return question()
     except (KeyboardInterrupt, typer.Abort):
         if not interrupted:
@@ -337,7 +395,8 @@ async def ask_until(until: asyncio.Event, prompt: str) -> str | None:
     """Wait for an event, or for a line that the person types meanwhile.
 
     Returns:
-        The line; empty when the event came first; None at the end of the input. Without a terminal only the event counts.
+        The line; empty when the event came first; None at the end of the input. Without a terminal
+        only the event counts.
     """
     waiting = asyncio.ensure_future(until.wait())
     loop, line = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
@@ -372,7 +431,10 @@ def host_prompts() -> dict[str, Any]:
 
 
 async def ask_secret(prompt: str) -> str | None:
-    """Ask for something that is not shown, such as a pass-phrase; None for an empty answer. See `ask`."""
+    """Ask for something that is not shown, such as a pass-phrase; None for an empty answer.
+
+    See `ask`.
+    """
     import getpass
 
     try:

@@ -1,4 +1,8 @@
-"""`hudtui demo`: a ready workspace around the bundled environment, opened in the app or walked through without a screen."""
+"""`hudtui demo`.
+
+A ready workspace around the bundled environment, opened in the app or walked through without a
+screen.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +25,27 @@ def demo(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]", help="Where to make it; by default ./hudtui-demo, or the current folder if it is a demo workspace."
+            metavar="[DIR]",
+            help=(
+                "Where to make it; by default ./hudtui-demo, or the current folder if it is a demo "
+                "workspace."
+            ),
         ),
     ] = None,
     headless: Annotated[
-        bool, typer.Option("--headless", help="Go through all steps without the app, and print the rewards.")
+        bool,
+        typer.Option(
+            "--headless", help="Go through all steps without the app, and print the rewards."
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --headless: print the results as one JSON document.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="With --headless: print the results as one JSON document."),
+    ] = False,
 ) -> None:
-    """Make a workspace for the bundled game 2048, and open the app in it. Needs no account, GPU or container engine.
+    """Make a workspace for the bundled game 2048, and open the app in it.
 
+    Needs no account, GPU or container engine.
     An existing demo workspace is used again. Existing files are never changed.
     """
     if as_json and not headless:
@@ -39,7 +54,11 @@ def demo(
 
     folder = folder or (Path() if is_demo(Path()) else Path(DEFAULT_FOLDER))
     if not headless:
-        workspace = console.run(console.outcome(prepare(folder), DemoWorkspace, lambda event: console.say(event.message)))
+        workspace = console.run(
+            console.outcome(
+                prepare(folder), DemoWorkspace, lambda event: console.say(event.message)
+            )
+        )
         os.chdir(workspace.folder)
         from hudtui.tui.app import run_app
 
@@ -78,7 +97,10 @@ async def _walk(folder: Path) -> DemoResult:
     finally:
         if run is not None and not over:
             place = f"hudtui -C {console.shown(folder)} runs"
-            console.say(f"see the run {run}: {place} show {run} (`{place} stop {run}` ends it if it is still running)")
+            console.say(
+                f"see the run {run}: {place} show {run} (`{place} stop {run}` ends it if it is "
+                "still running)"
+            )
     raise AssertionError("walk ends with the result")
 
 
@@ -86,7 +108,13 @@ def reward_table(result: DemoResult) -> list[str]:
     """The rewards as lines of a table, with their mean."""
     rows = [("task", "reward", "turns", "best tile", "stop")]
     rows += [
-        (row.task, f"{row.reward:.3f}", str(row.turns), "–" if row.best_tile is None else str(row.best_tile), row.stop)
+        (
+            row.task,
+            f"{row.reward:.3f}",
+            str(row.turns),
+            "–" if row.best_tile is None else str(row.best_tile),
+            row.stop,
+        )
         for row in result.rows
     ]
     rows.append(("mean", f"{result.reward:.3f}", "", "", ""))

@@ -1,4 +1,7 @@
-"""`hudtui env`: look at an environment, call its tools, serve it to trainers, list those that are bundled."""
+"""`hudtui env`.
+
+Look at an environment, call its tools, serve it to trainers, list those that are bundled.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,13 @@ from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.logins import login, logins, logout
 from hudtui.cli.options import Json, takes_request
-from hudtui.cli.sources import SourceOptions, TakesCommand, given_command, login_settings, read_source
+from hudtui.cli.sources import (
+    SourceOptions,
+    TakesCommand,
+    given_command,
+    login_settings,
+    read_source,
+)
 from hudtui.core.errors import InputError, ToolError
 from hudtui.core.openenv.options import ServeRequest
 
@@ -27,10 +36,15 @@ if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis, Tool, ToolResult
     from hudtui.core.flows.serve import Serving
 
-_SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
+_SOURCE = (
+    "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder "
+    "by default."
+)
 
 
-app = typer.Typer(no_args_is_help=True, help="Inspect environments and call their tools.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True, help="Inspect environments and call their tools.", rich_markup_mode=None
+)
 
 
 @app.command("analyze", cls=TakesCommand)
@@ -41,7 +55,13 @@ async def analyze(
     source: Annotated[str | None, typer.Argument(help=_SOURCE)] = None,
     live: Annotated[
         bool,
-        typer.Option("--live", help="Start the environment and inspect it, even if the cache or a lock file has the answer."),
+        typer.Option(
+            "--live",
+            help=(
+                "Start the environment and inspect it, even if the cache or a lock file has the "
+                "answer."
+            ),
+        ),
     ] = False,
     *,
     request: SourceOptions,
@@ -49,7 +69,8 @@ async def analyze(
 ) -> None:
     """Show what an environment offers: tools with their parameters, hubs, resources, prompts.
 
-    The result is cached in the workspace and shown the next time; --live inspects the environment again.
+    The result is cached in the workspace and shown the next time; --live inspects the environment
+    again.
     """
     from hudtui.core.flows.login import kept_logins
 
@@ -68,7 +89,10 @@ async def analyze(
 async def call(
     ctx: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="SOURCE TOOL [ARGS-JSON]", help="The source is left out before `-- COMMAND`.")
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE TOOL [ARGS-JSON]", help="The source is left out before `-- COMMAND`."
+        ),
     ] = None,
     *,
     request: SourceOptions,
@@ -88,17 +112,24 @@ async def call(
         source = None
     if not 1 <= len(given) <= 2:
         raise typer.BadParameter(
-            "name a tool, and its arguments as one JSON text" if not given else f"what is {given[2]!r} for? Quote the JSON text",
+            "name a tool, and its arguments as one JSON text"
+            if not given
+            else f"what is {given[2]!r} for? Quote the JSON text",
             param_hint="TOOL [ARGS-JSON]",
         )
     arguments = _arguments(given[1] if len(given) > 1 else "{}")
-    result = await _call(read_source(source, command, request), given[0], arguments, request.timeout)
+    result = await _call(
+        read_source(source, command, request), given[0], arguments, request.timeout
+    )
     if as_json:
         console.out_json(
             {
                 "tool": given[0],
                 "is_error": result.is_error,
-                "content": [{name: value for name, value in vars(block).items() if value is not None} for block in result.blocks],
+                "content": [
+                    {name: value for name, value in vars(block).items() if value is not None}
+                    for block in result.blocks
+                ],
                 "structured": result.structured,
             }
         )
@@ -113,16 +144,22 @@ async def call(
 @takes_request(kind=ServeRequest)
 @console.run_async(when_ended="all sessions are closed")
 async def serve(
-    config: Annotated[Path | None, typer.Argument(help="Gym configuration (YAML); without one every tool is an action.")] = None,
-    tasks: Annotated[str | None, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Argument(help="Gym configuration (YAML); without one every tool is an action."),
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name)."),
+    ] = None,
     *,
     request: ServeRequest,
     as_json: Json = False,
 ) -> None:
     """Serve tasks to trainers over the OpenEnv protocol, until Ctrl-C.
 
-    Each client of /ws has an environment of its own, which ends with its connection. The address and the token go to
-    standard output, a line for each episode to standard error.
+    Each client of /ws has an environment of its own, which ends with its connection. The address
+    and the token go to standard output, a line for each episode to standard error.
     """
     from hudtui.core.events import Notice, Progress
     from hudtui.core.flows.serve import Serving, exposure, serve_environment
@@ -154,7 +191,10 @@ def _announce(serving: Serving) -> None:
     console.out(f"tasks    {serving.tasks}")
     console.out(f"actions  {', '.join(serving.actions)}")
     if serving.token is not None:
-        console.say("Clients send the token as the header `Authorization: Bearer TOKEN`, or as the first part of the path.")
+        console.say(
+            "Clients send the token as the header `Authorization: Bearer TOKEN`, or as the first "
+            "part of the path."
+        )
     console.say("Ctrl-C ends the server and its sessions.")
 
 
@@ -165,7 +205,13 @@ def list_bundled(as_json: Json = False) -> None:
 
     if as_json:
         about = [
-            {"name": e.name, "description": e.description, "mcp_config": e.mcp_config, "folder": str(e.folder)} for e in BUNDLED
+            {
+                "name": e.name,
+                "description": e.description,
+                "mcp_config": e.mcp_config,
+                "folder": str(e.folder),
+            }
+            for e in BUNDLED
         ]
         console.out_json(about)
         return
@@ -191,7 +237,10 @@ async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: f
                 console.say(f"warning: {warning}")
             if tool not in session.tools:
                 near = did_you_mean(tool, session.tools)
-                console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {near}?' if near else ''}")
+                console.say(
+                    "note: the environment lists no tool "
+                    f"{tool!r}{f'; did you mean {near}?' if near else ''}"
+                )
             result = mask_result(await session.call_tool(tool, arguments), session.secrets)
             for question in session.declined:
                 console.say(f"note: {question}")
@@ -206,7 +255,9 @@ def _arguments(text: str) -> dict[str, Any]:
 
     data = read_json(text[1:]) if text.startswith("@") else parse_json(text, "the arguments")
     if not isinstance(data, dict):
-        raise InputError("a tool's arguments are a JSON object", fix="""For example '{"direction": "left"}'.""")
+        raise InputError(
+            "a tool's arguments are a JSON object", fix="""For example '{"direction": "left"}'."""
+        )
     return data
 
 
@@ -215,21 +266,36 @@ def _show(found: Analysis, logins: list[str]) -> None:
 
     server = " ".join(part for part in (found.server.name, found.server.version) if part)
     console.out(f"source      {found.source}")
-    about = [("server", server), ("protocol", found.protocol), ("image", found.image), ("seen", found.analyzed_at)]
+    about = [
+        ("server", server),
+        ("protocol", found.protocol),
+        ("image", found.image),
+        ("seen", found.analyzed_at),
+    ]
     for label, value in (*about, *(("login", words) for words in logins)):
         if value:
             console.out(f"{label:<11} {value}")
     if found.timings:
-        console.out("timings     " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.timings.items()))
+        console.out(
+            "timings     "
+            + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.timings.items())
+        )
     if found.instructions:
         console.out(f"says        {_short(found.instructions, 200)}")
-    for title, kind in (("tools", "agent"), ("setup", "setup"), ("evaluation", "evaluate"), ("other tools", "lifecycle")):
+    for title, kind in (
+        ("tools", "agent"),
+        ("setup", "setup"),
+        ("evaluation", "evaluate"),
+        ("other tools", "lifecycle"),
+    ):
         tools = [tool for tool in found.tools if tool.kind == kind]
         if tools or kind == "agent":
             console.out()
             console.out(f"{title} ({len(tools)})")
         for tool in tools:
-            console.out(f"  {signature(tool)}{'  (no schema)' if tool.input_schema is None else ''}")
+            console.out(
+                f"  {signature(tool)}{'  (no schema)' if tool.input_schema is None else ''}"
+            )
             if tool.name in found.hubs:
                 console.out(f"      functions: {', '.join(found.hubs[tool.name])}")
             elif tool.description:
@@ -237,10 +303,18 @@ def _show(found: Analysis, logins: list[str]) -> None:
             for line in _parameters(tool):
                 console.out(f"      {line}")
     for title, lines in (
-        ("resources", [f"{entry.uri}  {entry.mime_type or ''}".rstrip() for entry in found.resources]),
+        (
+            "resources",
+            [f"{entry.uri}  {entry.mime_type or ''}".rstrip() for entry in found.resources],
+        ),
         (
             "prompts",
-            [f"{entry.name}({', '.join(entry.arguments)})  {_short(entry.description, 100)}".rstrip() for entry in found.prompts],
+            [
+                (
+                    f"{entry.name}({', '.join(entry.arguments)})  {_short(entry.description, 100)}"
+                ).rstrip()
+                for entry in found.prompts
+            ],
         ),
     ):
         if lines:
@@ -260,7 +334,9 @@ def _parameters(tool: Tool) -> Iterator[str]:
     for row in rows:
         name = "  " * row.depth + row.name
         notes = f"  ({row.notes})" if row.notes else ""
-        yield f"{name:<{width}}  {row.type}{notes}" + (f"  {_short(row.description, 100)}" if row.description else "")
+        yield f"{name:<{width}}  {row.type}{notes}" + (
+            f"  {_short(row.description, 100)}" if row.description else ""
+        )
 
 
 def _show_result(result: ToolResult) -> None:
@@ -268,7 +344,10 @@ def _show_result(result: ToolResult) -> None:
         if block.text is not None:
             console.out(block.text)
         elif block.data is not None:
-            console.out(f"[{block.type}: {block.mime_type or 'unknown type'}, {len(block.data) * 3 // 4:,} bytes; --json has it]")
+            console.out(
+                f"[{block.type}: {block.mime_type or 'unknown type'}, {len(block.data) * 3 // 4:,} "
+                "bytes; --json has it]"
+            )
         else:
             console.out(f"[{block.type}: {block.uri or block.mime_type or 'empty'}]")
     if result.structured is not None and not result.text:

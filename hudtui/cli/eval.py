@@ -30,46 +30,79 @@ _SHOWN_CAUSES = 5
 
 @top.command("eval")
 @takes_request(
-    *("policy", "reward", "limit", "group", "concurrency", "out_dir", "resume", "reuse", *knobs_of(EpisodeOptions)),
+    *(
+        "policy",
+        "reward",
+        "limit",
+        "group",
+        "concurrency",
+        "out_dir",
+        "resume",
+        "reuse",
+        *knobs_of(EpisodeOptions),
+    ),
     kind=EvalOptions,
     group=None,
 )
 @console.run_async(when_ended="to continue, run the same command with --resume")
 async def evaluate(
     tasks: Annotated[
-        str, typer.Argument(help="A file or folder of tasks, a dataset on the Hub (org/name), or hud-vf-gym with --env-args.")
+        str,
+        typer.Argument(
+            help=(
+                "A file or folder of tasks, a dataset on the Hub (org/name), or hud-vf-gym with "
+                "--env-args."
+            )
+        ),
     ],
-    config: Annotated[Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML).")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML).")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")
+    ] = None,
     env_args: Annotated[
         str | None,
         typer.Option(
-            "--env-args", "-a", metavar="JSON", help="Arguments of hud-vf-gym: taskset and config_path, as for vf-eval."
+            "--env-args",
+            "-a",
+            metavar="JSON",
+            help="Arguments of hud-vf-gym: taskset and config_path, as for vf-eval.",
         ),
     ] = None,
     *,
     request: EvalOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as one JSON document.")
+    ] = False,
 ) -> None:
     """Play every task with a policy or a model, score the episodes, and keep their traces.
 
-    A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Episodes that
-    broke off count in no mean. Exit code 1 if an episode broke off, or if the others were not played because the
-    endpoint or the environment is gone.
+    A line for each episode goes to standard error, the table of rewards (or JSON) to standard
+    output. Episodes that broke off count in no mean. Exit code 1 if an episode broke off, or if the
+    others were not played because the endpoint or the environment is gone.
     """
     if request.limit == 0:
         raise typer.BadParameter("must be at least 1; -1 plays all tasks", param_hint="--limit")
     if model is not None:
         if request.policy != "greedy":
-            raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
+            raise typer.BadParameter(
+                "these options exclude each other", param_hint="--model, --policy"
+            )
         request = replace(request, policy=f"openai:{model}")
     asked, platform = _of_gym(tasks, config, request, env_args)
     asked = replace(asked, limit=None if asked.limit == -1 else asked.limit, group=asked.group or 1)
     ended = await _play(asked, platform, as_json=as_json)
     if ended.failed:
-        which = "every episode" if ended.failed == ended.expected else f"{ended.failed} of {ended.expected} episodes"
+        which = (
+            "every episode"
+            if ended.failed == ended.expected
+            else f"{ended.failed} of {ended.expected} episodes"
+        )
         counts = "counts" if ended.failed == 1 else "count"
-        console.say(f"error: {which} broke off, and {counts} in no mean; --resume plays what is missing")
+        console.say(
+            f"error: {which} broke off, and {counts} in no mean; --resume plays what is missing"
+        )
         for cause, count in list(ended.causes.items())[:_SHOWN_CAUSES]:
             console.say(f"  {count} x {cause}")
         if len(ended.causes) > _SHOWN_CAUSES:
@@ -77,8 +110,13 @@ async def evaluate(
         raise typer.Exit(console.FOUND)
 
 
-def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str | None) -> tuple[EvalRequest, Platform]:
-    """What is played, and on which platform: as typed, or as the arguments of a gym say if `tasks` names one."""
+def _of_gym(
+    tasks: str, config: Path | None, typed: EvalOptions, env_args: str | None
+) -> tuple[EvalRequest, Platform]:
+    """What is played, and on which platform.
+
+    As typed, or as the arguments of a gym say if `tasks` names one.
+    """
     from hudtui.core.errors import InputError
     from hudtui.core.platform import choose_platform
     from hudtui.core.rollouts.evaluate import EvalRequest
@@ -88,17 +126,26 @@ def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str |
     platform = platform_of_gym(tasks, chosen)
     if platform is None or Path(tasks).exists():
         if env_args is not None:
-            raise InputError("--env-args is for a gym", fix="Name it first: hudtui eval hud-vf-gym --env-args ...")
+            raise InputError(
+                "--env-args is for a gym",
+                fix="Name it first: hudtui eval hud-vf-gym --env-args ...",
+            )
         if config is None:
-            raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
+            raise typer.BadParameter(
+                "name the gym configuration: --config FILE", param_hint="--config"
+            )
         return EvalRequest(tasks, console.config_file(config), **vars(typed)), chosen
     given = read_gym_args(env_args)
     if config is not None:
-        raise InputError("the configuration is named twice", fix="Leave --config out, or config_path in --env-args.")
+        raise InputError(
+            "the configuration is named twice",
+            fix="Leave --config out, or config_path in --env-args.",
+        )
     if not (typed.limit or given.tasks) or not typed.group:
         console.say(
-            f"note: hud-vf-gym plays {typed.limit or given.tasks or EXAMPLES} tasks with {typed.group or ROLLOUTS} episodes each "
-            f"by default, as vf-eval does; -n and -r choose, and -n -1 plays all tasks"
+            f"note: hud-vf-gym plays {typed.limit or given.tasks or EXAMPLES} tasks with "
+            f"{typed.group or ROLLOUTS} episodes each by default, as vf-eval does; -n and -r "
+            "choose, and -n -1 plays all tasks"
         )
     typed = replace(
         typed,
@@ -128,7 +175,9 @@ async def _play(request: EvalRequest, platform: Platform, *, as_json: bool) -> E
                 prepared = event
                 _announce(event)
             elif isinstance(event, EpisodeDone):
-                if not gc.get_freeze_count():  # all is imported now: collections need not walk over modules any more
+                if (
+                    not gc.get_freeze_count()
+                ):  # all is imported now: collections need not walk over modules any more
                     gc.freeze()
                 _log(event.line())
             elif isinstance(event, Notice):
@@ -154,15 +203,26 @@ def _announce(prepared: EvalPrepared) -> None:
         left_out = len({problem.index for problem in errors})
         console.say(f"{left_out} {'task is' if left_out == 1 else 'tasks are'} left out")
     out = console.shown(prepared.out_dir)
-    _log(f"start episodes={prepared.episodes} tasks={len(prepared.tasks)} policy={prepared.policy} out={out}")
+    _log(
+        f"start episodes={prepared.episodes} tasks={len(prepared.tasks)} policy={prepared.policy} "
+        f"out={out}"
+    )
     if prepared.job is not None:
-        _log(f"job {prepared.job.name} id={prepared.job.id}" + (f" {prepared.job.url}" if prepared.job.url else ""))
+        _log(
+            f"job {prepared.job.name} id={prepared.job.id}"
+            + (f" {prepared.job.url}" if prepared.job.url else "")
+        )
 
 
-def _report(request: EvalRequest, prepared: EvalPrepared, summary: EvalSummary, *, as_json: bool) -> None:
+def _report(
+    request: EvalRequest, prepared: EvalPrepared, summary: EvalSummary, *, as_json: bool
+) -> None:
     spread = "" if summary.reward_std is None else f" reward_std={summary.reward_std:.3f}"
     reward = "none" if summary.reward is None else f"{summary.reward:.3f}"
-    _log(f"end episodes={len(summary.outcomes)}/{summary.expected} failed={summary.failed} reward={reward}{spread}")
+    _log(
+        f"end episodes={len(summary.outcomes)}/{summary.expected} failed={summary.failed} "
+        f"reward={reward}{spread}"
+    )
     if as_json:
         console.out_json(
             {
@@ -181,7 +241,10 @@ def _report(request: EvalRequest, prepared: EvalPrepared, summary: EvalSummary, 
 
 
 def reward_table(summary: EvalSummary) -> list[str]:
-    """The rewards of each task as lines of a table, means where a task was played more than once."""
+    """Return the rewards of each task as lines of a table.
+
+    A task that was played more than once shows means.
+    """
     from statistics import fmean
 
     from hudtui.core.text import clean_line
@@ -206,7 +269,9 @@ def reward_table(summary: EvalSummary) -> list[str]:
             f"{fmean(getattr(outcome, name) for outcome in whole):.3f}" if whole else "-"
             for name in ("reward", "task_completion", "tool_execution", "format_compliance")
         ]
-        judged = {name: [outcome.own[name] for outcome in whole if name in outcome.own] for name in own}
+        judged = {
+            name: [outcome.own[name] for outcome in whole if name in outcome.own] for name in own
+        }
         parts = (f"{fmean(values):.3f}" if values else "" for values in judged.values())
         turns = f"{fmean(outcome.turns for outcome in outcomes):.1f}".removesuffix(".0")
         rows.append((task, str(len(outcomes)), *means, *parts, turns, ", ".join(stops)))

@@ -17,22 +17,45 @@ from hudtui.cli.options import Json
 @console.run_async()
 async def export(
     run: Annotated[
-        str | None, typer.Argument(help="A run: its id, its name, or the beginning of an id; by default the newest.")
+        str | None,
+        typer.Argument(
+            help="A run: its id, its name, or the beginning of an id; by default the newest."
+        ),
     ] = None,
-    step: Annotated[int | None, typer.Option("--step", min=1, help="Step of a checkpoint; by default the final model.")] = None,
+    step: Annotated[
+        int | None,
+        typer.Option("--step", min=1, help="Step of a checkpoint; by default the final model."),
+    ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="adapter, or merged (in the environment of the training, or of rehearsals here).")
+        str,
+        typer.Option(
+            "--format",
+            help="adapter, or merged (in the environment of the training, or of rehearsals here).",
+        ),
     ] = "adapter",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New folder; exports/<run> by default.")] = None,
-    folder: Annotated[Path | None, typer.Option("--from", help="Folder of a run that lies elsewhere on this machine.")] = None,
-    push_to: Annotated[
-        str | None, typer.Option("--push", metavar="ORG/NAME", help="Push it to the Hub as a private model.")
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="New folder; exports/<run> by default.")
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="With --push: as a public model.")] = False,
-    script: Annotated[bool, typer.Option("--script", help="Print the run's plan as a shell script instead.")] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--from", help="Folder of a run that lies elsewhere on this machine."),
+    ] = None,
+    push_to: Annotated[
+        str | None,
+        typer.Option("--push", metavar="ORG/NAME", help="Push it to the Hub as a private model."),
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="With --push: as a public model.")
+    ] = False,
+    script: Annotated[
+        bool, typer.Option("--script", help="Print the run's plan as a shell script instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy the model that a run has trained into a folder, and show the command that serves it in vLLM."""
+    """Copy the model that a run has trained into a folder, and show how vLLM serves it.
+
+    The command that it shows serves the copy in vLLM.
+    """
     if form not in ("adapter", "merged"):
         raise typer.BadParameter("adapter or merged", param_hint="--format")
     if script:
@@ -45,7 +68,9 @@ async def export(
     from hudtui.core.project import open_project
 
     request = ExportRequest(run, folder, step, form == "merged", output, push_to, public)
-    made = await console.outcome(export_model(open_project(), request), Exported, lambda step: console.say(step.message))
+    made = await console.outcome(
+        export_model(open_project(), request), Exported, lambda step: console.say(step.message)
+    )
     if as_json:
         console.out_json(
             {

@@ -29,19 +29,24 @@ async def gpus(
     host: Machines = None,
     offer_filter: Annotated[
         str | None,
-        typer.Option("--filter", help="Filter as on the screen: 'gpus:h100 count:=4 price:<6 -spot eu'.", metavar="TEXT"),
+        typer.Option(
+            "--filter",
+            help="Filter as on the screen: 'gpus:h100 count:=4 price:<6 -spot eu'.",
+            metavar="TEXT",
+        ),
     ] = None,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List the machines on offer, the lowest price first, and name the best pick with the reasons.
 
-    Prices are per hour for the whole machine with its disk. The providers are Prime Intellect (with a key), this machine, and the
-    machines behind SSH that you have listed; `--provider ssh` asks all of ~/.ssh/config.
+    Prices are per hour for the whole machine with its disk. The providers are Prime Intellect (with
+    a key), this machine, and the machines behind SSH that you have listed; `--provider ssh` asks
+    all of ~/.ssh/config.
 
-    With --model or --training, the column FITS compares the memory of the GPUs with the estimated need of the training: `✓`,
-    `✓ tight` where the estimate's error may exceed it, or the GiB that are missing. Machines that fit come first, then the
-    price counts.
+    With --model or --training, the column FITS compares the memory of the GPUs with the estimated
+    need of the training: `✓`, `✓ tight` where the estimate's error may exceed it, or the GiB that
+    are missing. Machines that fit come first, then the price counts.
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu, parse_spec
@@ -57,7 +62,9 @@ async def gpus(
     demand = request.demand()
     fit = None if demand is None else demand.fit
     async with compute.asked(settings, request.provider, machines=host or ()) as providers:
-        market, simulated = await compute.gather_offers(providers, strict=len(request.provider) == 1)
+        market, simulated = await compute.gather_offers(
+            providers, strict=len(request.provider) == 1
+        )
     absent = {} if request.provider else dict(unavailable_providers(settings.get))
     unset = absent.get(usual_rental(settings.get).name)
     named = [offer for offer in market.found if typed.matches(offer)]
@@ -65,12 +72,30 @@ async def gpus(
     narrow = demand is not None or any(value not in (None, ()) for value in conditions)
     if market.found and not named:
         raise InputError(
-            "no offer matches the filter", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
+            "no offer matches the filter",
+            why=offer_filter,
+            fix="hudtui pods offers without --filter shows all offers.",
         )
     try:
-        selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit, market=market.found)
+        selection = select(
+            named,
+            query=query,
+            spec=wanted,
+            order=request.sort,
+            hours=request.hours,
+            fit=fit,
+            market=market.found,
+        )
         choice = (
-            choose(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit, market=market.found)
+            choose(
+                named,
+                query=query,
+                spec=wanted,
+                order=request.sort,
+                hours=request.hours,
+                fit=fit,
+                market=market.found,
+            )
             if narrow
             else None
         )
@@ -95,7 +120,9 @@ async def gpus(
             console.say(f"  {reason}")
     bare = 0 if narrow else sum(not has_gpu(offer) for offer in market.found)
     if bare:
-        console.say(f"Machines without a GPU are not shown: {bare}. hudtui pods offers cpu shows them.")
+        console.say(
+            f"Machines without a GPU are not shown: {bare}. hudtui pods offers cpu shows them."
+        )
     if len(selection.found) > limit:
         console.say(f"{len(selection.found) - limit} more; --limit N shows them.")
     for warning in market.warnings:
@@ -107,7 +134,10 @@ async def gpus(
 
 
 def _print(
-    offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[Offer], Fit] | None, doubts: Mapping[Offer, str]
+    offers: tuple[Offer, ...],
+    simulated: frozenset[str],
+    fit: Callable[[Offer], Fit] | None,
+    doubts: Mapping[Offer, str],
 ) -> None:
     from hudtui.core.compute.choose import price_text
 
@@ -118,18 +148,36 @@ def _print(
         ("PRICE/H", lambda offer: price_text(offer.price)),
         ("PER GPU", _per_gpu),
         ("FROM", lambda offer: compute.from_text(offer, offer.provider in simulated)),
-        ("REGION", lambda offer: " ".join(word for word in (offer.region, offer.country) if word) or "–"),
+        (
+            "REGION",
+            lambda offer: " ".join(word for word in (offer.region, offer.country) if word) or "–",
+        ),
         ("STOCK", lambda offer: offer.stock or "–"),
-        ("SETUP", lambda offer: "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min"),
+        (
+            "SETUP",
+            lambda offer: "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min",
+        ),
         (
             "NOTE",
-            lambda offer: ", ".join(filter(None, ("! doubtful price" if offer in doubts else "", compute.notes_text(offer)))),
+            lambda offer: ", ".join(
+                filter(
+                    None, ("! doubtful price" if offer in doubts else "", compute.notes_text(offer))
+                )
+            ),
         ),
     ]
     if fit is not None:
         columns.insert(3, ("FITS", lambda offer: fit(offer).mark))
-    right = [place for place, (title, _) in enumerate(columns) if title in ("VRAM", "PRICE/H", "PER GPU", "SETUP")]
-    compute.table([title for title, _ in columns], [[cell(offer) for _, cell in columns] for offer in offers], right=right)
+    right = [
+        place
+        for place, (title, _) in enumerate(columns)
+        if title in ("VRAM", "PRICE/H", "PER GPU", "SETUP")
+    ]
+    compute.table(
+        [title for title, _ in columns],
+        [[cell(offer) for _, cell in columns] for offer in offers],
+        right=right,
+    )
     for offer in offers:
         if offer in doubts:
             console.say(f"! {offer.short}: {doubts[offer]}; it is rented only if you name it.")
@@ -138,7 +186,11 @@ def _print(
 def _per_gpu(offer: Offer) -> str:
     from hudtui.core.compute.limits import money
 
-    return money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count > 1 else ""
+    return (
+        money(offer.gpu_hour, offer.price.currency)
+        if offer.price.stated and offer.gpu_count > 1
+        else ""
+    )
 
 
 def _to_json(
@@ -151,7 +203,11 @@ def _to_json(
     demand: Demand | None,
 ) -> dict[str, Any]:
     def row(offer: Offer) -> dict[str, Any]:
-        told = {**offer.to_json(), "simulated": offer.provider in simulated, "doubtful": selection.doubts.get(offer)}
+        told = {
+            **offer.to_json(),
+            "simulated": offer.provider in simulated,
+            "doubtful": selection.doubts.get(offer),
+        }
         return told if demand is None else {**told, "fit": demand.fit(offer).to_json()}
 
     return {

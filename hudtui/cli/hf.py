@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -40,27 +41,43 @@ SAME = 3
 async def hf(
     tasks: Annotated[
         str,
-        typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
+        typer.Argument(
+            help=(
+                "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] "
+                "on the Hub."
+            )
+        ),
     ],
     *,
     request: DatasetOptions,
     no_push: Annotated[bool, typer.Option("--no-push", help="Stay on this machine.")] = False,
     token: Annotated[
         str | None,
-        typer.Option("--token", help="Hub token; better in HF_TOKEN, because other users of the machine can see options."),
+        typer.Option(
+            "--token",
+            help=(
+                "Hub token; better in HF_TOKEN, because other users of the machine can see options."
+            ),
+        ),
     ] = None,
     env: CheckedAgainst = None,
     selection: TaskSelection,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept every suggestion without asking.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and never ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Accept every suggestion without asking.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document, and never ask.")
+    ] = False,
 ) -> None:
     """Convert tasks into a dataset for training, and push it to the Hugging Face Hub.
 
-    Every task is checked; unusable ones are left out and listed. With --no-push or -o the result is a local file, Parquet unless
-    its name says otherwise.
+    Every task is checked; unusable ones are left out and listed. With --no-push or -o the result is
+    a local file, Parquet unless its name says otherwise.
     """
     if request.format not in (None, *FORMATS):
-        raise typer.BadParameter(f"{request.format!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+        raise typer.BadParameter(
+            f"{request.format!r} is none of {', '.join(FORMATS)}", param_hint="--format"
+        )
     if request.remote is False and request.image is not None:
         raise typer.BadParameter("an image is for --remote", param_hint="--image")
     from hudtui.core.flows.publish import find_choices, take_choices
@@ -96,7 +113,11 @@ async def hf(
         made = await follow(make_dataset(asked, settings), DatasetResult, quiet=as_json)
     except TaskErrors as error:
         if as_json:
-            answer = _answer(error.converted) | {"output": None, "pushed": None, "lock": None} | error.to_json()
+            answer = (
+                _answer(error.converted)
+                | {"output": None, "pushed": None, "lock": None}
+                | error.to_json()
+            )
             console.out_json(answer)
             console.say(f"error: {error.lines()[0]}")
             raise typer.Exit(error.exit_code) from None
@@ -132,14 +153,20 @@ async def known_analysis(text: str, settings: Settings) -> Analysis:
 
 
 async def follow(steps: Iterator[Any], kind: type[T], *, quiet: bool = False) -> T:
-    """Carry out steps in a thread and print their progress. Returns the value of this kind that they end with."""
+    """Carry out steps in a thread and print their progress.
+
+    Returns the value of this kind that they end with.
+    """
     from hudtui.core.events import iterate_in_thread
 
     return await console.outcome(iterate_in_thread(steps), kind, teller(quiet=quiet))
 
 
 def teller(*, quiet: bool = False) -> Callable[[Progress | Notice], None]:
-    """Return a function that prints notices and, unless it is to be quiet, the progress of work with tasks."""
+    """Return a function that prints notices and the progress of work with tasks.
+
+    If it is to be quiet, it prints no progress.
+    """
     printed, stage = time.monotonic(), ""
 
     def tell(step: Progress | Notice) -> None:
@@ -150,7 +177,11 @@ def teller(*, quiet: bool = False) -> Callable[[Progress | Notice], None]:
         now = time.monotonic()
         # Reading is reported every two seconds; anything else when it begins, too.
         if not quiet and (now - printed > 2 or (step.stage != stage and step.stage != "read")):
-            share = f" ({100 * step.done // step.total} %)" if step.done is not None and step.total else ""
+            share = (
+                f" ({100 * step.done // step.total} %)"
+                if step.done is not None and step.total
+                else ""
+            )
             console.say(f"{step.stage}: {step.message}{share}")
             printed = now
         stage = step.stage
@@ -158,8 +189,12 @@ def teller(*, quiet: bool = False) -> Callable[[Progress | Notice], None]:
     return tell
 
 
-async def _ask(request: DatasetRequest, settings: Settings, offers: DatasetChoices, decided: set[str]) -> DatasetRequest:
-    """Ask about what the flags leave open and these tasks need; last of all where the dataset may be pushed.
+async def _ask(
+    request: DatasetRequest, settings: Settings, offers: DatasetChoices, decided: set[str]
+) -> DatasetRequest:
+    """Ask about what the flags leave open and these tasks need.
+
+    Last of all where the dataset may be pushed.
 
     Raises:
         Abort: The user does not want to push it there.
@@ -170,9 +205,13 @@ async def _ask(request: DatasetRequest, settings: Settings, offers: DatasetChoic
     person = Terminal()
     if request.push and request.name is None:
         lines = ("Names like: " + ", ".join(offers.names),)
-        request = replace(request, name=await person.ask("Name of the dataset", lines=lines, value=offers.names[0]))
+        request = replace(
+            request,
+            name=await person.ask("Name of the dataset", lines=lines, value=offers.names[0]),
+        )
     for offer in offers.open(decided):
-        if await console.ask(lambda offer=offer: typer.confirm(offer.question, default=offer.default, err=True)):  # type: ignore[misc]
+        confirm = partial(typer.confirm, offer.question, default=offer.default, err=True)
+        if await console.ask(confirm):
             request = offer.taken(request)
     if request.push:
         there = await find_destination(request, settings)
@@ -182,7 +221,10 @@ async def _ask(request: DatasetRequest, settings: Settings, offers: DatasetChoic
 
 
 def _answer(converted: ConversionResult) -> dict[str, Any]:
-    """Return the part of the JSON answer about the tasks. `remote`: no task has a server on the playing machine."""
+    """Return the part of the JSON answer about the tasks.
+
+    `remote`: no task has a server on the playing machine.
+    """
     findings = converted.findings
     return {
         "source": converted.source,
@@ -199,7 +241,9 @@ def _answer(converted: ConversionResult) -> dict[str, Any]:
 
 
 def show_problems(converted: ConversionResult, say: Callable[[str], None] = console.say) -> None:
-    """Print the first problems and the number of further ones. A problem of many tasks is printed once.
+    """Print the first problems and the number of further ones.
+
+    A problem of many tasks is printed once.
 
     `say` prints a line; by default on standard error, for the person beside a result.
     """
@@ -208,7 +252,9 @@ def show_problems(converted: ConversionResult, say: Callable[[str], None] = cons
         _list(problems, severity, findings.count(severity), say)
 
 
-def _list(problems: list[TaskProblem], severity: str, count: int, say: Callable[[str], None]) -> None:
+def _list(
+    problems: list[TaskProblem], severity: str, count: int, say: Callable[[str], None]
+) -> None:
     alike: dict[tuple[str | None, str], list[TaskProblem]] = {}
     for problem in problems:
         alike.setdefault((problem.field, problem.message), []).append(problem)
@@ -236,18 +282,31 @@ def _show(made: DatasetResult) -> None:
     console.say(
         f"{plural(converted.total, 'task')} read, {converted.valid:,} usable"
         + (f", {left_out:,} left out" if left_out else "")
-        + (f", {converted.inferred:,} with a server from the lock file" if converted.inferred else "")
+        + (
+            f", {converted.inferred:,} with a server from the lock file"
+            if converted.inferred
+            else ""
+        )
         + (f", {converted.duplicated:,} copies added" if converted.duplicated else "")
     )
-    console.say("written: " + ", ".join(f"{count:,} in {split}" for split, count in converted.written.items()))
+    console.say(
+        "written: "
+        + ", ".join(f"{count:,} in {split}" for split, count in converted.written.items())
+    )
     if made.lock is not None:
         console.say(f"{made.lock.name} names it as the primary dataset")
     if made.note is not None:
-        console.say(f"{console.shown(made.note)} names it as this project's dataset: hudtui rl takes it")
+        console.say(
+            f"{console.shown(made.note)} names it as this project's dataset: hudtui rl takes it"
+        )
     if made.output is not None:
         console.out(console.shown(made.output))
     if made.pushed is not None:
-        console.say("only you and your organisation see it" if made.pushed.private else "it is public: everyone can read it")
+        console.say(
+            "only you and your organisation see it"
+            if made.pushed.private
+            else "it is public: everyone can read it"
+        )
         if made.pushed.commit is None:
             console.say("the Hub had all of it already; nothing was changed there")
         console.out(made.pushed.url)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from hudtui.core.compute.values import SshKey
 
 
-app = typer.Typer(help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None
+)
 
 
 @console.by_default(app)
@@ -30,7 +32,10 @@ async def list_keys(as_json: Json = False) -> None:
     path, own, trouble = key_path(settings.get), None, None
     try:
         if path is None:
-            raise InputError("you have no SSH key", fix="Make one with: hudtui pods keys create, then: hudtui pods keys register")
+            raise InputError(
+                "you have no SSH key",
+                fix="Make one with: hudtui pods keys create, then: hudtui pods keys register",
+            )
         own = read_key(path)
         trouble = own.warning
     except HudtuiError as error:
@@ -45,8 +50,14 @@ async def list_keys(as_json: Json = False) -> None:
                 "fingerprint": own.fingerprint if own else None,
                 "locked": own.locked if own else None,
                 "trouble": trouble,
-                "registered": [title for title, keys in known.items() if own and find_registered(own, keys)],
-                "keys": [{**vars(key), "provider": title} for title, keys in known.items() for key in keys],
+                "registered": [
+                    title for title, keys in known.items() if own and find_registered(own, keys)
+                ],
+                "keys": [
+                    {**vars(key), "provider": title}
+                    for title, keys in known.items()
+                    for key in keys
+                ],
             }
         )
         return
@@ -58,7 +69,10 @@ async def list_keys(as_json: Json = False) -> None:
     for title, keys in known.items():
         for key in keys:
             mine = "  <- yours" if own and find_registered(own, [key]) else ""
-            console.out(f"{title}: {key.name or key.id}  {_brief(key)}{'  primary' if key.primary else ''}{mine}")
+            console.out(
+                f"{title}: {key.name or key.id}  "
+                f"{_brief(key)}{'  primary' if key.primary else ''}{mine}"
+            )
         if own is not None and not find_registered(own, keys):
             console.say(f"{title} does not know your key: hudtui pods keys register")
     if trouble:
@@ -73,10 +87,16 @@ def _brief(key: SshKey) -> str:
 @app.command("create")
 @console.run_async()
 async def create(
-    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem.")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make an SSH key for rented machines (ed25519, without a passphrase). Existing files are never overwritten."""
+    """Make an SSH key for rented machines (ed25519, without a passphrase).
+
+    Existing files are never overwritten.
+    """
     from hudtui.core.compute.registry import usual_rental
     from hudtui.core.compute.ssh_key import usual_path
     from hudtui.core.flows.keys import create_key
@@ -85,7 +105,12 @@ async def create(
     target = (path or usual_path()).expanduser().absolute()
     key, file = await create_key(open_project(), target, Terminal())
     if as_json:
-        told = {"path": str(key.path), "public": key.public_key, "fingerprint": key.fingerprint, "file": file and str(file)}
+        told = {
+            "path": str(key.path),
+            "public": key.public_key,
+            "fingerprint": key.fingerprint,
+            "file": file and str(file),
+        }
         console.out_json(told)
         return
     console.out(f"{key.path}  {key.fingerprint}")
@@ -96,12 +121,21 @@ async def create(
 @app.command("register")
 @console.run_async()
 async def register_key(
-    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name at the provider; by default hudtui and the file's name.")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="Private key; the configured key by default."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name at the provider; by default hudtui and the file's name."),
+    ] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Register your public key with Prime Intellect as the primary key for new machines. The private key stays here."""
+    """Register your public key with Prime Intellect as the primary key for new machines.
+
+    The private key stays here.
+    """
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
     from hudtui.core.errors import InputError
     from hudtui.core.flows import keys
@@ -129,7 +163,10 @@ async def register_key(
 @console.run_async()
 async def set_path(
     path: Annotated[Path, typer.Argument(help="Private key, for instance ~/.ssh/prime_key.pem.")],
-    project: Annotated[bool, typer.Option("--project", help="Store it in the project's .env, not in your own file.")] = False,
+    project: Annotated[
+        bool,
+        typer.Option("--project", help="Store it in the project's .env, not in your own file."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Set the private key for rented machines."""
@@ -140,16 +177,25 @@ async def set_path(
 
     key = read_key(path)
     value = str(key.path)
-    file = save_project_setting(Path.cwd(), VARIABLE, value) if project else save_user_setting(VARIABLE, value)
+    file = (
+        save_project_setting(Path.cwd(), VARIABLE, value)
+        if project
+        else save_user_setting(VARIABLE, value)
+    )
     hidden = compute.settings()
     if console.interactive():
         key = await make_private(key, Terminal())
     if key.warning:
         console.say(f"warning: {key.warning}")
     if hidden.get(VARIABLE) != str(key.path):
-        console.say(f"warning: {VARIABLE} is also set in {hidden.origin(VARIABLE)}, which takes precedence")
+        console.say(
+            f"warning: {VARIABLE} is also set in {hidden.origin(VARIABLE)}, which takes precedence"
+        )
     if as_json:
         console.out_json({"path": str(key.path), "fingerprint": key.fingerprint, "file": str(file)})
         return
     console.out(f"{key.path}  {key.fingerprint}")
-    console.say(f"kept in {file}; hudtui pods keys register makes it known to {usual_rental(hidden.get).title(hidden.get)}")
+    console.say(
+        f"kept in {file}; hudtui pods keys register makes it known to "
+        f"{usual_rental(hidden.get).title(hidden.get)}"
+    )

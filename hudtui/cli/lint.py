@@ -25,19 +25,40 @@ async def lint(
     ctx: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration (YAML).")],
     env: Annotated[
-        str | None, typer.Option("--env", metavar="SOURCE", help="Check against this environment, as for `hudtui env show`.")
+        str | None,
+        typer.Option(
+            "--env",
+            metavar="SOURCE",
+            help="Check against this environment, as for `hudtui env show`.",
+        ),
     ] = None,
     analysis: Annotated[
-        Path | None, typer.Option("--analysis", metavar="FILE", help="Check against the output of `hudtui env show --json`.")
+        Path | None,
+        typer.Option(
+            "--analysis",
+            metavar="FILE",
+            help="Check against the output of `hudtui env show --json`.",
+        ),
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Apply all safe fixes; comments and layout stay.")] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Start the environment and inspect it, even if the answer is cached.")
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Apply all safe fixes; comments and layout stay.")
     ] = False,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Start the environment and inspect it, even if the answer is cached."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer."),
+    ] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Check a configuration: tools and parameters that do not exist, prompts that do not fit the mappings, transforms that fail.
+    """Check a configuration by itself and against the environment.
+
+    Found are tools and parameters that do not exist, prompts that do not fit the mappings, and
+    transforms that fail.
 
     An environment may also be a command after `--`. Exit code 1 if there are errors.
     """
@@ -78,14 +99,27 @@ async def lint(
 
 def _show(config: Path, findings: Sequence[Finding], applied: Sequence[Finding]) -> None:
     for finding in applied:
-        console.say(f"fixed: {finding.code} {_about(finding)}{finding.fix.title if finding.fix else ''}")
+        console.say(
+            f"fixed: {finding.code} {_about(finding)}{finding.fix.title if finding.fix else ''}"
+        )
     for finding in findings:
         place = f"{config}:{finding.line}:{finding.column}"
-        console.out(f"{place}: {finding.severity} {finding.code} {_about(finding)}{finding.message}")
-    counts = [(sum(each.severity == severity for each in findings), severity) for severity in ("error", "warning", "info")]
-    told = ", ".join(f"{count} {word}{'s' if count > 1 and word != 'info' else ''}" for count, word in counts if count)
+        console.out(
+            f"{place}: {finding.severity} {finding.code} {_about(finding)}{finding.message}"
+        )
+    counts = [
+        (sum(each.severity == severity for each in findings), severity)
+        for severity in ("error", "warning", "info")
+    ]
+    told = ", ".join(
+        f"{count} {word}{'s' if count > 1 and word != 'info' else ''}"
+        for count, word in counts
+        if count
+    )
     fixable = sum(finding.fix is not None for finding in findings)
-    console.out(f"{told or 'nothing to report'}{f'; --fix can repair {fixable}' if fixable else ''}")
+    console.out(
+        f"{told or 'nothing to report'}{f'; --fix can repair {fixable}' if fixable else ''}"
+    )
 
 
 def _about(finding: Finding) -> str:

@@ -11,36 +11,59 @@ from hudtui.cli import console
 from hudtui.cli.options import Json
 from hudtui.cli.sources import read_source
 
-_Source = Annotated[str, typer.Argument(metavar="URL", help="Address of the environment, or an mcp_config that holds one.")]
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL", help="Address of the environment, or an mcp_config that holds one."
+    ),
+]
 
 
 @console.run_async()
 async def login(
     source: _Source,
-    scope: Annotated[str | None, typer.Option("--scope", help="Scopes to ask for besides those that the server names.")] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option("--scope", help="Scopes to ask for besides those that the server names."),
+    ] = None,
     browser: Annotated[
         bool | None,
         typer.Option(
-            "--browser/--no-browser", help="Open the browser of this computer, or only show the address.", show_default="ask"
+            "--browser/--no-browser",
+            help="Open the browser of this computer, or only show the address.",
+            show_default="ask",
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port of this computer that the browser comes back to; 0 for any.")
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port of this computer that the browser comes back to; 0 for any.",
+        ),
     ] = 0,
-    client_id: Annotated[str | None, typer.Option("--client-id", help="Id of a client that you have registered.")] = None,
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", help="Id of a client that you have registered.")
+    ] = None,
     secret_variable: Annotated[
-        str | None, typer.Option("--client-secret-var", help="Setting that holds that client's secret.")
+        str | None,
+        typer.Option("--client-secret-var", help="Setting that holds that client's secret."),
     ] = None,
     issuer: Annotated[
-        str | None, typer.Option("--issuer", help="The authorization server that the client is registered at.")
+        str | None,
+        typer.Option("--issuer", help="The authorization server that the client is registered at."),
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the connection.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds for the connection.")
+    ] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Log in at an environment that requires OAuth, in a browser.
 
-    The address to open goes to standard error. If the browser runs on another computer, paste the address of its last page.
-    The tokens are kept in your state folder, go to this server alone, and are renewed where the server allows it.
+    The address to open goes to standard error. If the browser runs on another computer, paste the
+    address of its last page. The tokens are kept in your state folder, go to this server alone, and
+    are renewed where the server allows it.
     """
     from hudtui.cli.person import Terminal
     from hudtui.core.environment.login_file import ClientCredentials, LoginOptions
@@ -52,16 +75,22 @@ async def login(
     if client_id is None:
         given = {"--client-secret-var": secret_variable, "--issuer": issuer}
         if lonely := next((name for name, value in given.items() if value), None):
-            raise typer.BadParameter("it belongs to a client: name one with --client-id", param_hint=lonely)
+            raise typer.BadParameter(
+                "it belongs to a client: name one with --client-id", param_hint=lonely
+            )
     else:
         secret = settings.require(secret_variable) if secret_variable else None
         if issuer is None and secret_variable:
-            raise typer.BadParameter("name the authorization server that the secret is for", param_hint="--issuer")
+            raise typer.BadParameter(
+                "name the authorization server that the secret is for", param_hint="--issuer"
+            )
         credentials = ClientCredentials(client_id, secret, issuer)
     if browser is None and not console.interactive():
         browser = False
     place, options = read_source(source), LoginOptions(credentials, scope, port, browser=browser)
-    made = await log_in(place, Terminal(), settings, options=options, timeout=timeout, on_event=console.tell)
+    made = await log_in(
+        place, Terminal(), settings, options=options, timeout=timeout, on_event=console.tell
+    )
     if as_json:
         console.out_json([one.to_json() for one in made])
         return
@@ -73,7 +102,10 @@ async def login(
 
 @console.run_async()
 async def logout(source: _Source, as_json: Json = False) -> None:
-    """Forget the login at an environment. Its tokens are removed here; the server may honour them until they expire."""
+    """Forget the login at an environment.
+
+    Its tokens are removed here; the server may honour them until they expire.
+    """
     from hudtui.core.flows.login import log_out
 
     place = read_source(source)

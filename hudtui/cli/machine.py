@@ -16,7 +16,10 @@ from hudtui.cli.options import Json
 @console.run_async()
 async def machine(
     target: Annotated[
-        str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].", metavar="[TARGET]")
+        str,
+        typer.Argument(
+            help="`local`, a name of ~/.ssh/config, or user@host[:port].", metavar="[TARGET]"
+        ),
     ] = "local",
     as_json: Json = False,
 ) -> None:
@@ -35,7 +38,11 @@ async def machine(
     console.out(f"memory      {size(found.memory_free_bytes)} free of {size(found.memory_bytes)}")
     console.out(f"disk        {size(found.disk_free_bytes)} free of {size(found.disk_bytes)}")
     for gpu in found.gpus:
-        memory = "memory unknown" if gpu.memory_mib is None else f"{gpu.used_mib or 0} of {gpu.memory_mib} MiB used"
+        memory = (
+            "memory unknown"
+            if gpu.memory_mib is None
+            else f"{gpu.used_mib or 0} of {gpu.memory_mib} MiB used"
+        )
         console.out(f"GPU {gpu.index}       {gpu.name}, {memory}")
     if not found.gpus:
         console.out("GPUs        none")

@@ -19,11 +19,20 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")]
 Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
 TokenBudget = Annotated[
-    int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
+    int | None,
+    typer.Option(
+        "--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated)."
+    ),
 ]
-CheckedAgainst = Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")]
+CheckedAgainst = Annotated[
+    str | None,
+    typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment."),
+]
 TrainerSettings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated."
+    ),
 ]
 
 
@@ -32,16 +41,26 @@ class LogOptions:
     """Which lines of a log are printed."""
 
     lines: int | None = knob(
-        None, "Start this many lines before the end; by default 200, or all with a filter.", "--lines", "-n", minimum=0
+        None,
+        "Start this many lines before the end; by default 200, or all with a filter.",
+        "--lines",
+        "-n",
+        minimum=0,
     )
-    grep: str | None = knob(None, "Only lines in which this regular expression occurs.", metavar="PATTERN")
+    grep: str | None = knob(
+        None, "Only lines in which this regular expression occurs.", metavar="PATTERN"
+    )
 
 
 C = TypeVar("C", bound=Callable[..., None])
 
 
-def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request", **defaults: Any) -> Callable[[C], C]:
-    """Give a command an option for each of these fields of a request, in the place of the parameter that gets the request.
+def takes_request(
+    *names: str, kind: type[Any] = RunRequest, to: str = "request", **defaults: Any
+) -> Callable[[C], C]:
+    """Give a command an option for each of these fields of a request.
+
+    The options take the place of the parameter that gets the request.
 
     The tasks are an argument, which may also be typed as the option `--dataset`.
 
@@ -67,7 +86,9 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request"
             )
             for name in names
         ]
-        dataset = inspect.Parameter("dataset", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Dataset)
+        dataset = inspect.Parameter(
+            "dataset", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Dataset
+        )
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
@@ -75,12 +96,21 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request"
             dataset = given.pop("dataset", None) if "tasks" in names else None
             if dataset is not None:
                 if values["tasks"] is not None:
-                    raise typer.BadParameter("these options exclude each other", param_hint="TASKS, --dataset")
+                    raise typer.BadParameter(
+                        "these options exclude each other", param_hint="TASKS, --dataset"
+                    )
                 values["tasks"] = dataset
-            lists = {name: tuple(value or ()) for name, value in values.items() if types[name] == tuple[str, ...]}
+            lists = {
+                name: tuple(value or ())
+                for name, value in values.items()
+                if types[name] == tuple[str, ...]
+            }
             command(**{to: kind(**{**values, **lists})}, **given)
 
-        rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.parameters.values()]
+        rest = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in own.parameters.values()
+        ]
         at = list(own.parameters).index(to)
         tasks = [dataset] if "tasks" in names else []
         parameters = [*rest[:at], *options, *tasks, *rest[at + 1 :]]
@@ -91,13 +121,22 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request"
     return decorate
 
 
-_Dataset = Annotated[str | None, typer.Option("--dataset", "-d", help="The same as TASKS.", rich_help_panel=WHAT)]
+_Dataset = Annotated[
+    str | None, typer.Option("--dataset", "-d", help="The same as TASKS.", rich_help_panel=WHAT)
+]
 
 
 def _annotation(name: str, kind: Any, about: Knob) -> Any:
     kind = list[str] | None if kind == tuple[str, ...] else kind
-    shown: dict[str, Any] = {"help": about.help, "metavar": about.metavar, "min": about.minimum, "max": about.maximum}
+    shown: dict[str, Any] = {
+        "help": about.help,
+        "metavar": about.metavar,
+        "min": about.minimum,
+        "max": about.maximum,
+    }
     shown["rich_help_panel"] = about.group or None
     if name == "tasks":
         return Annotated[kind, typer.Argument(**shown)]
-    return Annotated[kind, typer.Option(*(about.flags or (f"--{name.replace('_', '-')}",)), **shown)]
+    return Annotated[
+        kind, typer.Option(*(about.flags or (f"--{name.replace('_', '-')}",)), **shown)
+    ]

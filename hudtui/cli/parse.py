@@ -1,4 +1,7 @@
-"""`hudtui config try` and `hudtui config transform`: what a reply means under a configuration, and what a lambda returns."""
+"""`hudtui config try` and `hudtui config transform`.
+
+What a reply means under a configuration, and what a lambda returns.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,29 @@ def parse(
     config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).")],
     analysis: Annotated[
         Path | None,
-        typer.Option("--analysis", metavar="FILE", help="Check calls against the output of `hudtui env show --json`."),
+        typer.Option(
+            "--analysis",
+            metavar="FILE",
+            help="Check calls against the output of `hudtui env show --json`.",
+        ),
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} per line, and write one line for each.')
+        bool,
+        typer.Option(
+            "--jsonl",
+            help='Read one JSON object {"text": ...} per line, and write one line for each.',
+        ),
     ] = False,
-    calls: Annotated[bool, typer.Option("--calls", help="With --jsonl: write only the calls, without reasons.")] = False,
+    calls: Annotated[
+        bool, typer.Option("--calls", help="With --jsonl: write only the calls, without reasons.")
+    ] = False,
 ) -> None:
-    """Read an agent's reply from standard input, and show how it is parsed: tags, action, tool call, or the reason for refusal.
+    """Read an agent's reply from standard input, and show how it is parsed.
 
-    The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like any other. A line that is
-    not JSON gets an error of its own. Exit code 2 if a line is not JSON.
+    The answer has its tags, action and tool call, or the reason for refusal.
+
+    The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like
+    any other. A line that is not JSON gets an error of its own. Exit code 2 if a line is not JSON.
     """
     from hudtui.core.errors import InputError
     from hudtui.core.gym.config import load_config
@@ -37,7 +52,9 @@ def parse(
 
     with console.failures():
         if calls and not lines:
-            raise InputError("--calls is for many replies", fix="Give --jsonl too, and one reply a line.")
+            raise InputError(
+                "--calls is for many replies", fix="Give --jsonl too, and one reply a line."
+            )
         tools = None
         if analysis is not None:
             from hudtui.cli.analyses import read_analysis
@@ -45,7 +62,10 @@ def parse(
             tools = {tool.name: tool for tool in read_analysis(analysis).tools}
         interpreter = Interpreter(load_config(console.config_file(config)), tools)
         if not lines:
-            _write(interpreter.interpret(sys.stdin.buffer.read().decode(errors="replace")).to_json(), pretty=True)
+            _write(
+                interpreter.interpret(sys.stdin.buffer.read().decode(errors="replace")).to_json(),
+                pretty=True,
+            )
             return
         bad = False
         for number, line in _lines():
@@ -62,13 +82,20 @@ def parse(
 
 @top.command("transform")
 def transform(
-    source: Annotated[str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'")],
-    ctx: Annotated[str | None, typer.Option("--ctx", metavar="JSON", help="Arguments for the second parameter.")] = None,
+    source: Annotated[
+        str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'")
+    ],
+    ctx: Annotated[
+        str | None,
+        typer.Option("--ctx", metavar="JSON", help="Arguments for the second parameter."),
+    ] = None,
 ) -> None:
-    """Apply a transform to JSON values, one per line; print {"value": ...} or {"error": ...} for each.
+    """Apply a transform to JSON values, one per line.
 
-    A lambda outside the allowed subset is refused with its column. Exit code 1 if the transform failed on a value. Exit code 2 if
-    the lambda is refused or a line was not JSON.
+    It prints {"value": ...} or {"error": ...} for each.
+
+    A lambda outside the allowed subset is refused with its column. Exit code 1 if the transform
+    failed on a value. Exit code 2 if the lambda is refused or a line was not JSON.
     """
     from hudtui.core.errors import InputError, Location
     from hudtui.core.gym.json_safe import NotJsonError, to_json_value
@@ -131,6 +158,7 @@ def _json(text: str) -> tuple[Any, str | None]:
 
 
 def _write(value: dict[str, Any], *, pretty: bool = False) -> None:
-    # All ASCII: an argument may hold half a surrogate pair or a control character, and neither belongs on a terminal.
+    # All ASCII: an argument may hold half a surrogate pair or a control character, and neither
+    # belongs on a terminal.
     typer.echo(json.dumps(value, indent=2 if pretty else None))
     sys.stdout.flush()

@@ -17,18 +17,25 @@ class NoTerminal(typer.BadParameter):
 
 
 class Terminal:
-    """A `Person` whose questions go to standard error and whose answers come from standard input."""
+    """A `Person` who is asked on standard error and answers on standard input."""
 
     def __init__(self, *, yes: bool = False) -> None:
         """Make the person.
 
         Args:
-            yes: The user has agreed to everything in advance (`--yes`), and takes the suggested answers.
+            yes: The user has agreed to everything in advance (`--yes`), and takes the suggested
+                answers.
         """
         self._yes = yes
 
     async def confirm(
-        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+        self,
+        title: str,
+        lines: tuple[str, ...] = (),
+        *,
+        yes: str = "Yes",
+        no: str = "Cancel",
+        danger: bool = False,
     ) -> bool:
         """See `Person.confirm`. What the user agrees to is printed also with `--yes`.
 
@@ -60,7 +67,8 @@ class Terminal:
         """See `Person.ask`.
 
         Raises:
-            NoTerminal: There is no terminal, and there is no suggested answer that `--yes` could take.
+            NoTerminal: There is no terminal, and there is no suggested answer that `--yes` could
+                take.
         """
         if self._yes and value:
             return value
@@ -74,13 +82,20 @@ class Terminal:
         try:
             if secret:
                 return await console.ask_secret(f"{prompt}: ")
-            answer: str = await console.ask(lambda: typer.prompt(prompt, default=value, show_default=bool(value), err=True))
+            answer: str = await console.ask(
+                lambda: typer.prompt(prompt, default=value, show_default=bool(value), err=True)
+            )
         except EOFError:
             return None
         return answer or None
 
     async def choose(
-        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        lines: tuple[str, ...] = (),
+        value: str | None = None,
     ) -> str | None:
         """See `Person.choose`. With `--yes`, the suggested answer is taken.
 
@@ -96,9 +111,15 @@ class Terminal:
             console.say(line)
         for number, choice in enumerate(choices, 1):
             console.say(f"  {number}  {choice.label}" + (f"  {choice.help}" if choice.help else ""))
-        prompt, default = ("Number, or empty for none", "") if at is None else ("Number, or 0 for none", str(at + 1))
+        prompt, default = (
+            ("Number, or empty for none", "")
+            if at is None
+            else ("Number, or 0 for none", str(at + 1))
+        )
         while True:
-            answer: str = await console.ask(lambda: typer.prompt(prompt, default=default, show_default=bool(default), err=True))
+            answer: str = await console.ask(
+                lambda: typer.prompt(prompt, default=default, show_default=bool(default), err=True)
+            )
             if not answer.strip() or (default and answer.strip() == "0"):
                 return None
             if answer.strip().isdecimal() and 1 <= int(answer) <= len(choices):
@@ -111,4 +132,6 @@ class Terminal:
 
     def _require_terminal(self) -> None:
         if not console.interactive():
-            raise NoTerminal("this is not a terminal, so hudtui cannot ask: add --yes", param_hint="--yes")
+            raise NoTerminal(
+                "this is not a terminal, so hudtui cannot ask: add --yes", param_hint="--yes"
+            )

@@ -26,12 +26,24 @@ if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.reconcile import Reconciliation
 
-Name = Annotated[str, typer.Argument(metavar="MACHINE", help="Name or id of the machine, or the beginning of one.")]
-Names = Annotated[list[str], typer.Argument(metavar="MACHINE...", help="Names or ids of machines, or the beginnings of them.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="MACHINE", help="Name or id of the machine, or the beginning of one."),
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MACHINE...", help="Names or ids of machines, or the beginnings of them."
+    ),
+]
 _MAY_LIVE = "a machine may still be alive and cost money: hudtui pods list"
 
 
-app = typer.Typer(help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Find offers; rent, list, reach and end machines.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
 
 
 @console.by_default(app)
@@ -70,12 +82,19 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     if found.pods:
         compute.table(POD_HEAD, [one.cells(found.at) for one in found.pods], right=(3, 4, 5))
     elif not found.warnings:
-        console.say("No machine is rented now. hudtui pods offers lists offers; hudtui pods create rents one.")
+        console.say(
+            "No machine is rented now. hudtui pods offers lists offers; hudtui pods create rents "
+            "one."
+        )
     for owned in unseen:
         ago = duration(time.time() - owned.created)
-        console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")
+        console.say(
+            f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile"
+        )
     for owned in found.taken:
-        console.say(f"{owned.name} has ended {duration(time.time() - owned.updated)} ago: {owned.why}")
+        console.say(
+            f"{owned.name} has ended {duration(time.time() - owned.updated)} ago: {owned.why}"
+        )
     _say_all((*(one.text(time.time()) for one in found.silent), *found.warnings), simulated)
 
 
@@ -85,7 +104,10 @@ app.command("create")(create)
 @app.command("status")
 @console.run_async()
 async def status(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[MACHINE...]", help="By default all rented machines.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MACHINE...]", help="By default all rented machines."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show all details of machines."""
@@ -94,7 +116,9 @@ async def status(
     ledger = _ledger()
     async with compute.asked(compute.settings(), paid=True) as providers:
         seen = await _look(providers, ledger)
-        wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
+        wanted = names or [
+            one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers
+        ]
         found = [await find_pod(name, providers, ledger) for name in wanted]
         simulated = [one.name for one in providers.values() if one.features.simulated]
     rows = [seen.costed(one) for one in found]
@@ -113,13 +137,17 @@ async def status(
 @app.command("ssh", context_settings={"ignore_unknown_options": True})
 def ssh(
     name: Name,
-    command: Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the command for ssh, and do not run it.")] = False,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the command for ssh, and do not run it.")
+    ] = False,
 ) -> None:
     """Open a shell on a machine, or run a command there, by the system's ssh.
 
-    It trusts no host key but the one that hudtui has seen, and uses your key for machines. The exit code is that of ssh: that of
-    the command, or 255 without a connection.
+    It trusts no host key but the one that hudtui has seen, and uses your key for machines. The exit
+    code is that of ssh: that of the command, or 255 without a connection.
     """
 
     async def work() -> tuple[str, ...]:
@@ -131,7 +159,9 @@ def ssh(
             found = await find_pod(name, providers, _ledger())
             if not found.reachable:
                 title = found.provider.title if found.provider is not None else found.pod.provider
-                console.say(f"{title} does not answer: its address is that {found.seen_text(time.time())}")
+                console.say(
+                    f"{title} does not answer: its address is that {found.seen_text(time.time())}"
+                )
             async with compute.busy(f"connecting to {found.pod.name}"):
                 tty = console.interactive() or as_json or not command
                 return await pod_ssh_command(found.pod, settings.get, command or (), tty=tty)
@@ -155,11 +185,17 @@ def ssh(
 @console.run_async()
 async def limits(
     name: Name,
-    budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for the machine, or none.")] = None,
-    day_budget: Annotated[
-        str | None, typer.Option("--day-budget", help="Spending limit for all machines in a day, or none.")
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Spending limit for the machine, or none.")
     ] = None,
-    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit for the machine in hours, or none.")] = None,
+    day_budget: Annotated[
+        str | None,
+        typer.Option("--day-budget", help="Spending limit for all machines in a day, or none."),
+    ] = None,
+    max_hours: Annotated[
+        str | None,
+        typer.Option("--max-hours", help="Time limit for the machine in hours, or none."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show the limits of a machine without a run, or change them: here, and for the guard on it."""
@@ -173,19 +209,27 @@ async def limits(
     async with compute.asked(settings, paid=True) as providers:
         found = await find_pod(name, providers, ledger)
         if found.record is None:
-            raise InputError(f"{found.pod.name or found.pod.id} was not rented by hudtui", why="hudtui keeps no limits for it.")
+            raise InputError(
+                f"{found.pod.name or found.pod.id} was not rented by hudtui",
+                why="hudtui keeps no limits for it.",
+            )
         if not found.pod.alive:
             raise InputError(f"{found.record.name} has ended")
         if found.record.run is not None:
             run = found.record.run
-            raise InputError(f"{found.record.name} has the limits of its run", fix=f"See: hudtui runs limits {run}")
+            raise InputError(
+                f"{found.record.name} has the limits of its run",
+                fix=f"See: hudtui runs limits {run}",
+            )
         none = limits_from_settings(settings) if changes else Limits(None, None, None, None)
         now = await ledger.run(ledger.limits, found.record.name) or none
         for field, text in changes.items():
             now = now.with_value(field, text)
         if changes:
             async with compute.busy(f"telling {found.record.name}"):
-                guard = await change_limits(found.pod, now, providers[found.pod.provider], ledger, settings.get)
+                guard = await change_limits(
+                    found.pod, now, providers[found.pod.provider], ledger, settings.get
+                )
             if guard:
                 console.say(guard)
     if as_json:
@@ -246,12 +290,16 @@ async def _to_end(found: Sequence[PodRow], ledger: Ledger) -> list[PodRow]:
     from hudtui.core.runs.remote_run import is_run_active
 
     def work() -> list[PodRow]:
-        costs = sum_costs(ledger, time.time(), here=[one.provider for one in found if one.provider is not None])
+        costs = sum_costs(
+            ledger, time.time(), here=[one.provider for one in found if one.provider is not None]
+        )
         rows = []
         for one in found:
             over = one.run is not None and one.record is not None and not is_run_active(one.record)
             cost = costs.of(one.pod.name) or costs.of(one.pod.id)
-            rows.append(replace(one, cost=cost, unclaimed=unclaimed_reason(one.record) if over else None))
+            rows.append(
+                replace(one, cost=cost, unclaimed=unclaimed_reason(one.record) if over else None)
+            )
         return rows
 
     return await ledger.run(work)
@@ -267,7 +315,10 @@ async def history(
     """List the machines that ended lately with their cost and the reason, the newest first."""
     from hudtui.core.compute.known_pods import HISTORY_HEAD, history_row, pods_history
 
-    async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the history"):
+    async with (
+        compute.asked(compute.settings(), provider or (), paid=True) as providers,
+        compute.busy("asking for the history"),
+    ):
         found, warnings = await pods_history(providers, _ledger())
     for warning in warnings:
         console.say(f"warning: {warning}")
@@ -283,13 +334,23 @@ async def history(
 @app.command("reconcile")
 def reconcile(
     end: Annotated[
-        bool, typer.Option("--end", help="End the machines without a run. Machines that you rented by hand stay.")
+        bool,
+        typer.Option(
+            "--end", help="End the machines without a run. Machines that you rented by hand stay."
+        ),
     ] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the providers' machines with hudtui's records, and show machines without a run, with age and cost."""
-    console.run(_reconcile(end=end, yes=yes, as_json=as_json), as_json=as_json, when_ended=_MAY_LIVE if end else "")
+    """Compare the providers' machines with hudtui's records, and show machines without a run.
+
+    Each is shown with its age and its cost.
+    """
+    console.run(
+        _reconcile(end=end, yes=yes, as_json=as_json),
+        as_json=as_json,
+        when_ended=_MAY_LIVE if end else "",
+    )
 
 
 async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
@@ -306,7 +367,9 @@ async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
         console.out_json(ended)
 
 
-def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], as_json: bool) -> None:
+def _print_reconciled(
+    found: Reconciliation, providers: Mapping[str, Provider], as_json: bool
+) -> None:
     if as_json:
         console.out_json(found.to_json())
         return
@@ -319,18 +382,33 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
         return name, state, price, age, cost, orphan.unclaimed or ""
 
     if found.orphans:
-        compute.table(("POD", "STATE", "PRICE/H", "AGE", "COST", "WHY"), [row(one) for one in found.orphans], right=(2, 3, 4))
-        console.say("No run owns these, and they cost money. hudtui pods reconcile --end ends them.")
+        compute.table(
+            ("POD", "STATE", "PRICE/H", "AGE", "COST", "WHY"),
+            [row(one) for one in found.orphans],
+            right=(2, 3, 4),
+        )
+        console.say(
+            "No run owns these, and they cost money. hudtui pods reconcile --end ends them."
+        )
     for owned in found.by_hand:
-        console.say(f"{owned.name} was rented by hand, without a run, and costs money: hudtui pods terminate {owned.name}")
+        console.say(
+            f"{owned.name} was rented by hand, without a run, and costs money: hudtui pods "
+            f"terminate {owned.name}"
+        )
     for owned in found.lost:
         console.say(f"{owned.name} has ended: {owned.why or 'why is not known'}")
     for owned in found.unclear:
-        console.say(f"{owned.name} may exist ({seen_text(owned.seen, now)}). It is looked for again at the next start.")
+        console.say(
+            f"{owned.name} may exist ({seen_text(owned.seen, now)}). It is looked for again at the "
+            "next start."
+        )
     if not (found.orphans or found.unclear or found.warnings):
         alive = f"{len(found.alive)} alive and owned" if found.alive else "none is alive"
         console.say(f"Every machine is accounted for; {alive}.")
-    _say_all(found.warnings, [name for name, provider in providers.items() if provider.features.simulated])
+    _say_all(
+        found.warnings,
+        [name for name, provider in providers.items() if provider.features.simulated],
+    )
 
 
 @top.command("wallet")
@@ -340,15 +418,26 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     from hudtui.core.compute.costs import sum_costs, sum_text
     from hudtui.core.compute.limits import money
 
-    async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
-        found = {one.name: (one.title, one.features.simulated, await one.account()) for one in providers.values()}
+    async with (
+        compute.asked(compute.settings(), provider or (), paid=True) as providers,
+        compute.busy("asking for the wallet"),
+    ):
+        found = {
+            one.name: (one.title, one.features.simulated, await one.account())
+            for one in providers.values()
+        }
         accounts = {name: account for name, (_, _, account) in found.items()}
         ledger, here = _ledger(), tuple(providers.values())
         spending = await ledger.run(sum_costs, ledger, time.time(), here=here, accounts=accounts)
     if as_json:
         console.out_json(
             [
-                {**account.to_json(), "provider": name, "simulated": simulated, **spending.to_json(name, account.currency)}
+                {
+                    **account.to_json(),
+                    "provider": name,
+                    "simulated": simulated,
+                    **spending.to_json(name, account.currency),
+                }
                 for name, (_, simulated, account) in found.items()
             ]
         )
@@ -362,7 +451,10 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
         console.out(f"  now       {sum_text(ours.per_hour, account.currency)} an hour")
         console.out(f"  today     {sum_text(ours.today, account.currency)}")
         for one in sorted(ours.pods, key=lambda one: -one.spent)[:10]:
-            console.out(f"  {one.name}  {one.text}, {duration(one.hours * 3600)}{'' if one.open else ', ended'}")
+            console.out(
+                f"  {one.name}  {one.text}, "
+                f"{duration(one.hours * 3600)}{'' if one.open else ', ended'}"
+            )
     unreal_ones = [name for name, (_, simulated, _) in found.items() if simulated]
     if unreal_ones:
         from hudtui.core.compute.registry import simulation_words
@@ -383,7 +475,9 @@ async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapsh
     async with compute.busy("asking for the rented machines"):
         found = await Overview(providers, ledger, cache=app_paths().cache / "offers.json").look()
     if found.silent and not found.pods and len(found.silent) == len(providers):
-        raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, but there may be one.")
+        raise ProviderError(
+            found.silent[0].why, fix="hudtui knows of no machine there, but there may be one."
+        )
     return found
 
 

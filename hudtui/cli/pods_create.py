@@ -24,12 +24,20 @@ if TYPE_CHECKING:
 @console.run_async()
 async def create(
     spec: Annotated[
-        str | None, typer.Argument(metavar="[SPEC|OFFER]", help="Which GPUs (2xA100), or the six characters of an offer.")
+        str | None,
+        typer.Argument(
+            metavar="[SPEC|OFFER]", help="Which GPUs (2xA100), or the six characters of an offer."
+        ),
     ] = None,
     *,
     request: OfferOptions,
-    image: Annotated[str | None, typer.Option(help="System image of the offer; by default an image with PyTorch.")] = None,
-    disk: Annotated[float | None, typer.Option(min=1, help="Disk size in GB, if the offer has a choice.")] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(help="System image of the offer; by default an image with PyTorch."),
+    ] = None,
+    disk: Annotated[
+        float | None, typer.Option(min=1, help="Disk size in GB, if the offer has a choice.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Part of the machine's name.")] = None,
     yes: Yes = False,
     as_json: Json = False,
@@ -39,8 +47,8 @@ async def create(
     Takes the lowest price by default. The full price is shown before anything is rented; without a
     terminal to ask in, --yes is needed. It costs money until `hudtui pods terminate`.
 
-    With --model or --training, the machine is chosen by the memory that the training needs, then by price. A machine on which the
-    model certainly does not fit is not rented.
+    With --model or --training, the machine is chosen by the memory that the training needs, then by
+    price. A machine on which the model certainly does not fit is not rented.
     """
     from hudtui.core.compute.choose import price_text
     from hudtui.core.compute.pods import Ledger
@@ -51,9 +59,13 @@ async def create(
     async with compute.asked(compute.settings(), request.provider, paid=True) as providers:
         choice = await _choose(providers, spec, request)
         chosen = providers[choice.offer.provider]
-        wanted = RentRequest(choice.offer, choice.reasons, request.hours, name or "pod", image, disk)
+        wanted = RentRequest(
+            choice.offer, choice.reasons, request.hours, name or "pod", image, disk
+        )
         # --yes agrees to the price, and to no change of the account.
-        steps = rent(open_project(), wanted, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes)
+        steps = rent(
+            open_project(), wanted, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes
+        )
         line, said = compute.Spinner(""), ""
         async with AsyncExitStack() as stack, aclosing(steps):
             async for step in steps:
@@ -63,7 +75,10 @@ async def create(
                     pod = step.pod
                     line.say(f"  {step.guard}")
                     simulated = " (simulated)" if chosen.features.simulated else ""
-                    line.say(f"It is ready, and costs {price_text(choice.offer.price)} an hour{simulated} until it is ended:")
+                    line.say(
+                        f"It is ready, and costs {price_text(choice.offer.price)} an "
+                        f"hour{simulated} until it is ended:"
+                    )
                     line.say(f"  hudtui pods ssh {pod.name}")
                     line.say(f"  hudtui pods terminate {pod.name}")
                 elif step.text != said:
@@ -77,7 +92,9 @@ async def create(
         console.out(pod.name)
 
 
-async def _choose(providers: Mapping[str, Provider], spec: str | None, request: OfferOptions) -> OfferChoice:
+async def _choose(
+    providers: Mapping[str, Provider], spec: str | None, request: OfferOptions
+) -> OfferChoice:
     """Choose the offer that was named, or the best that fits.
 
     Raises:
@@ -91,15 +108,23 @@ async def _choose(providers: Mapping[str, Provider], spec: str | None, request: 
     query, demand = request.query, request.demand()
     market, _ = await compute.gather_offers(providers, strict=len(providers) == 1)
     named = find_offer(market.found, spec) if spec else None
-    bare = spec is None and demand is None and all(value in (None, ()) for value in vars(query).values())
+    bare = (
+        spec is None
+        and demand is None
+        and all(value in (None, ()) for value in vars(query).values())
+    )
     if named is None and bare:
-        raise InputError("say which GPUs", fix="For instance: hudtui pods create 2xA100, or --min-vram 80.")
+        raise InputError(
+            "say which GPUs", fix="For instance: hudtui pods create 2xA100, or --min-vram 80."
+        )
     if named is not None:
         choice = choose.choose(market.found, named=named)
     else:
         fit = None if demand is None else demand.fit
         wanted = parse_spec(spec) if spec else None
-        choice = choose.choose(market.found, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit)
+        choice = choose.choose(
+            market.found, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit
+        )
     for warning in market.warnings:
         console.say(f"warning: {warning}")
     if demand is not None:

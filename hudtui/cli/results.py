@@ -1,4 +1,7 @@
-"""`hudtui rollouts list|show|open|stats|compare|diff|search|export`: recorded episodes, of hudtui and of other frameworks."""
+"""`hudtui rollouts list|show|open|stats|compare|diff|search|export`.
+
+Recorded episodes, of hudtui and of other frameworks.
+"""
 
 from __future__ import annotations
 
@@ -20,46 +23,98 @@ from hudtui.core.text import clean, clean_line, plural
 
 if TYPE_CHECKING:
     from hudtui.core.results.index import ResultIndex
-    from hudtui.core.results.values import EpisodeEntry, ResultGroup, ResultRun, Transcript, TranscriptImage
+    from hudtui.core.results.values import (
+        EpisodeEntry,
+        ResultGroup,
+        ResultRun,
+        Transcript,
+        TranscriptImage,
+    )
 
 _RESULTS = "Results: a file, a folder, a run, or a name that `hudtui rollouts list` shows."
 Results = Annotated[str, typer.Argument(metavar="RESULTS", help=_RESULTS)]
 Filter = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILTER]...", help="Words or FIELD:VALUE, such as stop:error reward:<0.5 step:12.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILTER]...", help="Words or FIELD:VALUE, such as stop:error reward:<0.5 step:12."
+    ),
 ]
 
 _ENTRY_FIELDS = (
-    *("number", "run", "task", "step", "split", "rollout", "reward", "parts", "stop", "failed", "error", "turns", "tokens"),
+    *(
+        "number",
+        "run",
+        "task",
+        "step",
+        "split",
+        "rollout",
+        "reward",
+        "parts",
+        "stop",
+        "failed",
+        "error",
+        "turns",
+        "tokens",
+    ),
     *("prompt_tokens", "completion_tokens", "seconds", "started_at"),
 )
 _GROUP_COLUMNS = ["run", "step", "split", "task", "episodes", "reward", "spread", "failed", "turns"]
-_EPISODE_COLUMNS = ["number", "run", "step", "split", "task", "rollout", "reward", "stop", "turns", "tokens", "seconds", "error"]
+_EPISODE_COLUMNS = [
+    "number",
+    "run",
+    "step",
+    "split",
+    "task",
+    "rollout",
+    "reward",
+    "stop",
+    "turns",
+    "tokens",
+    "seconds",
+    "error",
+]
 
 
 app = typer.Typer(
-    no_args_is_help=True, help="Episodes of agents: list, read, search and export them; play one.", rich_markup_mode=None
+    no_args_is_help=True,
+    help="Episodes of agents: list, read, search and export them; play one.",
+    rich_markup_mode=None,
 )
 
 
 @app.command("list")
 @console.run_async()
 async def list_results(
-    results: Annotated[str | None, typer.Argument(metavar="[RESULTS]", help=f"{_RESULTS} Without it: all results here.")] = None,
+    results: Annotated[
+        str | None,
+        typer.Argument(metavar="[RESULTS]", help=f"{_RESULTS} Without it: all results here."),
+    ] = None,
     wanted: Filter = None,
     groups: Annotated[
-        bool, typer.Option("--groups", help="List the groups: the rollouts of a task, or of a task at a step.")
+        bool,
+        typer.Option(
+            "--groups", help="List the groups: the rollouts of a task, or of a task at a step."
+        ),
     ] = False,
-    sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the last.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first."),
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="The largest first, or the last.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Show at most N.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the results of this project, or the episodes of one of them.
 
-    A word of a filter is a regular expression that is searched for in the short texts of an episode (hudtui rollouts search
-    searches conversations); FIELD:VALUE searches one field, FIELD:>NUMBER compares, and !WORD excludes. All must match. The
-    fields are task, reward, step, split, rollout, stop, turns, tokens, seconds, cause, error, run, started and number; of groups
-    task, reward, spread, step, split, episodes, failed, turns and run.
+    A word of a filter is a regular expression that is searched for in the short texts of an episode
+    (hudtui rollouts search searches conversations); FIELD:VALUE searches one field, FIELD:>NUMBER
+    compares, and !WORD excludes. All must match. The fields are task, reward, step, split, rollout,
+    stop, turns, tokens, seconds, cause, error, run, started and number; of groups task, reward,
+    spread, step, split, episodes, failed, turns and run.
     """
     from hudtui.core.results.queries import GROUP_FIELDS
     from hudtui.core.row_filter import arrange
@@ -69,11 +124,18 @@ async def list_results(
         return
     index = await _index(results)
     if groups:
-        found = arrange(index.groups(), GROUP_FIELDS, wanted=" ".join(wanted or ()), sort=sort, reverse=reverse)
-        rows = [{name: value(group) for name, value in GROUP_FIELDS.items()} for group in found[:limit]]
+        found = arrange(
+            index.groups(), GROUP_FIELDS, wanted=" ".join(wanted or ()), sort=sort, reverse=reverse
+        )
+        rows = [
+            {name: value(group) for name, value in GROUP_FIELDS.items()} for group in found[:limit]
+        ]
         columns = _GROUP_COLUMNS
     else:
-        rows = [entry_json(entry) for entry in _chosen(index, wanted, sort=sort, reverse=reverse)[:limit]]
+        rows = [
+            entry_json(entry)
+            for entry in _chosen(index, wanted, sort=sort, reverse=reverse)[:limit]
+        ]
         columns = _EPISODE_COLUMNS
     if as_json:
         console.out_json(rows)
@@ -86,10 +148,21 @@ async def list_results(
 @console.run_async()
 async def show(
     results: Results,
-    number: Annotated[int, typer.Argument(metavar="[NUMBER]", min=0, help="Number of the episode; the first by default.")] = 0,
-    image: Annotated[int | None, typer.Option("--image", min=1, help="Write this image of the episode to a file.")] = None,
+    number: Annotated[
+        int,
+        typer.Argument(
+            metavar="[NUMBER]", min=0, help="Number of the episode; the first by default."
+        ),
+    ] = 0,
+    image: Annotated[
+        int | None,
+        typer.Option("--image", min=1, help="Write this image of the episode to a file."),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File for the image; by default a new one in this folder.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File for the image; by default a new one in this folder."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     as_json: Json = False,
@@ -99,7 +172,9 @@ async def show(
     Images are named by their number, type and size, and --image NUMBER writes one to a file.
     """
     if image is None and output is not None:
-        raise typer.BadParameter("name the image that is written: --image NUMBER", param_hint="--output")
+        raise typer.BadParameter(
+            "name the image that is written: --image NUMBER", param_hint="--output"
+        )
     from hudtui.core.results.export import markdown
     from hudtui.core.results.images import write_image
 
@@ -135,15 +210,19 @@ def open_app(results: Results) -> None:
 async def stats(
     results: Results,
     wanted: Filter = None,
-    solved_at: Annotated[float, typer.Option("--solved-at", help="Reward from which an episode counts as solved.")] = 1.0,
+    solved_at: Annotated[
+        float, typer.Option("--solved-at", help="Reward from which an episode counts as solved.")
+    ] = 1.0,
     k: Annotated[
-        list[int] | None, typer.Option("--k", min=1, help="Estimate pass@K; repeatable. 1, 2, 4, ... by default.")
+        list[int] | None,
+        typer.Option("--k", min=1, help="Estimate pass@K; repeatable. 1, 2, 4, ... by default."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Count episodes by reward and by cause of failure, and estimate pass@k.
 
-    pass@k is the chance that at least one of k rollouts of a task solves it, estimated without bias from its rollouts.
+    pass@k is the chance that at least one of k rollouts of a task solves it, estimated without bias
+    from its rollouts.
     """
     from hudtui.core.results.queries import failures, histogram, pass_table, slips, unsolved
     from hudtui.core.rollouts.values import plain_number
@@ -151,9 +230,17 @@ async def stats(
     index = await _index(results)
     entries = _chosen(index, wanted)
     rewards = [entry.reward for entry in entries if entry.reward is not None]
-    bars, causes, missed = histogram(entries), failures(entries), unsolved(entries, solved_at=solved_at)
+    bars, causes, missed = (
+        histogram(entries),
+        failures(entries),
+        unsolved(entries, solved_at=solved_at),
+    )
     within = slips(entries)
-    table = pass_table(entries, k, solved_at=solved_at) if k else pass_table(entries, solved_at=solved_at)
+    table = (
+        pass_table(entries, k, solved_at=solved_at)
+        if k
+        else pass_table(entries, solved_at=solved_at)
+    )
     mean = plain_number(math.fsum(rewards) / len(rewards)) if rewards else None
     if as_json:
         console.out_json(
@@ -194,7 +281,10 @@ async def stats(
         console.out("\nreward")
         most = max(bar.count for bar in bars)
         for bar in bars:
-            console.out(f"  {bar.low:>8.3g} to {bar.high:<8.3g} {bar.count:>8,}  {'█' * round(40 * bar.count / most)}".rstrip())
+            console.out(
+                f"  {bar.low:>8.3g} to {bar.high:<8.3g} {bar.count:>8,}  "
+                f"{'█' * round(40 * bar.count / most)}".rstrip()
+            )
     if table.rates:
         console.out(f"\npass@k (solved: a reward of {solved_at:g} or more)")
         for place, rate in table.rates.items():
@@ -203,20 +293,28 @@ async def stats(
         if found:
             console.out(f"\n{title}")
         for cause in found:
-            console.out(f"  {len(cause.numbers):>8,}  {clean_line(cause.cause.removeprefix('not solved, '), 150)}")
+            console.out(
+                f"  {len(cause.numbers):>8,}  "
+                f"{clean_line(cause.cause.removeprefix('not solved, '), 150)}"
+            )
     if within:
         console.out("\nwithin episodes")
     for cause in within:
-        console.out(f"  {cause.times:>8,}  {cause.cause}, in {plural(len(cause.numbers), 'episode')}")
+        console.out(
+            f"  {cause.times:>8,}  {cause.cause}, in {plural(len(cause.numbers), 'episode')}"
+        )
     _say_unread(index)
 
 
 @app.command("map")
 @console.run_async()
 async def reward_map(results: Results, wanted: Filter = None, as_json: Json = False) -> None:
-    """Show the mean reward of each task at each step of a training, as a digit: 0 for the smallest, 9 for the largest.
+    """Show the mean reward of each task at each step of a training, as a digit.
 
-    A filter takes the fields of groups: task, reward, spread, step, split, episodes, failed, turns and run.
+    0 is for the smallest, 9 for the largest.
+
+    A filter takes the fields of groups: task, reward, spread, step, split, episodes, failed, turns
+    and run.
     """
     from hudtui.core.results.queries import GROUP_FIELDS, step_map
     from hudtui.core.row_filter import arrange
@@ -224,7 +322,10 @@ async def reward_map(results: Results, wanted: Filter = None, as_json: Json = Fa
     index = await _index(results)
     found = step_map(arrange(index.groups(), GROUP_FIELDS, wanted=" ".join(wanted or ())))
     if as_json:
-        cells = {task: [(step, found.groups.get((task, step))) for step in found.steps] for task in found.tasks}
+        cells = {
+            task: [(step, found.groups.get((task, step))) for step in found.steps]
+            for task in found.tasks
+        }
         rows = [
             {
                 "run": task.run,
@@ -238,7 +339,9 @@ async def reward_map(results: Results, wanted: Filter = None, as_json: Json = Fa
             }
             for task, row in cells.items()
         ]
-        console.out_json({"steps": list(found.steps), "low": found.low, "high": found.high, "tasks": rows})
+        console.out_json(
+            {"steps": list(found.steps), "low": found.low, "high": found.high, "tasks": rows}
+        )
     elif not found.steps:
         console.say("No episode is of a step of a training.")
     else:
@@ -259,13 +362,19 @@ async def reward_map(results: Results, wanted: Filter = None, as_json: Json = Fa
 async def compare(
     results: Results,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="Other results.")],
-    step: Annotated[int | None, typer.Option("--step", min=0, help="Step of RESULTS; the last one by default.")] = None,
-    other_step: Annotated[int | None, typer.Option("--other-step", min=0, help="Step of OTHER; the last one by default.")] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", min=0, help="Step of RESULTS; the last one by default.")
+    ] = None,
+    other_step: Annotated[
+        int | None,
+        typer.Option("--other-step", min=0, help="Step of OTHER; the last one by default."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the groups of two results task by task: the mean reward in each, and the gain.
 
-    Two steps of one training are compared with `hudtui rollouts compare RUN RUN --step 1 --other-step 40`.
+    Two steps of one training are compared with
+    `hudtui rollouts compare RUN RUN --step 1 --other-step 40`.
     """
     from hudtui.core.results.queries import compare_groups
 
@@ -287,7 +396,9 @@ async def compare(
     _table(("task", "left", "right", "gain", "episodes"), rows)
     gains = [pair.gain for pair in pairs if pair.gain is not None]
     if gains:
-        console.say(f"{plural(len(gains), 'task')} in both, mean gain {sum(gains) / len(gains):+.4g}")
+        console.say(
+            f"{plural(len(gains), 'task')} in both, mean gain {sum(gains) / len(gains):+.4g}"
+        )
 
 
 def _at(index: ResultIndex, step: int | None) -> list[ResultGroup]:
@@ -309,8 +420,17 @@ async def diff(
     index = await _index(results)
     found = diff_transcripts(await _transcript(index, left), await _transcript(index, right))
     if as_json:
-        turns = [{"turn": turn.number, "change": turn.change, "fields": list(turn.fields)} for turn in found.turns]
-        console.out_json({"same_opening": found.opening, "first": found.first and found.first.number, "turns": turns})
+        turns = [
+            {"turn": turn.number, "change": turn.change, "fields": list(turn.fields)}
+            for turn in found.turns
+        ]
+        console.out_json(
+            {
+                "same_opening": found.opening,
+                "first": found.first and found.first.number,
+                "turns": turns,
+            }
+        )
     else:
         _show_diff(found)
     if not found.opening or found.first is not None:
@@ -327,13 +447,19 @@ def _show_diff(found: Any) -> None:
             console.out(f"turn {turn.number}: the same")
             continue
         if turn.left is None or turn.right is None:
-            console.out(f"turn {turn.number}: only in the {'left' if turn.right is None else 'right'} episode")
+            console.out(
+                f"turn {turn.number}: only in the {'left' if turn.right is None else 'right'} "
+                "episode"
+            )
             continue
         console.out(f"turn {turn.number}: {', '.join(turn.fields)}")
         for name in ("reply", "observation"):
             if name in turn.fields:
                 lines = difflib.unified_diff(
-                    getattr(turn.left, name).splitlines(), getattr(turn.right, name).splitlines(), lineterm="", n=1
+                    getattr(turn.left, name).splitlines(),
+                    getattr(turn.right, name).splitlines(),
+                    lineterm="",
+                    n=1,
                 )
                 for line in list(lines)[2:]:
                     console.out(f"  {line}")
@@ -343,12 +469,17 @@ def _show_diff(found: Any) -> None:
 @console.run_async(compact=True)
 async def search(
     results: Results,
-    text: Annotated[str, typer.Argument(help="Text to search for; lower-case letters match upper-case ones.")],
+    text: Annotated[
+        str, typer.Argument(help="Text to search for; lower-case letters match upper-case ones.")
+    ],
     wanted: Filter = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Stop after N hits.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Search the conversations for a text, and print each turn that has it. Exit code 1 if none has."""
+    """Search the conversations for a text, and print each turn that has it.
+
+    Exit code 1 if none has.
+    """
     from hudtui.core.results.search import search as find
 
     index = await _index(results, whole=bool(wanted))
@@ -360,11 +491,21 @@ async def search(
             for hit in piece.hits:
                 entry = index.entries[hit.number]
                 if as_json:
-                    about = {"number": hit.number, "run": entry.run, "task": entry.task, "turn": hit.turn}
-                    console.out_json({**about, "field": hit.field, "excerpt": hit.excerpt}, compact=True)
+                    about = {
+                        "number": hit.number,
+                        "run": entry.run,
+                        "task": entry.task,
+                        "turn": hit.turn,
+                    }
+                    console.out_json(
+                        {**about, "field": hit.field, "excerpt": hit.excerpt}, compact=True
+                    )
                 else:
                     where = f"{hit.number}:{hit.turn}"
-                    console.out(f"{where:<10} {clean_line(entry.task, 30)} {hit.field}: {clean_line(hit.excerpt, 200)}")
+                    console.out(
+                        f"{where:<10} {clean_line(entry.task, 30)} {hit.field}: "
+                        f"{clean_line(hit.excerpt, 200)}"
+                    )
     if found >= limit:
         console.say(f"stopped after {plural(found, 'hit')}; --limit N finds more")
     _say_unread(index)
@@ -377,22 +518,36 @@ async def search(
 async def export(
     results: Results,
     wanted: Filter = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; standard output by default."),
+    ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="jsonl, markdown, atif or sft; by default what the file's ending says, else jsonl."),
+        typer.Option(
+            "--format",
+            help=(
+                "jsonl, markdown, atif or sft; by default what the file's ending says, else jsonl."
+            ),
+        ),
     ] = None,
-    sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Write the smallest first.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the last.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Write at most N episodes.")] = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", metavar="FIELD", help="Write the smallest first.")
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="The largest first, or the last.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Write at most N episodes.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the episodes that match a filter to a file.
 
-    jsonl: the records as they are. markdown: to read. atif: the Agent Trajectory Interchange Format, a document a line, or one
-    document for one episode in a file that ends in .json. sft: prompts and completions to fine-tune on, as JSON lines
-    or Parquet.
+    jsonl: the records as they are. markdown: to read. atif: the Agent Trajectory Interchange
+    Format, a document a line, or one document for one episode in a file that ends in .json. sft:
+    prompts and completions to fine-tune on, as JSON lines or Parquet.
     """
     from hudtui.core.results.export import FORMS, export_pieces, export_results, form_of
 
@@ -400,7 +555,9 @@ async def export(
     if chosen not in FORMS:
         raise typer.BadParameter(f"one of {', '.join(FORMS)}", param_hint="--format")
     if output is None and as_json:
-        raise typer.BadParameter("needs --output: standard output holds the episodes", param_hint="--json")
+        raise typer.BadParameter(
+            "needs --output: standard output holds the episodes", param_hint="--json"
+        )
     index = await _index(results)
     numbers = [entry.number for entry in _chosen(index, wanted, sort=sort, reverse=reverse)][:limit]
     if output is None:
@@ -414,12 +571,18 @@ async def export(
         if skipped:
             console.say(f"{plural(skipped, 'episode')} left out: no reply, or broken off")
     else:
-        made = await asyncio.to_thread(export_results, index, numbers, chosen, output, replace=force)
+        made = await asyncio.to_thread(
+            export_results, index, numbers, chosen, output, replace=force
+        )
         if as_json:
             found = {"path": str(made.path), "format": made.form, "episodes": made.episodes}
             console.out_json({**found, "skipped": made.skipped, "bytes": made.size})
         else:
-            left = f", {plural(made.skipped, 'episode')} left out: no reply, or broken off" if made.skipped else ""
+            left = (
+                f", {plural(made.skipped, 'episode')} left out: no reply, or broken off"
+                if made.skipped
+                else ""
+            )
             console.say(f"{plural(made.episodes, 'episode')} written as {made.form}{left}")
             console.out(str(made.path))
     _say_unread(index)
@@ -488,11 +651,21 @@ async def _index(results: str, *, whole: bool = True) -> ResultIndex:
             async for progress in pieces:
                 if not progress.complete and progress.size:
                     share = progress.read / progress.size
-                    console.tell(Progress("read", f"reading: {share:.0%}, {plural(progress.entries, 'episode')}"))
+                    console.tell(
+                        Progress(
+                            "read", f"reading: {share:.0%}, {plural(progress.entries, 'episode')}"
+                        )
+                    )
         if not index.entries and index.unread:
             first = index.unread[0]
-            raise InputError("there is no record of an episode here", why=first.why, where=Location(str(first.file), first.line))
-        half = next((run.path for run in runs if run.path.is_file() and run.path.stat().st_size), None)
+            raise InputError(
+                "there is no record of an episode here",
+                why=first.why,
+                where=Location(str(first.file), first.line),
+            )
+        half = next(
+            (run.path for run in runs if run.path.is_file() and run.path.stat().st_size), None
+        )
         if not index.entries and half is not None:
             raise InputError(
                 "there is no whole record of an episode here",
@@ -509,19 +682,27 @@ async def _transcript(index: ResultIndex, number: int) -> Transcript:
         last = len(index.entries) - 1
         raise InputError(
             f"there is no episode {number}",
-            why=f"The episodes are numbered from 0 to {last}." if last >= 0 else "There are no episodes.",
+            why=f"The episodes are numbered from 0 to {last}."
+            if last >= 0
+            else "There are no episodes.",
             fix="hudtui rollouts list RESULTS shows them.",
         )
     return await asyncio.to_thread(index.read, index.entries[number])
 
 
 def _chosen(
-    index: ResultIndex, wanted: Sequence[str] | None, *, sort: str | None = None, reverse: bool = False
+    index: ResultIndex,
+    wanted: Sequence[str] | None,
+    *,
+    sort: str | None = None,
+    reverse: bool = False,
 ) -> list[EpisodeEntry]:
     from hudtui.core.results.queries import EPISODE_FIELDS
     from hudtui.core.row_filter import arrange
 
-    return arrange(index.entries, EPISODE_FIELDS, wanted=" ".join(wanted or ()), sort=sort, reverse=reverse)
+    return arrange(
+        index.entries, EPISODE_FIELDS, wanted=" ".join(wanted or ()), sort=sort, reverse=reverse
+    )
 
 
 def _say_unread(index: ResultIndex) -> None:
@@ -531,7 +712,9 @@ def _say_unread(index: ResultIndex) -> None:
         where = f"{one.file}:{one.line}" if one.line else str(one.file)
         console.say(f"warning: {where}: {clean_line(one.why, 200)}")
     if index.unread_count > 3:
-        console.say(f"warning: {index.unread_count - 3:,} more lines are no episodes, and were passed over")
+        console.say(
+            f"warning: {index.unread_count - 3:,} more lines are no episodes, and were passed over"
+        )
 
 
 async def _list_runs(limit: int | None, *, as_json: bool) -> None:
@@ -574,5 +757,10 @@ def _cells(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Iterator[t
     for row in rows:
         values = [row[name] for name in columns]
         yield tuple(
-            f"{one:.4g}" if isinstance(one, float) else "-" if one is None else clean_line(str(one), 60) for one in values
+            f"{one:.4g}"
+            if isinstance(one, float)
+            else "-"
+            if one is None
+            else clean_line(str(one), 60)
+            for one in values
         )

@@ -26,7 +26,9 @@ class _RunsByItself(HelpGroup):
         """Put `run` in front of what names no command."""
         if args and args[0] not in self.commands:
             self._refuse_slip(args[0])
-        if not (args or ctx.resilient_parsing) or (args and args[0] not in self.commands and args[0] not in ("--help", "-h")):
+        if not (args or ctx.resilient_parsing) or (
+            args and args[0] not in self.commands and args[0] not in ("--help", "-h")
+        ):
             args = ["run", *args]
         rest: list[str] = super().parse_args(ctx, args)
         return rest
@@ -37,7 +39,9 @@ class _RunsByItself(HelpGroup):
 
         near = did_you_mean(word, self.commands)
         if near and word.isalpha() and not Path(word).exists():
-            raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {near}?")
+            raise typer.BadParameter(
+                f"there is no command {word!r}, and no file of that name; did you mean {near}?"
+            )
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The commands, and the options and tasks of `run`."""
@@ -45,7 +49,12 @@ class _RunsByItself(HelpGroup):
         inner = type(ctx)(command, info_name="run", parent=ctx, resilient_parsing=True)
         own = command.shell_complete(inner, incomplete)
         if not incomplete.startswith("-"):
-            own = [*own, *next(one for one in command.get_params(inner) if one.name == "tasks").shell_complete(inner, incomplete)]
+            own = [
+                *own,
+                *next(
+                    one for one in command.get_params(inner) if one.name == "tasks"
+                ).shell_complete(inner, incomplete),
+            ]
         return [*super().shell_complete(ctx, incomplete), *own]
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
@@ -77,7 +86,10 @@ class _Run(HelpCommand):
 
 app = typer.Typer(
     cls=_RunsByItself,
-    help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`. `hudtui rl init` writes the configuration that this takes.",
+    help=(
+        "Train on an environment: `hudtui rl [TASKS] [OPTIONS]`. `hudtui rl init` writes the "
+        "configuration that this takes."
+    ),
     rich_markup_mode=None,
 )
 app.command("run", cls=_Run, hidden=True)(run)
@@ -96,42 +108,71 @@ async def init(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
+            help=(
+                "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the "
+                "current folder by default."
+            )
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; configs/<name>.yaml by default.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write it; configs/<name>.yaml by default.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     per_value: Annotated[
         bool,
         typer.Option(
-            "--per-value", help="Write a tool with one small enum parameter as one action per value: left() right() up() down()."
+            "--per-value",
+            help=(
+                "Write a tool with one small enum parameter as one action per value: left() "
+                "right() up() down()."
+            ),
         ),
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--tools", metavar="NAMES", help="Only these tools: names with commas, also with * and ?; repeatable."),
+        typer.Option(
+            "--tools",
+            metavar="NAMES",
+            help="Only these tools: names with commas, also with * and ?; repeatable.",
+        ),
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option("--without", metavar="NAMES", help="Leave these tools out, in the same form.")
+        list[str] | None,
+        typer.Option("--without", metavar="NAMES", help="Leave these tools out, in the same form."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the environment.")] = None,
-    to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the YAML instead of writing a file.")] = False,
+    to_stdout: Annotated[
+        bool, typer.Option("--stdout", help="Print the YAML instead of writing a file.")
+    ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Start the environment and inspect it, even if a lock file lists its tools.")
+        bool,
+        typer.Option(
+            "--live",
+            help="Start the environment and inspect it, even if a lock file lists its tools.",
+        ),
     ] = False,
     *,
     request: SourceOptions,
     as_json: Json = False,
 ) -> None:
-    """Write a configuration for an environment: the system prompt, and the tool call that each action becomes.
+    """Write a configuration for an environment.
 
-    The agent gets the environment's tools, without setup and evaluation, and without those whose description says that they are
-    deprecated, unless --tools names them. An existing file is never overwritten without --force.
+    It has the system prompt, and the tool call that each action becomes.
+
+    The agent gets the environment's tools, without setup and evaluation, and without those whose
+    description says that they are deprecated, unless --tools names them. An existing file is never
+    overwritten without --force.
     """
     if to_stdout and output is not None:
-        raise typer.BadParameter("these options exclude each other", param_hint="--stdout, --output")
+        raise typer.BadParameter(
+            "these options exclude each other", param_hint="--stdout, --output"
+        )
     from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.flows.generate import default_file, make_config, require_free, write_config
     from hudtui.core.gym.generate import ToolChoice
@@ -152,7 +193,14 @@ async def init(
         made = make_config(project, analysis, name=name, per_value=per_value, choice=choice)
     else:
         made = await write_config(
-            project, analysis, Terminal(), file=target, name=name, per_value=per_value, choice=choice, replace=force
+            project,
+            analysis,
+            Terminal(),
+            file=target,
+            name=name,
+            per_value=per_value,
+            choice=choice,
+            replace=force,
         )
     assert made is not None  # there was no question to decline
     if as_json:
@@ -176,7 +224,12 @@ def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
         "name": plan.name,
         "environment": plan.environment,
         "actions": [
-            {"name": action.name, "tool": action.tool, "usage": action.usage, "notes": list(action.notes)}
+            {
+                "name": action.name,
+                "tool": action.tool,
+                "usage": action.usage,
+                "notes": list(action.notes),
+            }
             for action in plan.actions
         ],
         "left_out": [{"tool": item.tool, "reason": item.reason} for item in plan.left_out],
@@ -198,6 +251,9 @@ def _report(made: Generated, *, per_value: bool) -> None:
     if not per_value:
         for tool, names in list(made.draft.per_value.items())[:3]:
             calls = " ".join(f"{each}()" for each in names)
-            console.say(f"hint: {clean_line(tool, 80)} has one parameter with few values: --per-value writes {calls}")
+            console.say(
+                f"hint: {clean_line(tool, 80)} has one parameter with few values: --per-value "
+                f"writes {calls}"
+            )
     if made.file is not None:
         console.say(f"next: hudtui config check {made.file}")

@@ -1,4 +1,7 @@
-"""`hudtui rl`: everything checked, the plan shown, then one key to a run, its results and the end of its machine."""
+"""`hudtui rl`.
+
+Everything checked, the plan shown, then one key to a run, its results and the end of its machine.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,23 @@ class How:
     """The ways in which a command that starts a run may be carried out."""
 
     push_image: str | None = knob(
-        None, "Push the local image there first; with a / at its end its name stays.", "--push-image", metavar="NAME"
+        None,
+        "Push the local image there first; with a / at its end its name stays.",
+        "--push-image",
+        metavar="NAME",
     )
     yes: bool = knob(False, "Start without asking, also where it costs money.", "--yes", "-y")
-    detach: bool = knob(False, "Do not wait for the end of a run on a machine of your own.", "--detach")
-    dry_run: bool = knob(
-        False, "Print the checks and the whole plan, and start nothing; --json prints them as JSON.", "--dry-run"
+    detach: bool = knob(
+        False, "Do not wait for the end of a run on a machine of your own.", "--detach"
     )
-    emit_script: bool = knob(False, "Print the plan as a shell script, and start nothing.", "--emit-script")
+    dry_run: bool = knob(
+        False,
+        "Print the checks and the whole plan, and start nothing; --json prints them as JSON.",
+        "--dry-run",
+    )
+    emit_script: bool = knob(
+        False, "Print the plan as a shell script, and start nothing.", "--emit-script"
+    )
     no_tmux: bool = knob(False, "Run as detached processes, even if there is tmux.", "--no-tmux")
     brief: bool = False
     """Show warnings alone before the start."""
@@ -58,15 +70,23 @@ class How:
 @takes_request()
 @takes_request(kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
-async def run(request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:
-    """Train: check everything, show the plan, rent a machine, run, fetch the results, end the machine.
+async def run(
+    request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False
+) -> None:
+    """Train a model, from the checks to the end of the machine.
 
-    Lists everything that the run lacks, and offers to fix it in a terminal. Nothing is rented before you agree to the plan. A
-    started run continues without this command; `hudtui runs resume` manages it again. --dry-run only prints
-    the plan. Exit code 1 if the run did not finish. Exit code 2 if --dry-run finds something missing.
+    It checks everything, shows the plan, rents a machine, runs, fetches the results, and ends the
+    machine.
+
+    Lists everything that the run lacks, and offers to fix it in a terminal. Nothing is rented
+    before you agree to the plan. A started run continues without this command; `hudtui runs resume`
+    manages it again. --dry-run only prints the plan. Exit code 1 if the run did not finish. Exit
+    code 2 if --dry-run finds something missing.
     """
     if how.push_image is not None and how.only_looks:
-        raise typer.BadParameter("an image is pushed for a run that is started", param_hint="--push-image")
+        raise typer.BadParameter(
+            "an image is pushed for a run that is started", param_hint="--push-image"
+        )
     await carry_out(checked(request, settings), how, as_json=as_json)
 
 
@@ -77,14 +97,25 @@ def checked(request: R, settings: list[str] | None) -> R:
         BadParameter: Options exclude each other, or a setting cannot be used.
     """
     if request.host is not None and request.provider is not None:
-        raise typer.BadParameter("these options exclude each other", param_hint="--host, --provider")
+        raise typer.BadParameter(
+            "these options exclude each other", param_hint="--host, --provider"
+        )
     spot = None if request.spot is None else "--spot" if request.spot else "--no-spot"
-    market = (("--offer", request.offer_name), ("--cloud", request.clouds), ("--region", request.regions), (spot, spot))
+    market = (
+        ("--offer", request.offer_name),
+        ("--cloud", request.clouds),
+        ("--region", request.regions),
+        (spot, spot),
+    )
     chosen = [name for name, value in market if value]
     if chosen and (request.host is not None or request.provider == "local"):
         raise typer.BadParameter("this is only for machines to rent", param_hint=chosen[0])
-    if request.offer_name is not None and (request.clouds or request.regions or request.gpus or request.spot is not None):
-        raise typer.BadParameter("an offer already has GPUs, cloud, region and kind", param_hint="--offer")
+    if request.offer_name is not None and (
+        request.clouds or request.regions or request.gpus or request.spot is not None
+    ):
+        raise typer.BadParameter(
+            "an offer already has GPUs, cloud, region and kind", param_hint="--offer"
+        )
     if request.rehearse and request.features.rehearsal is None:
         from hudtui.core.training.engines import engine_names, features_of
 
@@ -117,11 +148,14 @@ def checked(request: R, settings: list[str] | None) -> R:
 @takes_request("tasks", "config", "model", "training", "steps", steps=3)
 @takes_request("yes", "dry_run", "no_tmux", kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
-async def rehearse(request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:
-    """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU. As `hudtui rl --rehearse`.
+async def rehearse(
+    request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False
+) -> None:
+    """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU.
 
-    Errors in tasks, configuration, environment or rewards show here, before a GPU is paid for. The model knows nothing and is
-    not worth keeping; --model takes a small real one instead. Exit code 1 if the run did not finish.
+    As `hudtui rl --rehearse`. Errors in tasks, configuration, environment or rewards show here,
+    before a GPU is paid for. The model knows nothing and is not worth keeping; --model takes a
+    small real one instead. Exit code 1 if the run did not finish.
     """
     request = replace(request, rehearse=True, rehearse_model=request.model, model=None)
     await carry_out(checked(request, settings), replace(how, brief=True), as_json=as_json)
@@ -129,7 +163,10 @@ async def rehearse(request: RunRequest, settings: TrainerSettings = None, *, how
 
 @runlog.machines()
 async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
-    """Check and plan a request, start the run if the user agrees, and follow it to its end; see `run`."""
+    """Check and plan a request, start the run if the user agrees, and follow it to its end.
+
+    See `run`.
+    """
     from hudtui.core.flows.start import agree_to_start
     from hudtui.core.flows.trust import require_run
     from hudtui.core.project import open_project
@@ -168,11 +205,13 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
         await _result(record, as_json)
 
 
-# --- what is missing ------------------------------------------------------------------------------------------------------
+# --- what is missing ------------------------------------------------------------------------------
 
 
 def _ask_about_env(settings: Settings, how: How) -> None:
-    """Ask about what stands in the project's `.env` and is not agreed to, before a key counts as missing.
+    """Ask about values of the project's `.env` that are not agreed to.
+
+    It asks before a key counts as missing.
 
     A plan that is only shown is shown whatever the answer; its checks say what does not count.
 
@@ -188,12 +227,17 @@ def _ask_about_env(settings: Settings, how: How) -> None:
 
 
 async def _prepare(request: RunRequest, store: RunStore, project: Project, how: How) -> Preparation:
-    """Check the request; where a person can be asked, offer to fix what the run lacks until the person declines."""
+    """Check the request.
+
+    Where a person can be asked, offer to fix what the run lacks until the person declines.
+    """
     from hudtui.core.flows.prepare import fix
     from hudtui.core.runs.prepare import prepare_run
 
     while True:
-        prepared = await prepare_run(request, project.workspace(), project.settings(), store, starts=not how.emit_script)
+        prepared = await prepare_run(
+            request, project.workspace(), project.settings(), store, starts=not how.emit_script
+        )
         if not console.interactive() or how.only_looks or how.yes:
             return prepared
         for check in prepared.missing:
@@ -219,7 +263,7 @@ async def _push(name: str, project: Project) -> None:
             console.say(f"  {step.text}")
 
 
-# --- the plan -------------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 def _print_dry_run(prepared: Preparation, store: RunStore, *, as_json: bool) -> None:
@@ -257,10 +301,17 @@ def _plan_lines(prepared: Preparation, store: RunStore) -> list[str]:
 
     if prepared.record is None:
         return [""]
-    return ["", *(f"{line.label:<10} {line.text}".rstrip() for line in plan_lines(prepared.record, store, prepared)), ""]
+    return [
+        "",
+        *(
+            f"{line.label:<10} {line.text}".rstrip()
+            for line in plan_lines(prepared.record, store, prepared)
+        ),
+        "",
+    ]
 
 
-# --- the run --------------------------------------------------------------------------------------------------------------
+# --- the run --------------------------------------------------------------------------------------
 
 
 async def manage(project: Project, run: str, *, tmux: bool) -> None:
@@ -298,10 +349,15 @@ def _may_detach(record: RunRecord) -> None:
     if record.spec.rent is not None:
         raise InputError(
             "a rented machine is managed from this computer until it is ended",
-            fix="Leave --detach out. Ctrl-C leaves the run running; `hudtui runs resume` manages it again.",
+            fix=(
+                "Leave --detach out. Ctrl-C leaves the run running; `hudtui runs resume` manages "
+                "it again."
+            ),
         )
     if record.spec.tunnels:
-        raise InputError("this run needs a tunnel from this computer until it ends", fix="Leave --detach out.")
+        raise InputError(
+            "this run needs a tunnel from this computer until it ends", fix="Leave --detach out."
+        )
 
 
 def _away(record: RunRecord) -> bool:

@@ -40,37 +40,61 @@ _LONGEST = 1_000_000
 
 
 @app.command("play")
-@takes_request("task", "policy", "by_hand", "take_over", *knobs_of(EpisodeOptions), kind=PlayTaskOptions)
+@takes_request(
+    "task", "policy", "by_hand", "take_over", *knobs_of(EpisodeOptions), kind=PlayTaskOptions
+)
 @console.run_async(compact=True, when_ended="the environment has ended")
 async def play(
-    tasks: Annotated[str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")],
+    tasks: Annotated[
+        str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")
+    ],
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML); by default the only one of the project.")
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="Gym configuration (YAML); by default the only one of the project.",
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")
+    ] = None,
     *,
     request: PlayTaskOptions,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Trace that gets the episode; outputs/played/traces.jsonl by default.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Trace that gets the episode; outputs/played/traces.jsonl by default.",
+        ),
     ] = None,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Keep no trace.")] = False,
     examples: Annotated[
-        bool, typer.Option("--examples", help="Add the turns without an error to the examples: of the configuration.")
+        bool,
+        typer.Option(
+            "--examples",
+            help="Add the turns without an error to the examples: of the configuration.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON.")] = False,
 ) -> None:
     """Play one task turn by turn: a policy, you, or both in turns.
 
-    The transcript goes to standard output as it grows, everything else to standard error. Replies by hand come from standard
-    input, from a pipe or at a prompt; /help lists what else can be typed there. If the episode breaks off, the exit code is that
-    of the failure.
+    The transcript goes to standard output as it grows, everything else to standard error. Replies
+    by hand come from standard input, from a pipe or at a prompt; /help lists what else can be typed
+    there. If the episode breaks off, the exit code is that of the failure.
     """
     if model is not None:
         if request.policy is not None:
-            raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
+            raise typer.BadParameter(
+                "these options exclude each other", param_hint="--model, --policy"
+            )
         request = replace(request, policy=f"openai:{model}")
     if request.policy is None and request.take_over is not None:
-        raise typer.BadParameter("name the policy that plays before that: --policy", param_hint="--take-over")
+        raise typer.BadParameter(
+            "name the policy that plays before that: --policy", param_hint="--take-over"
+        )
     from hudtui.core.flows import playing as flow
     from hudtui.core.project import open_project
 
@@ -97,7 +121,9 @@ async def play(
     if ended.file is not None:
         console.say(f"kept in {asked.keep}, episode {playing.number}")
     if examples:
-        count = await asyncio.to_thread(flow.keep_examples, project, asked.config, playing.redacted())
+        count = await asyncio.to_thread(
+            flow.keep_examples, project, asked.config, playing.redacted()
+        )
         console.say(f"{plural(count, 'example')} added to {asked.config}")
     if ended.episode.stop == "error":
         from hudtui.core.errors import HudtuiError, ToolError
@@ -114,13 +140,18 @@ def _only_config(project: Project) -> Path:
     if len(workspace.configs) == 1:
         return Path(workspace.relative(workspace.configs[0]))
     raise InputError(
-        "there are several configurations here" if workspace.configs else "there is no configuration here",
+        "there are several configurations here"
+        if workspace.configs
+        else "there is no configuration here",
         fix="Name the gym configuration: --config FILE.",
     )
 
 
 def _print(event: PlayEvent, playing: Playing) -> None:
-    """The transcript on standard output; who played, and what a person should know, on standard error."""
+    """The transcript on standard output.
+
+    Who played, and what a person should know, on standard error.
+    """
     from hudtui.core.events import Notice, Progress
     from hudtui.core.flows import playing as flow
     from hudtui.core.rollouts.trace import end_text, opening_text, turn_text
@@ -135,10 +166,21 @@ def _print(event: PlayEvent, playing: Playing) -> None:
     elif isinstance(event, flow.PlayedTurn):
         console.out("\n" + turn_text(event.number, event.turn))
         error = event.turn.interpretation.get("error") or {}
-        place = f" ({error.get('stage')}, column {error['column']} of the tool text)" if error.get("column") is not None else ""
-        console.say(f"turn {event.number} {clean_line(event.by, 80)} reward={event.scores.reward:.3f}{place}")
+        place = (
+            f" ({error.get('stage')}, column {error['column']} of the tool text)"
+            if error.get("column") is not None
+            else ""
+        )
+        console.say(
+            f"turn {event.number} {clean_line(event.by, 80)} "
+            f"reward={event.scores.reward:.3f}{place}"
+        )
     elif isinstance(event, flow.PlayScored):
-        found = f"{event.scores.task_completion:.3f}" if event.scores.reward_found else "no reward found"
+        found = (
+            f"{event.scores.task_completion:.3f}"
+            if event.scores.reward_found
+            else "no reward found"
+        )
         why = f" ({clean_line(event.error, 300)})" if event.error else ""
         console.say(f"task_completion={found} reward={event.scores.reward:.3f}{why}")
     elif isinstance(event, flow.PlayEnded):
@@ -146,7 +188,9 @@ def _print(event: PlayEvent, playing: Playing) -> None:
 
 
 def _tell(event: Progress, playing: Playing) -> None:
-    if event.stage != "reply" or (playing.policy or "").startswith("openai:"):  # scripted policies need no time
+    if event.stage != "reply" or (playing.policy or "").startswith(
+        "openai:"
+    ):  # scripted policies need no time
         console.tell(event)
 
 
@@ -158,7 +202,11 @@ def _print_json(event: PlayEvent, playing: Playing) -> None:
         _tell(event, playing)
         return
     if isinstance(event, Notice):
-        line: dict[str, Any] = {"event": "notice", "severity": event.severity, "message": event.message}
+        line: dict[str, Any] = {
+            "event": "notice",
+            "severity": event.severity,
+            "message": event.message,
+        }
     elif isinstance(event, flow.PlayStarted):
         line = {
             "event": "start",
@@ -166,16 +214,30 @@ def _print_json(event: PlayEvent, playing: Playing) -> None:
             "policy": playing.policy,
             "opening": event.opening,
             "actions": [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in event.actions
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.input_schema,
+                }
+                for tool in event.actions
             ],
             "max_turns": event.max_turns,
         }
     elif isinstance(event, flow.PlayedTurn):
         line = event.to_json()
     elif isinstance(event, flow.ReplyWanted):
-        line = {"event": "reply-wanted", "turn": event.number, **(event.error.to_json() if event.error is not None else {})}
+        line = {
+            "event": "reply-wanted",
+            "turn": event.number,
+            **(event.error.to_json() if event.error is not None else {}),
+        }
     elif isinstance(event, flow.PlayScored):
-        line = {"event": "evaluation", "scores": vars(event.scores), "evaluation": event.evaluation, "error": event.error}
+        line = {
+            "event": "evaluation",
+            "scores": vars(event.scores),
+            "evaluation": event.evaluation,
+            "error": event.error,
+        }
     else:
         episode = event.episode
         line = {
@@ -201,7 +263,11 @@ class _Person:
     def __init__(self, playing: Playing, *, as_json: bool) -> None:
         self._playing = playing
         self._prompts = console.interactive() and not as_json
-        self._expected = playing.request.by_hand or playing.policy is None or playing.request.take_over is not None
+        self._expected = (
+            playing.request.by_hand
+            or playing.policy is None
+            or playing.request.take_over is not None
+        )
 
     async def reply(self, wanted: ReplyWanted) -> None:
         """Read until there is a reply or a command for the episode."""
@@ -242,7 +308,11 @@ class _Person:
         if (reply := in_tags(first, self._playing.config)) != first:
             return reply
         lines = [first]
-        while "</tool>" not in lines[-1] and (line := await self._line(None)) is not None and line.strip():
+        while (
+            "</tool>" not in lines[-1]
+            and (line := await self._line(None)) is not None
+            and line.strip()
+        ):
             lines.append(line)
         return "".join(lines).rstrip("\n")
 
@@ -252,7 +322,8 @@ class _Person:
             typer.echo("... " if turn is None else f"turn {turn} (/help) > ", nl=False, err=True)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
-        # Without a buffer: a thread that still waits for a line when the command ends must hold no lock that Python needs then.
+        # Without a buffer: a thread that still waits for a line when the command ends must hold no
+        # lock that Python needs then.
         stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
 
         def give(line: bytes) -> None:

@@ -38,12 +38,22 @@ _STEPS = 20
 
 
 _MOST, _MOST_SEARCHED = 2**30, 2**34
-"""Bytes of a log that are printed, and that are searched, the last ones: a machine may call a log endless."""
+"""Bytes of a log that are printed, and that are searched, the last ones: a machine may call a log
+endless."""
 
 GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 """Said when a signal ends a command that had started a run."""
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
-_COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "bright_cyan", "bright_yellow", "bright_magenta")
+_COLOURS = (
+    "cyan",
+    "yellow",
+    "magenta",
+    "green",
+    "blue",
+    "bright_cyan",
+    "bright_yellow",
+    "bright_magenta",
+)
 """Colours of the names of windows, without red, which means an error."""
 
 
@@ -59,7 +69,10 @@ def open_store() -> tuple[RunStore, Monitor]:
 
 @contextlib.asynccontextmanager
 async def machines() -> AsyncIterator[None]:
-    """For work that may reach machines: asks for pass-phrases in a terminal, shows new host keys, closes connections."""
+    """For work that may reach machines.
+
+    Asks for pass-phrases in a terminal, shows new host keys, closes connections.
+    """
     from hudtui.core.remote.hosts import close_hosts, set_prompts
 
     set_prompts(**console.host_prompts())
@@ -70,7 +83,10 @@ async def machines() -> AsyncIterator[None]:
 
 
 def run_async(**options: Any) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]:
-    """Make a command of an async function that may reach machines; see `console.run_async` and `machines`."""
+    """Make a command of an async function that may reach machines.
+
+    See `console.run_async` and `machines`.
+    """
     return lambda command: console.run_async(**options)(machines()(command))
 
 
@@ -87,18 +103,29 @@ class Sink:
 
     Args:
         as_json: One object a line.
-        names: The windows. If there are several, each line begins with the name of its window, on a terminal in its own colour.
+        names: The windows. If there are several, each line begins with the name of its window, on a
+            terminal in its own colour.
         to_stderr: Standard output is kept for something else.
         key: What JSON calls a window.
     """
 
-    def __init__(self, as_json: bool, names: Sequence[str] = (), *, to_stderr: bool = False, key: str = "window") -> None:
+    def __init__(
+        self,
+        as_json: bool,
+        names: Sequence[str] = (),
+        *,
+        to_stderr: bool = False,
+        key: str = "window",
+    ) -> None:
         self._json, self._key = as_json, key
         self._stream = sys.stderr if to_stderr else sys.stdout
         width = max(map(len, names), default=0)
         leads = {name: f"{name:<{width}} |" for name in names} if len(names) > 1 else {}
         if self._stream.isatty() and not os.environ.get("NO_COLOR"):
-            leads = {name: typer.style(lead, fg=_COLOURS[at % len(_COLOURS)]) for at, (name, lead) in enumerate(leads.items())}
+            leads = {
+                name: typer.style(lead, fg=_COLOURS[at % len(_COLOURS)])
+                for at, (name, lead) in enumerate(leads.items())
+            }
         self._leads = leads
 
     def put(self, window: str, lines: Sequence[str]) -> None:
@@ -158,7 +185,9 @@ async def _begin(log: Log, part: LogPart) -> int:
     return max(first, await log.tail(lines=part.lines))
 
 
-async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink) -> None:
+async def follow_all(
+    monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink
+) -> None:
     """Print the logs of a run as they grow, until it has ended.
 
     Args:
@@ -188,13 +217,18 @@ async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> Non
 
 
 async def follow_run(monitor: Monitor, record: RunRecord) -> None:
-    """Print the logs of all stages of a run on standard error, from their first line until the run has ended."""
+    """Print the logs of all stages of a run on standard error.
+
+    It begins at their first line, and ends when the run has ended.
+    """
     windows = [stage.name for stage in record.plan.stages]
     await follow_all(monitor, record.id, windows, EVERYTHING, Sink(False, windows, to_stderr=True))
 
 
 async def launch(record: RunRecord, project: Project, *, tmux: bool) -> None:
-    """Start a run and print each step. A launch that is interrupted before the run starts is cancelled.
+    """Start a run and print each step.
+
+    A launch that is interrupted before the run starts is cancelled.
 
     Raises:
         Untrusted: The run needs something that the user has not agreed to.
@@ -219,7 +253,9 @@ async def launch(record: RunRecord, project: Project, *, tmux: bool) -> None:
 
 
 async def _follow(log: Log, window: str, part: LogPart, sink: Sink) -> None:
-    batches = log.follow_lines(offset=await _begin(log, part), pattern=part.pattern, last=part.lines)
+    batches = log.follow_lines(
+        offset=await _begin(log, part), pattern=part.pattern, last=part.lines
+    )
     async with aclosing(batches) as lines:
         async for batch in lines:
             if batch.restarted:
@@ -245,7 +281,9 @@ async def print_log(log: Log, window: str, part: LogPart, sink: Sink) -> None:
         sink.put(window, [partial])
 
 
-async def _search(log: Log, window: str, pattern: Pattern, lines: int | None, sink: Sink, offset: int) -> None:
+async def _search(
+    log: Log, window: str, pattern: Pattern, lines: int | None, sink: Sink, offset: int
+) -> None:
     """Print the lines that match; with a number of lines, the last ones."""
     from collections import deque
 
@@ -307,8 +345,13 @@ def cost_text(run: RunSummary) -> str:
     return money(cost, run.currency) if run.billed is not None else f"~{money(cost, run.currency)}"
 
 
-def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob | None = None) -> None:
-    """Print everything about a run; with its record, also what it continues, and its job on the platform, where it has one."""
+def print_view(
+    view: RunView, record: RunRecord | None = None, job: TelemetryJob | None = None
+) -> None:
+    """Print everything about a run.
+
+    With its record, also what it continues, and its job on the platform, where it has one.
+    """
     from hudtui.core.runs.status import gpu_text, machine_text, server_text
 
     run = view.summary
@@ -317,7 +360,12 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
         ("run", f"{run.id}  ({run.name})"),
         ("comment", clean_line(run.comment) if run.comment else None),
         ("tags", " ".join(run.tags) if run.tags else None),
-        ("continues", record.spec.continues.text.partition(" ")[2] if record is not None and record.spec.continues else None),
+        (
+            "continues",
+            record.spec.continues.text.partition(" ")[2]
+            if record is not None and record.spec.continues
+            else None,
+        ),
         ("state", state_text(run) + (f": {run.why}" if run.why else "")),
         ("engine", run.engine),
         ("started", clock(run.started) if run.started else "-"),
@@ -326,9 +374,19 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
         ("step", view.step),
         ("left", _left(view)),
         ("machine", None if run.host == "local" else run.host),
-        ("cost", cost_text(run) + _price(run) + _in_all(view) + run.cost_note if run.hourly is not None else None),
+        (
+            "cost",
+            cost_text(run) + _price(run) + _in_all(view) + run.cost_note
+            if run.hourly is not None
+            else None,
+        ),
         ("folder", run.folder if run.results is None else run.results),
-        ("job", f"{job.id}  ({job.name})" + (f"  {job.url}" if job.url else "") if job is not None else None),
+        (
+            "job",
+            f"{job.id}  ({job.name})" + (f"  {job.url}" if job.url else "")
+            if job is not None
+            else None,
+        ),
         ("attach", " ".join(view.attach) if view.attach else None),
     ]
     for name, value in facts:
@@ -345,16 +403,26 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
         if note is not None:
             console.out(f"{'note':<10} {note}")
     for alarm in view.alarms:
-        console.out(f"{'alarm':<10} {alarm.told}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else ""))
+        console.out(
+            f"{'alarm':<10} {alarm.told}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else "")
+        )
     console.out()
     ends = [
-        (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage, view.ahead))
+        (
+            stage.name,
+            stage.state,
+            "-" if stage.exit is None else str(stage.exit),
+            _stage_time(stage, view.ahead),
+        )
         for stage in view.stages
     ]
     console.table(("STAGE", "STATE", "EXIT", "TIME"), ends)
     if view.result.rows:
         console.out()
-        rows = [(row.task, _mean(row.reward), str(row.episodes), _number(row.turns), str(row.errors)) for row in view.result.rows]
+        rows = [
+            (row.task, _mean(row.reward), str(row.episodes), _number(row.turns), str(row.errors))
+            for row in view.result.rows
+        ]
         console.table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
         whole, broken = view.result.episodes - view.result.errors, view.result.errors
         lost = f"; {broken} broke off and count in no mean" if broken else ""
@@ -373,12 +441,18 @@ def _mean(reward: float | None) -> str:
 
 def _step_cells(row: StepRow) -> tuple[str, ...]:
     values = (row.reward, row.reward_std, row.loss, row.completion_length, row.step_time)
-    told = ("-" if value is None else format(value, how) for value, how in zip(values, _FORMATS, strict=True))
+    told = (
+        "-" if value is None else format(value, how)
+        for value, how in zip(values, _FORMATS, strict=True)
+    )
     return (f"{row.step:g}", *told)
 
 
 def print_script(record: RunRecord) -> None:
-    """Print what a run does as a shell script, for any machine. Variables that may hold a secret are named, without a value."""
+    """Print what a run does as a shell script, for any machine.
+
+    Variables that may hold a secret are named, without a value.
+    """
     from hudtui.core.runs.plan_text import without_hidden_variables
     from hudtui.core.training.engines import find_engine
     from hudtui.core.training.plan import Site
@@ -425,7 +499,9 @@ def _price(run: RunSummary) -> str:
 def _left(view: RunView) -> str | None:
     if not view.summary.active or view.left is None:
         return None
-    return f"about {seconds_text(view.left)}; the last step at about {clock(time.time() + view.left)}"
+    return (
+        f"about {seconds_text(view.left)}; the last step at about {clock(time.time() + view.left)}"
+    )
 
 
 def _in_all(view: RunView) -> str:

@@ -26,11 +26,21 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
 
 Run = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
+    str | None,
+    typer.Argument(
+        metavar="[RUN]",
+        help="Id or name of the run, or the beginning of its id; by default the newest.",
+    ),
 ]
-NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.")]
+NamedRun = Annotated[
+    str, typer.Argument(help="A run: its id, its name, or the beginning of an id.")
+]
 Spot = Annotated[
-    bool | None, typer.Option("--spot/--no-spot", help="Rent a spot machine, or an on-demand machine; by default as before.")
+    bool | None,
+    typer.Option(
+        "--spot/--no-spot",
+        help="Rent a spot machine, or an on-demand machine; by default as before.",
+    ),
 ]
 Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.")]
 
@@ -39,7 +49,11 @@ _LINES = 200
 """Lines before the end at which a log begins by default."""
 
 
-app = typer.Typer(help="List, show, follow, start and stop runs.", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, show, follow, start and stop runs.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
 
 
 @console.by_default(app)
@@ -48,21 +62,34 @@ app = typer.Typer(help="List, show, follow, start and stop runs.", invoke_withou
 async def list_runs(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILTER]...", help="Words or FIELD:VALUE, such as state:running model:qwen reward:>0.5."),
+        typer.Argument(
+            metavar="[FILTER]...",
+            help="Words or FIELD:VALUE, such as state:running model:qwen reward:>0.5.",
+        ),
     ] = None,
-    sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the oldest.")] = False,
-    by: Annotated[str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.")] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first."),
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="The largest first, or the oldest.")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.")
+    ] = None,
     limit: Limit = 20,
-    active: Annotated[bool, typer.Option("--active", help="Only runs that have not ended.")] = False,
+    active: Annotated[
+        bool, typer.Option("--active", help="Only runs that have not ended.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Also archived runs.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the runs of this workspace, the newest first.
 
-    A word of a filter is a regular expression that is searched for in every text of a run; FIELD:VALUE searches one field,
-    FIELD:>NUMBER compares, and !WORD excludes. All must match. The fields are state, name, id, model, engine, tasks, config,
-    machine, stage, started, minutes, cost, why, comment, tag, reward, step, steps and alarm.
+    A word of a filter is a regular expression that is searched for in every text of a run;
+    FIELD:VALUE searches one field, FIELD:>NUMBER compares, and !WORD excludes. All must match. The
+    fields are state, name, id, model, engine, tasks, config, machine, stage, started, minutes,
+    cost, why, comment, tag, reward, step, steps and alarm.
     """
     from hudtui.core.row_filter import arrange, group, parse_filter
     from hudtui.core.runs.listing import RUN_FIELDS, RunRow, needs_views
@@ -77,12 +104,16 @@ async def list_runs(
     specs, now = await asyncio.to_thread(store.specs), time.time()
 
     async def read(rows: Sequence[RunRow]) -> list[RunRow]:
-        views = {view.summary.id: view async for view in monitor.views(row.summary.id for row in rows)}
+        views = {
+            view.summary.id: view async for view in monitor.views(row.summary.id for row in rows)
+        }
         return [replace(row, view=views.get(row.summary.id)) for row in rows]
 
     of_all = needs_views((*asked.fields, sort, by))
     rows = [RunRow(run, now, specs.get(run.id)) for run in summaries]
-    found = arrange(await read(rows) if of_all else rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse)
+    found = arrange(
+        await read(rows) if of_all else rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse
+    )
     shown = found[:limit] if of_all else await read(found[:limit])
     groups = [("", shown)] if by is None else group(shown, RUN_FIELDS, by)
     if as_json:
@@ -91,20 +122,43 @@ async def list_runs(
             console.say(_left_out(len(shown), len(found)))
         return
     if not known:
-        start = "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS --config FILE"
+        start = (
+            "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS "
+            "--config FILE"
+        )
         console.say(f"No runs yet. {start}")
         return
     if len(known) > len(summaries):
-        console.say(f"Not listed: {plural(len(known) - len(summaries), 'archived run')}; --all lists all.")
+        console.say(
+            f"Not listed: {plural(len(known) - len(summaries), 'archived run')}; --all lists all."
+        )
     if not found:
         if summaries:
             console.say("No run matches.")
         return
-    cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
+    cells = [
+        _list_row(one, is_managed(store, one.summary.id))
+        for _, members in groups
+        for one in members
+    ]
     console.table(
-        ("STATE", "RUN", "MODEL", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
+        (
+            "STATE",
+            "RUN",
+            "MODEL",
+            "STAGE",
+            "STEP",
+            "STARTED",
+            "TIME",
+            "REWARD",
+            "COST",
+            "HEARTBEAT",
+            "NOTE",
+        ),
         cells,
-        titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
+        titles=None
+        if by is None
+        else [(f"{by}: {value}", len(members)) for value, members in groups],
     )
     if len(found) > len(shown):
         console.say(_left_out(len(shown), len(found)))
@@ -128,7 +182,9 @@ async def show(run: Run = None, as_json: Json = False) -> None:
     wanted = await store.run(store.find, run)
     try:
         view = await monitor.view(wanted, within=PATIENCE)
-    except MachineError as error:  # what is known of a run is worth more than that its machine is silent
+    except (
+        MachineError
+    ) as error:  # what is known of a run is worth more than that its machine is silent
         view = await monitor.stored_view(wanted, f"{error.what}; this is what was known before")
     record = await store.run(store.record, wanted)
     job = read_job(results_folder(record, store) / "out" / JOB_FILE)
@@ -136,7 +192,9 @@ async def show(run: Run = None, as_json: Json = False) -> None:
         found = record.spec.continues
         continues = {"run": found.run, "step": found.step} if found else None
         told = None if job is None else to_plain(job)
-        console.out_json({**view.to_json(), "continues": continues, "job": told, "plan": plan_json(record)})
+        console.out_json(
+            {**view.to_json(), "continues": continues, "job": told, "plan": plan_json(record)}
+        )
     else:
         runlog.print_view(view, record, job)
 
@@ -146,17 +204,21 @@ async def show(run: Run = None, as_json: Json = False) -> None:
 @runlog.run_async(compact=True)
 async def logs(
     run: Run = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")
+    ] = False,
     window: Window = None,
     *,
     log: LogOptions,
     everything: Annotated[bool, typer.Option("--all", help="Start at the first line.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line: window and text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line: window and text.")
+    ] = False,
 ) -> None:
     """Print the log of a run. Control sequences are taken out of it.
 
-    `--grep` searches the whole log on its machine, and only the lines that match are fetched. Lower-case letters match
-    upper-case ones, unless the pattern has an upper-case letter.
+    `--grep` searches the whole log on its machine, and only the lines that match are fetched.
+    Lower-case letters match upper-case ones, unless the pattern has an upper-case letter.
     """
     from hudtui.core.flows.notify import notifying
     from hudtui.core.project import open_project
@@ -184,7 +246,20 @@ async def logs(
 
 @app.command("start")
 @takes_request(
-    *("tasks", "config", "model", "engine", "policy", "training", "steps", "max_hours", "name", "group", "concurrency", "limit"),
+    *(
+        "tasks",
+        "config",
+        "model",
+        "engine",
+        "policy",
+        "training",
+        "steps",
+        "max_hours",
+        "name",
+        "group",
+        "concurrency",
+        "limit",
+    ),
     *("seed", "max_turns", "base_url", "python"),
     engine=None,
 )
@@ -193,14 +268,17 @@ async def logs(
 async def start(
     request: RunRequest,
     settings: TrainerSettings = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow its log to the end.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow its log to the end.")
+    ] = False,
     *,
     how: How,
     as_json: Json = False,
 ) -> None:
-    """Start a run on this machine: `hudtui rl --host local --detach --yes`. It continues when hudtui and the terminal are closed.
+    """Start a run on this machine: `hudtui rl --host local --detach --yes`.
 
-    Without --engine, it trains (trl) if this machine has a GPU, and plays the tasks (rollouts) if it has none.
+    It continues when hudtui and the terminal are closed. Without --engine, it trains (trl) if this
+    machine has a GPU, and plays the tasks (rollouts) if it has none.
 
     Exit code 1 if the run did not finish, with --follow.
     """
@@ -209,7 +287,11 @@ async def start(
 
     engine: str | None = request.engine
     chosen = replace(request, host=LOCAL, engine=engine or (await default_engine(LOCAL)).name)
-    await carry_out(checked(chosen, settings), replace(how, yes=True, detach=not follow, brief=True), as_json=as_json)
+    await carry_out(
+        checked(chosen, settings),
+        replace(how, yes=True, detach=not follow, brief=True),
+        as_json=as_json,
+    )
 
 
 @app.command("stop")
@@ -217,7 +299,9 @@ async def start(
 async def stop(
     run: Run = None,
     yes: Yes = False,
-    now: Annotated[bool, typer.Option("--now", help="End it at once, without time to finish.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="End it at once, without time to finish.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Stop a run, and verify that it has ended."""
@@ -227,7 +311,9 @@ async def stop(
     project = open_project()
     await runlog.reconcile_runs(project.runs)
     chosen = await project.runs.run(project.runs.find, run)
-    stopped = await stop_flow(chosen, project, Terminal(yes=yes), now=now, progress=runlog.progress())
+    stopped = await stop_flow(
+        chosen, project, Terminal(yes=yes), now=now, progress=runlog.progress()
+    )
     if stopped is None:
         raise typer.Abort
     console.say(stopped.report)
@@ -261,7 +347,9 @@ async def _attach_command(run: str | None) -> tuple[str, ...]:
 
 
 @app.command("resume")
-@runlog.run_async(when_ended="a run that has started continues; hudtui runs resume manages it again")
+@runlog.run_async(
+    when_ended="a run that has started continues; hudtui runs resume manages it again"
+)
 async def resume(run: Run = None, as_json: Json = False) -> None:
     """Manage a run on a rented machine: continue its launch, fetch its results, end its machine."""
     from hudtui.core.project import open_project
@@ -284,9 +372,9 @@ async def resume(run: Run = None, as_json: Json = False) -> None:
 async def rerun(run: Run = None, spot: Spot = None, *, how: How, as_json: Json = False) -> None:
     """Start a run again: the same files, settings, kind of machine and limits, in a run of its own.
 
-    Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
-    machine is chosen again among the provider's offers with the same GPUs: a spot machine among the spot offers, any other
-    machine among the others.
+    Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used
+    as they are now. A rented machine is chosen again among the provider's offers with the same
+    GPUs: a spot machine among the spot offers, any other machine among the others.
     """
     from hudtui.core.flows.again import rerun_request
     from hudtui.core.project import open_project
@@ -302,18 +390,26 @@ async def rerun(run: Run = None, spot: Spot = None, *, how: How, as_json: Json =
 @runlog.run_async(when_ended=runlog.GOES_ON)
 async def continue_run(
     run: Run = None,
-    step: Annotated[int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")] = None,
+    step: Annotated[
+        int | None,
+        typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")
+    ] = None,
     spot: Spot = None,
     *,
     how: How,
     as_json: Json = False,
 ) -> None:
-    """Continue a training that failed or was stopped from its last checkpoint; rollouts continue after their last episode.
+    """Continue a training that failed or was stopped from its last checkpoint.
 
-    The continuation is a run of its own with the same files, settings, kind of machine and limits. It takes the checkpoint and
-    the metrics of the earlier run along, so that its curves begin where that one's begin. `--steps` also continues a training
-    that has finished. To manage a rented machine again that is still running, use `hudtui runs resume`.
+    Rollouts continue after their last episode.
+
+    The continuation is a run of its own with the same files, settings, kind of machine and limits.
+    It takes the checkpoint and the metrics of the earlier run along, so that its curves begin where
+    that one's begin. `--steps` also continues a training that has finished. To manage a rented
+    machine again that is still running, use `hudtui runs resume`.
     """
     from hudtui.core.flows.again import continue_request
     from hudtui.core.project import open_project
@@ -321,7 +417,9 @@ async def continue_run(
     project, (_, monitor) = open_project(), runlog.open_store()
     await monitor.refresh()
     chosen = await project.runs.run(project.runs.find, run)
-    request = await continue_request(chosen, project, step=step, steps=steps, spot=spot, progress=runlog.progress())
+    request = await continue_request(
+        chosen, project, step=step, steps=steps, spot=spot, progress=runlog.progress()
+    )
     await carry_out(request, how, as_json=as_json)
 
 
@@ -330,7 +428,8 @@ async def continue_run(
 async def pull(
     run: Run = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the results; by default the run's own.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for the results; by default the run's own."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -366,10 +465,17 @@ async def pull(
 @runlog.run_async()
 async def limits(
     run: Run = None,
-    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit in hours, or none.")] = None,
-    budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for its machine, or none.")] = None,
+    max_hours: Annotated[
+        str | None, typer.Option("--max-hours", help="Time limit in hours, or none.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Spending limit for its machine, or none.")
+    ] = None,
     idle_minutes: Annotated[
-        str | None, typer.Option("--idle-minutes", help="End the machine after this many idle minutes, or none.")
+        str | None,
+        typer.Option(
+            "--idle-minutes", help="End the machine after this many idle minutes, or none."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -421,7 +527,10 @@ def comment(
 @app.command("tag")
 def tag(
     run: NamedRun,
-    tags: Annotated[list[str], typer.Argument(metavar="TAG...", help="Words without spaces.", show_default=False)],
+    tags: Annotated[
+        list[str],
+        typer.Argument(metavar="TAG...", help="Words without spaces.", show_default=False),
+    ],
     remove: Annotated[bool, typer.Option("--remove", help="Take the tags from the run.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -436,12 +545,20 @@ def tag(
 @app.command("archive")
 def archive(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Ids or names of runs that have ended.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Ids or names of runs that have ended.", show_default=False
+        ),
     ],
-    undo: Annotated[bool, typer.Option("--undo", help="Restore the runs from the archive.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Restore the runs from the archive.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Archive runs that have ended: `runs list` lists them only with --all. Their files stay where they are."""
+    """Archive runs that have ended: `runs list` lists them only with --all.
+
+    Their files stay where they are.
+    """
     with console.failures(as_json=as_json):
         store, _ = runlog.open_store()
         found = [store.find(run) for run in runs]
@@ -458,12 +575,21 @@ def archive(
 async def acknowledge(
     run: Run = None,
     kinds: Annotated[
-        list[str] | None, typer.Option("--alarm", metavar="KIND", help="Only alarms of this kind, such as flat; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--alarm",
+            metavar="KIND",
+            help="Only alarms of this kind, such as flat; may be repeated.",
+        ),
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="The alarms are not acknowledged any more.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="The alarms are not acknowledged any more.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Acknowledge the alarms of a run: they stay listed, and are neither counted nor announced until they come again.
+    """Acknowledge the alarms of a run.
+
+    They stay listed, and are neither counted nor announced until they come again.
 
     An unknown kind is refused with the list of them.
     """
@@ -474,7 +600,13 @@ async def acknowledge(
     changed = await acknowledge_alarms(await monitor.view(chosen), store, kinds or (), undo=undo)
     alarms = (await monitor.view(chosen)).alarms if changed or as_json else ()
     if as_json:
-        console.out_json({"run": chosen, "changed": len(changed), "alarms": [alarm.to_json() for alarm in alarms]})
+        console.out_json(
+            {
+                "run": chosen,
+                "changed": len(changed),
+                "alarms": [alarm.to_json() for alarm in alarms],
+            }
+        )
     elif not changed:
         console.say(f"{chosen}: no alarm to {'undo this for' if undo else 'acknowledge'}")
     else:
@@ -485,13 +617,17 @@ async def acknowledge(
 @app.command("settings")
 def settings(
     run: Run = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their defaults.")] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only settings that differ from their defaults.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the settings of a run: model, trainer, tasks, machine, limits, variables and versions, as they were planned.
+    """Show the settings of a run, as they were planned.
 
-    Of a training, every setting of the trainer is shown, with its default where it differs from that. Values of variables that
-    may hold a secret are not shown.
+    They are the model, trainer, tasks, machine, limits, variables and versions.
+
+    Of a training, every setting of the trainer is shown, with its default where it differs from
+    that. Values of variables that may hold a secret are not shown.
     """
     with console.failures(as_json=as_json):
         from hudtui.core.row_filter import group
@@ -506,7 +642,10 @@ def settings(
             console.say("no setting differs from its default")
         else:
             groups = group(found, SETTING_FIELDS, "group")
-            rows = [(f"  {one.label}", one.text, one.default_text if one.changed else "") for one in found]
+            rows = [
+                (f"  {one.label}", one.text, one.default_text if one.changed else "")
+                for one in found
+            ]
             titles = [(title, len(members)) for title, members in groups]
             console.table(("SETTING", "VALUE", "DEFAULT"), rows, titles=titles)
 
@@ -540,13 +679,20 @@ def diff(
 async def remove(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Ids or names of runs, or the beginnings of ids; by default the newest run."),
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Ids or names of runs, or the beginnings of ids; by default the newest run.",
+        ),
     ] = None,
     yes: Yes = False,
-    keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
+    keep_results: Annotated[
+        bool, typer.Option("--keep-results", help="Leave the files on this computer.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove runs that have ended: their folders on their machines, their files here, and their places in the list.
+    """Remove runs that have ended.
+
+    Their folders on their machines go, their files here, and their places in the list.
 
     If one of the runs has not ended, or its rented machine may still be there, nothing is removed.
     """
@@ -558,7 +704,9 @@ async def remove(
     store = project.runs
     chosen = await store.run(lambda: [store.find(run) for run in runs or (None,)])
     removed: list[dict[str, Any]] = []
-    async with aclosing(remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)) as steps:
+    async with aclosing(
+        remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)
+    ) as steps:
         async for step in steps:
             if isinstance(step, Removed):
                 removed.append({"run": step.run, "removed": list(step.gone)})
@@ -575,7 +723,14 @@ async def remove(
 def _changed(store: RunStore, run: str, as_json: bool) -> None:
     summary = store.summary(run)
     if as_json:
-        console.out_json({"run": run, "name": summary.name, "comment": summary.comment, "tags": list(summary.tags)})
+        console.out_json(
+            {
+                "run": run,
+                "name": summary.name,
+                "comment": summary.comment,
+                "tags": list(summary.tags),
+            }
+        )
     else:
         console.say(": ".join(filter(None, (run, summary.name, summary.labels))))
 

@@ -19,12 +19,25 @@ if TYPE_CHECKING:
 
     from hudtui.core.settings import Settings
 
-User = Annotated[bool, typer.Option("--user", help="In your own file for all projects, not in the project's .env.")]
+User = Annotated[
+    bool,
+    typer.Option("--user", help="In your own file for all projects, not in the project's .env."),
+]
 
-_GLYPHS = {"works": "✓", "refused": "✗", "limited": "!", "unclear": "?", "unreachable": "?", "missing": "○", "untestable": "○"}
+_GLYPHS = {
+    "works": "✓",
+    "refused": "✗",
+    "limited": "!",
+    "unclear": "?",
+    "unreachable": "?",
+    "missing": "○",
+    "untestable": "○",
+}
 
 
-app = typer.Typer(invoke_without_command=True, help="Keys and addresses: show, change and test them.")
+app = typer.Typer(
+    invoke_without_command=True, help="Keys and addresses: show, change and test them."
+)
 
 
 @console.by_default(app)
@@ -46,11 +59,19 @@ def list_settings(as_json: Json = False) -> None:
             value = found.shown(name)
             origin = found.origin(name)
             place = found.location(name)
-            came = "" if origin is None else f"  ({place or origin})" if origin != "default" else "  (default)"
+            came = (
+                ""
+                if origin is None
+                else f"  ({place or origin})"
+                if origin != "default"
+                else "  (default)"
+            )
             about = "" if value is not None else f"  {found.keys[name].about}"
             if value is None and found.waits(name) is not None:
                 value, about = ": ".join(found.lacking(name)), ""
-            console.out(f"{name:<{width}}  {value if value is not None else 'not set:'}{came}{about}")
+            console.out(
+                f"{name:<{width}}  {value if value is not None else 'not set:'}{came}{about}"
+            )
         for name, problem in problems.items():
             console.say(f"{name}: {problem} (from {found.location(name) or found.origin(name)})")
         if words := found.waiting_words():
@@ -95,9 +116,13 @@ def _listing(found: Settings, problems: Mapping[str, str]) -> dict[str, object]:
 @app.command("set")
 def set_setting(
     name: Annotated[str, typer.Argument(help="The variable, e.g. HUD_API_KEY.")],
-    value: Annotated[str | None, typer.Argument(help="The value. Keys are asked for, or read from a pipe.")] = None,
+    value: Annotated[
+        str | None, typer.Argument(help="The value. Keys are asked for, or read from a pipe.")
+    ] = None,
     user: User = False,
-    force: Annotated[bool, typer.Option("--force", help="Accept a name that looks like a typo.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept a name that looks like a typo.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Store a value in the project's .env (mode 0600), or with --user in your own file.
@@ -120,23 +145,40 @@ def set_setting(
             raise InputError(
                 f"the value of {name} does not belong on the command line",
                 why="All users of this machine can read command lines, and the shell keeps them.",
-                fix=f"Leave it out and type it when asked, or pipe it in: hudtui settings set {name} < FILE",
+                fix=(
+                    "Leave it out and type it when asked, or pipe it in: hudtui settings set "
+                    f"{name} < FILE"
+                ),
             )
         given = value if value is not None else _ask(name, secret)
         if not given:
-            raise InputError(f"no value for {name} was given", fix=f"To remove it: hudtui settings unset {name}")
+            raise InputError(
+                f"no value for {name} was given", fix=f"To remove it: hudtui settings unset {name}"
+            )
         problem = check_setting_value(key, given) if key is not None else None
         if problem is not None:
             raise InputError(f"{name} is left as it was: {problem}")
-        path = save_user_setting(name, given) if user else save_project_setting(found.folder, name, given)
+        path = (
+            save_user_setting(name, given)
+            if user
+            else save_project_setting(found.folder, name, given)
+        )
         after = _load()
         if as_json:
             console.out_json({"name": name, "file": str(path), "origin": after.origin(name)})
         console.say(f"{name} is now in {path}.")
         wanted = "user file" if user else ".env"
         if after.origin(name) != wanted:
-            refused = next((notice for notice in after.notices if not user and f": {name}" in notice), None)
-            console.say(refused or f"Another value takes precedence: from {after.location(name) or after.origin(name)}.")
+            refused = next(
+                (notice for notice in after.notices if not user and f": {name}" in notice), None
+            )
+            console.say(
+                refused
+                or (
+                    "Another value takes precedence: from "
+                    f"{after.location(name) or after.origin(name)}."
+                )
+            )
         if key is None:
             console.say("It is not a setting of hudtui itself; tasks and configs can refer to it.")
 
@@ -163,7 +205,9 @@ def unset_setting(
         path = user_file() if user else found.folder / ".env"
         after = _load()
         if as_json:
-            console.out_json({"name": name, "file": str(path), "removed": gone, "origin": after.origin(name)})
+            console.out_json(
+                {"name": name, "file": str(path), "removed": gone, "origin": after.origin(name)}
+            )
         console.say(f"{name} is no longer in {path}." if gone else f"{name} was not in {path}.")
         if after.get(name) is not None:
             console.say(f"It still has a value: from {after.location(name) or after.origin(name)}.")
@@ -172,7 +216,9 @@ def unset_setting(
 @app.command("test")
 @console.run_async()
 async def test_keys(
-    names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all keys with a value.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Keys to test; by default all keys with a value.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a service.")] = 15.0,
     as_json: Json = False,
 ) -> None:
@@ -187,7 +233,9 @@ async def test_keys(
     keys = [name for name, key in found.keys.items() if key.secret]
     wanted = list(dict.fromkeys(names or ())) or [name for name in keys if found.get(name)]
     if unknown := [name for name in wanted if name not in keys]:
-        raise InputError(f"{unknown[0]} is not a key that can be tested", fix=f"Keys: {', '.join(keys)}.")
+        raise InputError(
+            f"{unknown[0]} is not a key that can be tested", fix=f"Keys: {', '.join(keys)}."
+        )
     results = await asyncio.gather(*(check_key(name, found, timeout=timeout) for name in wanted))
     if as_json:
         console.out_json({"keys": [to_plain(result) | {"ok": result.ok} for result in results]})

@@ -1,4 +1,7 @@
-"""Naming an environment on the command line: a source, or a command after `--`, with headers and variables."""
+"""Naming an environment on the command line.
+
+A source, or a command after `--`, with headers and variables.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _KEY = "hudtui.command"
 
 
 class TakesCommand(HelpCommand):
-    """A command that may be given another program's command line after `--`; `given_command` tells it."""
+    """A command that may be given another program's command line after `--`.
+
+    `given_command` tells it.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Set aside what follows `--`, and parse the rest."""
@@ -38,10 +44,17 @@ class TakesCommand(HelpCommand):
         except TyperException as error:
             program = next((word for word in args if not word.startswith("-")), "")
             beginning = args[args.index(program) :] if program else []
-            if len(beginning) > 1 and not Path(program).exists() and shutil.which(program) is not None:
+            if (
+                len(beginning) > 1
+                and not Path(program).exists()
+                and shutil.which(program) is not None
+            ):
                 shown = shlex.join([*args[: len(args) - len(beginning)], "--", *beginning])
                 said = getattr(error, "message", "these words are not understood")
-                text = f"{said} {program} is a program: as a command it stands after --: {ctx.command_path} {shown}"
+                text = (
+                    f"{said} {program} is a program: as a command it stands after --: "
+                    f"{ctx.command_path} {shown}"
+                )
                 raise typer.BadParameter(text, ctx) from None
             raise
 
@@ -79,7 +92,10 @@ def pairs(values: Sequence[str], option: str, *, bare: bool = False) -> dict[str
 
 
 def login_settings() -> Settings | None:
-    """The settings for a login that the person at the terminal is offered; None where there is no terminal."""
+    """The settings for a login that the person at the terminal is offered.
+
+    None where there is no terminal.
+    """
     from hudtui.cli import console
     from hudtui.core.settings import load_settings
 
@@ -91,12 +107,18 @@ class SourceOptions:
     """Way to reach an environment."""
 
     timeout: float = knob(60.0, "Seconds for the start, and for each answer.", minimum=0.1)
-    header: tuple[str, ...] = knob((), "HTTP header for a URL; $NAME takes a setting.", "--header", "-H", metavar="NAME=VALUE")
-    env: tuple[str, ...] = knob((), "Variable for a started server; NAME alone passes on a setting.", metavar="NAME[=VALUE]")
+    header: tuple[str, ...] = knob(
+        (), "HTTP header for a URL; $NAME takes a setting.", "--header", "-H", metavar="NAME=VALUE"
+    )
+    env: tuple[str, ...] = knob(
+        (), "Variable for a started server; NAME alone passes on a setting.", metavar="NAME[=VALUE]"
+    )
     sse: bool = knob(False, "The URL is an SSE endpoint, whatever its path.")
 
 
-def read_source(text: str | None, command: Sequence[str] = (), options: SourceOptions | None = None) -> Source:
+def read_source(
+    text: str | None, command: Sequence[str] = (), options: SourceOptions | None = None
+) -> Source:
     """The source that a command line names, in the current folder with its settings.
 
     Raises:

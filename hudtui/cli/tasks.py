@@ -26,10 +26,16 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import OpenedSource
 
-_TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
+_TASKS = (
+    "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
+)
 
 
-app = typer.Typer(no_args_is_help=True, help="Check, list, test, make, convert and push tasks.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Check, list, test, make, convert and push tasks.",
+    rich_markup_mode=None,
+)
 
 
 @app.command("check")
@@ -70,7 +76,10 @@ async def check(
         )
     else:
         show_problems(found, console.out)
-        counts = f"{plural(findings.count('error'), 'error')}, {plural(findings.count('warning'), 'warning')}"
+        counts = (
+            f"{plural(findings.count('error'), 'error')}, "
+            f"{plural(findings.count('warning'), 'warning')}"
+        )
         console.out(f"{plural(found.total, 'task')}, {found.valid:,} usable; {counts}")
     if failed:
         raise typer.Exit(console.FOUND)
@@ -79,9 +88,13 @@ async def check(
 @app.command("list")
 @console.run_async()
 async def list_tasks(
-    tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
+    tasks: Annotated[
+        str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")
+    ] = None,
     split: Split = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show only the first N.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Show only the first N.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the task files of this folder, or the usable tasks of one of them."""
@@ -95,14 +108,19 @@ async def list_tasks(
                 listed.append(row)
             else:
                 calls = ", ".join(row["evaluate"])
-                console.out(f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}")
+                console.out(
+                    f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  "
+                    f"{clean_line(calls, 60)}"
+                )
     if as_json:
         console.out_json(listed)
 
 
 @app.command("stats")
 @console.run_async()
-async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: Split = None, as_json: Json = False) -> None:
+async def stats(
+    tasks: Annotated[str, typer.Argument(help=_TASKS)], split: Split = None, as_json: Json = False
+) -> None:
     """Count the usable tasks by prompt length, evaluator, setup, server and metadata."""
     from hudtui.core.tasks.table import TaskStats, read_stats
 
@@ -112,8 +130,14 @@ async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: Split
         return
     console.out(f"{plural(found.total, 'task')}, {found.tasks:,} usable")
     if (lengths := found.lengths) is not None:
-        bins = [(f"{low:,}-{high - 1:,}" if high - low > 1 else f"{low:,}", count) for low, high, count in lengths.bins]
-        told = f"estimated tokens; median {lengths.median:,}, 95 % up to {lengths.most:,}, longest {lengths.longest:,}"
+        bins = [
+            (f"{low:,}-{high - 1:,}" if high - low > 1 else f"{low:,}", count)
+            for low, high, count in lengths.bins
+        ]
+        told = (
+            f"estimated tokens; median {lengths.median:,}, 95 % up to {lengths.most:,}, longest "
+            f"{lengths.longest:,}"
+        )
         _counts("prompt length", bins, found.tasks, told)
     for group in found.groups:
         _counts(group.title, group.bars, found.tasks, group.note)
@@ -124,7 +148,10 @@ async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: Split
 async def test(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
     task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="Id of the task; by default the first usable one.")
+        str | None,
+        typer.Option(
+            "--task", metavar="ID", help="Id of the task; by default the first usable one."
+        ),
     ] = None,
     split: Split = None,
     as_json: Json = False,
@@ -140,7 +167,9 @@ async def test(
 
     chosen = await asyncio.to_thread(find_task, await _opened(tasks, split), task)
     # The command names the task, so that there is nothing to ask.
-    trial = await console.outcome(try_task(open_project(), Terminal(yes=True), chosen, tasks), Trial, console.tell)
+    trial = await console.outcome(
+        try_task(open_project(), Terminal(yes=True), chosen, tasks), Trial, console.tell
+    )
     if as_json:
         console.out_json(trial.to_json())
     else:
@@ -154,18 +183,31 @@ async def test(
 async def new(
     ctx: typer.Context,
     source: Annotated[
-        str | None, typer.Argument(help="Environment: bundled name, image, folder, lock file, URL, mcp_config.")
+        str | None,
+        typer.Argument(
+            help="Environment: bundled name, image, folder, lock file, URL, mcp_config."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="New task file, .json or .jsonl; by default named after it."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="New task file, .json or .jsonl; by default named after it.",
+        ),
     ] = None,
-    live: Annotated[bool, typer.Option("--live", help="Inspect the environment again, even if it is known.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Inspect the environment again, even if it is known.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the template of a task for an environment: its servers, and calls of its tools to fill in.
+    """Write the template of a task for an environment.
 
-    Comments in the file list the tools that can set the task up and judge it. A file that exists is not changed.
+    It has the environment's servers, and calls of its tools to fill in.
+
+    Comments in the file list the tools that can set the task up and judge it. A file that exists is
+    not changed.
     """
     from hudtui.core.flows.new_task import write_template
     from hudtui.core.project import open_project
@@ -184,14 +226,19 @@ async def new(
 @console.run_async()
 async def convert(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.")],
-    to: Annotated[str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")] = "v4",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.")
+    ],
+    to: Annotated[
+        str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")
+    ] = "v4",
     split: Split = None,
     as_json: Json = False,
 ) -> None:
     """Write tasks as a task file of another version or format.
 
-    Tasks that cannot be converted are listed with the reason. Exit code 1 if something was left out.
+    Tasks that cannot be converted are listed with the reason. Exit code 1 if something was left
+    out.
     """
     if to not in ("v4", "v6"):
         raise typer.BadParameter(f"{to!r} is neither v4 nor v6", param_hint="--to")
@@ -232,8 +279,13 @@ async def _opened(tasks: str, split: str | None) -> OpenedSource:
 
 def _show_trial(trial: Trial, out: Callable[[str], None]) -> None:
     for step in trial.steps:
-        arguments = clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400)
-        out(f"{clean_line(step.tool)} {arguments}  {'failed' if step.failed else 'answered'} in {step.seconds:.1f} s")
+        arguments = clean_line(
+            json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400
+        )
+        out(
+            f"{clean_line(step.tool)} {arguments}  {'failed' if step.failed else 'answered'} in "
+            f"{step.seconds:.1f} s"
+        )
         out(textwrap.indent(step.answer, "  "))
     for line in trial.details:
         console.say(line)
@@ -246,7 +298,9 @@ def _counts(title: str, counts: Sequence[tuple[str, int]], total: int, note: str
     width = max((len(clean_line(name)) for name, _ in counts), default=0)
     digits = max((len(f"{count:,}") for _, count in counts), default=0)
     for name, count in counts:
-        console.out(f"  {clean_line(name):<{width}}  {count:>{digits},}  {100 * count / total:>3.0f} %")
+        console.out(
+            f"  {clean_line(name):<{width}}  {count:>{digits},}  {100 * count / total:>3.0f} %"
+        )
 
 
 def _settings() -> Settings:
@@ -275,7 +329,9 @@ async def _convert(tasks: str, output: Path, to: str, split: str | None, *, quie
         steps = convert_request(DatasetRequest(tasks, split=split), settings, image, [target])
         return await follow(steps, ConversionResult, quiet=quiet)
     # The command names the file, so that there is nothing to ask.
-    carried = carry_to_v6(open_project(), Terminal(yes=True), (await _opened(tasks, split)).source, output)
+    carried = carry_to_v6(
+        open_project(), Terminal(yes=True), (await _opened(tasks, split)).source, output
+    )
     return await console.outcome(carried, Migration, teller(quiet=quiet))
 
 
@@ -288,9 +344,16 @@ async def _list_files(settings: Settings, *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     workspace = open_workspace(settings.folder, settings.platform)
     for path in workspace.task_files:
-        row: dict[str, Any] = {"file": workspace.relative(path), "tasks": None, "valid": None, "error": None}
+        row: dict[str, Any] = {
+            "file": workspace.relative(path),
+            "tasks": None,
+            "valid": None,
+            "error": None,
+        }
         try:
-            found = await follow(check_tasks(DatasetRequest(path), settings), ConversionResult, quiet=True)
+            found = await follow(
+                check_tasks(DatasetRequest(path), settings), ConversionResult, quiet=True
+            )
             row |= {"tasks": found.total, "valid": found.valid}
         except HudtuiError as error:
             row["error"] = error.lines()[0]
@@ -299,7 +362,11 @@ async def _list_files(settings: Settings, *, as_json: bool) -> None:
         console.out_json(rows)
         return
     for row in rows:
-        counts = f"{row['tasks']:,} tasks, {row['valid']:,} usable" if row["error"] is None else row["error"]
+        counts = (
+            f"{row['tasks']:,} tasks, {row['valid']:,} usable"
+            if row["error"] is None
+            else row["error"]
+        )
         console.out(f"{row['file']:<40}  {counts}")
     if not rows:
         console.say("there are no task files here")

@@ -19,18 +19,24 @@ def trust(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Files that the folder's own list leaves out: configurations of servers elsewhere, very large task files."
+            help=(
+                "Files that the folder's own list leaves out: configurations of servers elsewhere, "
+                "very large task files."
+            )
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only show what the folder asks for.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only show what the folder asks for.")
+    ] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the folder.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Trust the files of this folder: let them name programs, servers, keys and limits.
 
-    Until then hudtui shows a folder and does nothing that its files ask for. When they ask for something else, hudtui asks again.
-    Exit code 1 if you decline, or with --show if you have not agreed.
+    Until then hudtui shows a folder and does nothing that its files ask for. When they ask for
+    something else, hudtui asks again. Exit code 1 if you decline, or with --show if you have not
+    agreed.
     """
     from hudtui.core import trust as agreements
     from hudtui.core.errors import InputError, Location
@@ -48,7 +54,9 @@ def trust(
             found = agreements.revoke(folder)
             if as_json:
                 console.out_json(status(folder, survey(folder)))
-            console.say(f"{folder} is not trusted any more." if found else f"{folder} was not trusted.")
+            console.say(
+                f"{folder} is not trusted any more." if found else f"{folder} was not trusted."
+            )
             return
         powers = survey(folder, files=named)
         lacking = agreements.missing(folder, powers)

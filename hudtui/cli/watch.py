@@ -32,9 +32,12 @@ _LINES = 200
 @console.run_async()
 async def metrics(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids or names of runs; by default the newest.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Ids or names of runs; by default the newest."),
     ] = None,
-    others: Annotated[bool, typer.Option("--all", help="Also metrics without a common name.")] = False,
+    others: Annotated[
+        bool, typer.Option("--all", help="Also metrics without a common name.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every point.")] = False,
 ) -> None:
     """Show the metrics of runs: reward, loss, KL and others, with their curves."""
@@ -43,7 +46,10 @@ async def metrics(
         chosen = await store.run(lambda: [store.find(run) for run in runs or (None,)])
         views = [await monitor.view(run) for run in chosen]
     if as_json:
-        told = [{"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)} for view in views]
+        told = [
+            {"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)}
+            for view in views
+        ]
         console.out_json({"runs": told})
         return
     for place, view in enumerate(views):
@@ -61,38 +67,62 @@ class WatchOptions(LogOptions):
     """Choice of a session on a machine, and of its output."""
 
     session: str | None = knob(
-        None, "A tmux session there, or the beginning of its name; with --file, a run in a trackio database.", "--session", "-s"
+        None,
+        "A tmux session there, or the beginning of its name; with --file, a run in a trackio "
+        "database.",
+        "--session",
+        "-s",
     )
     file: str | None = knob(
-        None, "A log there, the folder of a trainer, or a file or folder of W&B, TensorBoard, trackio or transformers."
+        None,
+        "A log there, the folder of a trainer, or a file or folder of W&B, TensorBoard, trackio or "
+        "transformers.",
     )
-    port: int | None = knob(None, "Show the vLLM server on this port there.", minimum=1, maximum=65535)
+    port: int | None = knob(
+        None, "Show the vLLM server on this port there.", minimum=1, maximum=65535
+    )
     log: bool = knob(False, "Print every line, not only numbers and problems.", "--log")
     once: bool = knob(False, "Print what the log holds now, and end.", "--once")
     sessions: bool = knob(False, "List the tmux sessions there, and end.", "--list")
 
 
 @runs_group.app.command("watch")
-@takes_request("session", "file", "port", "lines", "grep", "log", "once", "sessions", kind=WatchOptions)
+@takes_request(
+    "session", "file", "port", "lines", "grep", "log", "once", "sessions", kind=WatchOptions
+)
 def watch(
-    target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here."
+        ),
+    ],
     *,
     request: WatchOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
+    """Follow a run that hudtui did not start, or one of a colleague's.
 
-    It prints what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of vLLM, key=value and JSON lines,
-    files of W&B, TensorBoard, trackio and transformers, and lines that report a problem. In the folder of a trainer or a tracker,
-    it follows the newest run. Steps are those of the trainer, by its own field, its progress bar or its epochs. Read-only:
-    nothing is sent to the session, and nothing is written on the machine.
+    The run is a tmux session or a log on any machine.
+
+    It prints what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of
+    vLLM, key=value and JSON lines, files of W&B, TensorBoard, trackio and transformers, and lines
+    that report a problem. In the folder of a trainer or a tracker, it follows the newest run. Steps
+    are those of the trainer, by its own field, its progress bar or its epochs. Read-only: nothing
+    is sent to the session, and nothing is written on the machine.
     """
     if request.port is not None:
         if request.session is not None or request.file is not None or request.sessions:
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
-        console.run(_watch_server(target, request.port, request.once, as_json), as_json=as_json, compact=True)
+        console.run(
+            _watch_server(target, request.port, request.once, as_json),
+            as_json=as_json,
+            compact=True,
+        )
         return
-    is_path = "/" in target or (target != "local" and Path(target).exists())  # no machine has a slash in its name
+    is_path = "/" in target or (
+        target != "local" and Path(target).exists()
+    )  # no machine has a slash in its name
     if is_path and request.session is None and request.file is None and not request.sessions:
         target, request = "local", replace(request, file=target)
     console.run(_watch(target, request, as_json), as_json=as_json, compact=not request.sessions)
@@ -147,7 +177,9 @@ async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
             console.say("No numbers were recognised.")
 
 
-async def _filtered(watching: SessionWatcher, part: runlog.LogPart, once: bool, as_json: bool) -> None:
+async def _filtered(
+    watching: SessionWatcher, part: runlog.LogPart, once: bool, as_json: bool
+) -> None:
     """Print the lines of the logs that match, from their first lines on."""
     from hudtui.core.errors import InputError
 
@@ -157,7 +189,11 @@ async def _filtered(watching: SessionWatcher, part: runlog.LogPart, once: bool, 
     sources = [source.name for source in watching.foreign.sources]
     logs = {name: log for name in sources if (log := watching.log(name)) is not None}
     if not logs:
-        raise InputError("there is no log to search", why="a terminal keeps no earlier lines", fix="Name a log: --file PATH.")
+        raise InputError(
+            "there is no log to search",
+            why="a terminal keeps no earlier lines",
+            fix="Name a log: --file PATH.",
+        )
     sink = runlog.Sink(as_json, tuple(logs), key="source")
     if not once:
         await runlog.follow_logs(logs, part, sink)
@@ -182,7 +218,9 @@ async def _list(host: Host, as_json: bool) -> None:
 
 def _about(foreign: ExternalSession, host: str) -> str:
     parts = ", ".join(source.name for source in foreign.sources)
-    return f"watching {foreign.title} on {host}: {parts}" + (f" (run folder {foreign.folder})" if foreign.folder else "")
+    return f"watching {foreign.title} on {host}: {parts}" + (
+        f" (run folder {foreign.folder})" if foreign.folder else ""
+    )
 
 
 class _Sink:
@@ -227,9 +265,15 @@ class _Sink:
         for row in seen.rows:
             console.out_json({**base, "metrics": _finite(row)}, compact=True)
         for sign in seen.signs:
-            console.out_json({**base, "alarm": {"kind": sign.kind, "text": sign.line, "fix": sign.fix}}, compact=True)
+            console.out_json(
+                {**base, "alarm": {"kind": sign.kind, "text": sign.line, "fix": sign.fix}},
+                compact=True,
+            )
         for alarm in self._alarms():
-            console.out_json({**base, "alarm": {"kind": alarm.kind, "text": alarm.text, "fix": alarm.fix}}, compact=True)
+            console.out_json(
+                {**base, "alarm": {"kind": alarm.kind, "text": alarm.text, "fix": alarm.fix}},
+                compact=True,
+            )
         if seen.note:
             console.out_json({**base, "note": seen.note}, compact=True)
 
@@ -240,13 +284,31 @@ def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _sentence(row: Mapping[str, float]) -> str:
-    """The known quantities of a line, in a fixed order; of the line that sums a training up its numbers, by their own names."""
-    from hudtui.core.training.metrics import LAST_STEPS, QUANTITIES, STEPS, best_series, is_number, step_of, sums_up
+    """The known quantities of a line, in a fixed order.
 
-    step, last = step_of(row), next((row[name] for name in LAST_STEPS if is_number(row.get(name))), None)
+    Of the line that sums a training up its numbers, by their own names.
+    """
+    from hudtui.core.training.metrics import (
+        LAST_STEPS,
+        QUANTITIES,
+        STEPS,
+        best_series,
+        is_number,
+        step_of,
+        sums_up,
+    )
+
+    step, last = (
+        step_of(row),
+        next((row[name] for name in LAST_STEPS if is_number(row.get(name))), None),
+    )
     parts = [] if step is None else [f"step {step:g}" + (f"/{last:g}" if last is not None else "")]
     if sums_up(row):
-        numbers = [f"{name} {value:.4g}" for name, value in row.items() if name not in (*STEPS, *LAST_STEPS, "epoch")]
+        numbers = [
+            f"{name} {value:.4g}"
+            for name, value in row.items()
+            if name not in (*STEPS, *LAST_STEPS, "epoch")
+        ]
         return "  ".join([*parts, "the training in sum:", *numbers])
     for quantity in QUANTITIES:
         if (name := best_series(quantity.name, row)) is not None:
@@ -255,7 +317,10 @@ def _sentence(row: Mapping[str, float]) -> str:
 
 
 def _table(reader: MetricsReader, others: bool, *, more: str = "--all") -> None:
-    """One line a quantity and a part of the reward: newest, smallest, largest, curve. `more` is the option that shows others."""
+    """One line a quantity and a part of the reward: newest, smallest, largest, curve.
+
+    `more` is the option that shows others.
+    """
     from hudtui.core.text import plural
     from hudtui.core.training.metrics import QUANTITIES
     from hudtui.core.training.sparkline import sparkline
@@ -288,6 +353,11 @@ def _data(reader: MetricsReader) -> dict[str, Any]:
         "step": newest[0] if newest else None,
         "max_step": reader.max_step,
         "quantities": reader.told,
-        "series": {name: [[point.x, point.y, point.at] for point in reader.series(name)] for name in reader.names},
-        "not_finite": [{"name": wrong.name, "step": wrong.x, "count": wrong.count} for wrong in reader.wrong],
+        "series": {
+            name: [[point.x, point.y, point.at] for point in reader.series(name)]
+            for name in reader.names
+        },
+        "not_finite": [
+            {"name": wrong.name, "step": wrong.x, "count": wrong.count} for wrong in reader.wrong
+        ],
     }

@@ -1,1 +1,4 @@
-"""The shared async core: what the commands and the screens both call. It imports neither Textual nor Typer."""
+"""The shared async core: what the commands and the screens both call.
+
+It imports neither Textual nor Typer.
+"""

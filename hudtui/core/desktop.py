@@ -15,7 +15,10 @@ def has_desktop() -> bool:
 
 
 async def open_externally(target: Path | str) -> bool:
-    """Open a file or a web page with the desktop's own program for it. False where there is no desktop, as over SSH."""
+    """Open a file or a web page with the desktop's own program for it.
+
+    False where there is no desktop, as over SSH.
+    """
     program = _opener()
     if program is None:
         return False

@@ -1,4 +1,7 @@
-"""The facts behind `hudtui doctor`: versions, folders, the workspace, programs, keys and the terminal."""
+"""The facts behind `hudtui doctor`.
+
+Versions, folders, the workspace, programs, keys and the terminal.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from hudtui.core.text import clean_line
 from hudtui.core.workspace import open_workspace
 
 State = Literal["ok", "info", "missing", "problem"]
-"""`missing`: something is less comfortable or not possible; `problem`: something is wrong and should be corrected."""
+"""`missing`: something is less comfortable or not possible; `problem`: something is wrong and
+should be corrected."""
 
 GROUPS = ("versions", "places", "workspace", "programs", "keys", "terminal")
 
@@ -64,23 +68,44 @@ class DoctorReport:
         return tuple(fact for fact in self.facts if fact.state in states)
 
     def lines(self) -> list[str]:
-        """Return the report as text: the facts of each group, then the missing and faulty parts with their fixes."""
+        """Return the report as text.
+
+        The facts of each group, then the missing and faulty parts with their fixes.
+        """
         width = max(len(fact.name) for fact in self.facts)
         found: list[str] = []
         for group in GROUPS:
-            found += [group, *(f"  {_GLYPHS[fact.state]} {fact.name:<{width}}  {fact.value}" for fact in self.group(group))]
-        titles: dict[State, str] = {"missing": "not there, and what it would be for", "problem": "to put right"}
+            found += [
+                group,
+                *(
+                    f"  {_GLYPHS[fact.state]} {fact.name:<{width}}  {fact.value}"
+                    for fact in self.group(group)
+                ),
+            ]
+        titles: dict[State, str] = {
+            "missing": "not there, and what it would be for",
+            "problem": "to put right",
+        }
         for state, title in titles.items():
             if facts := self.of_state(state):
                 found += ["", f"{title}:"]
             for fact in facts:
                 stop = "" if fact.value.endswith((".", "?", "!")) else "."
-                found.append(f"  {_GLYPHS[state]} {fact.name}: {fact.value}{stop}{f' {fact.fix}' if fact.fix else ''}")
+                found.append(
+                    f"  {_GLYPHS[state]} {fact.name}: "
+                    f"{fact.value}{stop}{f' {fact.fix}' if fact.fix else ''}"
+                )
         return found if self.of_state(*titles) else [*found, "", "Nothing is missing."]
 
     def to_json(self) -> dict[str, object]:
         """The form of `hudtui doctor --json`."""
-        return {"ok": self.ok, **{name: [to_plain(fact, without=("group",)) for fact in self.group(name)] for name in GROUPS}}
+        return {
+            "ok": self.ok,
+            **{
+                name: [to_plain(fact, without=("group",)) for fact in self.group(name)]
+                for name in GROUPS
+            },
+        }
 
 
 async def examine(folder: Path) -> DoctorReport:
@@ -92,19 +117,34 @@ async def examine(folder: Path) -> DoctorReport:
     Returns:
         A report without secrets.
     """
-    facts = [*_versions(), *_places(), *_workspace(folder), *await _programs(), *_keys(folder), *_terminal()]
+    facts = [
+        *_versions(),
+        *_places(),
+        *_workspace(folder),
+        *await _programs(),
+        *_keys(folder),
+        *_terminal(),
+    ]
     facts += await _git(folder)
     return DoctorReport(tuple(sorted(facts, key=lambda fact: GROUPS.index(fact.group))))
 
 
 def _versions() -> list[Fact]:
-    facts = [Fact("versions", "hudtui", _version_of("hudtui") or "not installed, run from its source")]
+    facts = [
+        Fact("versions", "hudtui", _version_of("hudtui") or "not installed, run from its source")
+    ]
     facts.append(Fact("versions", "python", f"{system.python_version()} ({sys.executable})"))
-    facts.append(Fact("versions", "system", f"{system.system()} {system.release()} {system.machine()}"))
+    facts.append(
+        Fact("versions", "system", f"{system.system()} {system.release()} {system.machine()}")
+    )
     for name in ("textual", "rich", "mcp", "pydantic", "httpx2"):
         version = _version_of(name)
         fix = None if version else "Install hudtui again: a library that it needs is not installed."
-        facts.append(Fact("versions", name, version or "not installed", "info" if version else "problem", fix))
+        facts.append(
+            Fact(
+                "versions", name, version or "not installed", "info" if version else "problem", fix
+            )
+        )
     return facts
 
 
@@ -121,11 +161,19 @@ def _places() -> list[Fact]:
     for name in ("config", "data", "state", "cache"):
         path: Path = getattr(own, name)
         if _can_write(path):
-            facts.append(Fact("places", name, str(path) if path.is_dir() else f"{path} (not made yet)"))
+            facts.append(
+                Fact("places", name, str(path) if path.is_dir() else f"{path} (not made yet)")
+            )
         else:
             fix = "Make it writable for you, or set HUDTUI_HOME to a folder that is."
             facts.append(Fact("places", name, f"{path} cannot be written to", "problem", fix))
-    facts.append(Fact("places", "log", str(own.log_file) if own.log_file.is_file() else f"{own.log_file} (nothing logged yet)"))
+    facts.append(
+        Fact(
+            "places",
+            "log",
+            str(own.log_file) if own.log_file.is_file() else f"{own.log_file} (nothing logged yet)",
+        )
+    )
     facts.append(Fact("places", "user settings", _presence(own.settings_file)))
     return facts
 
@@ -155,9 +203,16 @@ def _workspace(folder: Path) -> list[Fact]:
     facts.append(Fact("workspace", "platform", f"{choice.platform.title} ({choice.reason})"))
     facts.append(Fact("workspace", "own folder", _presence(workspace.state_dir)))
     if not _can_write(workspace.folder):
-        fix = "Runs and caches are kept in it: work in a folder that you may write to (hudtui -C FOLDER)."
+        fix = (
+            "Runs and caches are kept in it: work in a folder that you may write to (hudtui -C "
+            "FOLDER)."
+        )
         facts.append(Fact("workspace", "folder", "cannot be written to", "problem", fix))
-    lock = workspace.relative(workspace.lock) if workspace.lock else f"{choice.platform.lock_name} (not there)"
+    lock = (
+        workspace.relative(workspace.lock)
+        if workspace.lock
+        else f"{choice.platform.lock_name} (not there)"
+    )
     facts.append(Fact("workspace", "lock file", lock))
     facts.append(Fact("workspace", "configs", str(len(workspace.configs))))
     facts.append(Fact("workspace", "task files", str(len(workspace.task_files))))
@@ -172,7 +227,13 @@ def _env_file(path: Path) -> Fact:
     except OSError:
         return Fact("workspace", ".env", "not there")
     if mode & 0o077:
-        return Fact("workspace", ".env", f"others may read it (mode {mode:04o})", "problem", f"chmod 600 {path}")
+        return Fact(
+            "workspace",
+            ".env",
+            f"others may read it (mode {mode:04o})",
+            "problem",
+            f"chmod 600 {path}",
+        )
     return Fact("workspace", ".env", f"{path} (mode {mode:04o})", "ok")
 
 
@@ -191,7 +252,11 @@ async def _git(folder: Path) -> list[Fact]:
 
 
 _PROGRAMS: tuple[tuple[str, Sequence[str], str], ...] = (
-    ("tmux", ("-V",), "Without it, runs are plain background processes that cannot be attached to."),
+    (
+        "tmux",
+        ("-V",),
+        "Without it, runs are plain background processes that cannot be attached to.",
+    ),
     ("ssh", ("-V",), "Needed for machines other than this one."),
     ("git", ("--version",), "Needed for environments and packages that come from a repository."),
     ("npx", ("--version",), "Needed for environments that are started with `npx`."),
@@ -208,9 +273,13 @@ async def _programs() -> list[Fact]:
     engines = await asyncio.gather(*(_program(name, arguments, "") for name, arguments in _ENGINES))
     installed = [fact for fact in engines if fact.state != "missing"]
     if not installed:
-        fix = "Install one to start environments from images. Environments behind an address or a command work without."
+        fix = (
+            "Install one to start environments from images. Environments behind an address or a "
+            "command work without."
+        )
         return [*facts, Fact("programs", "docker or podman", "not found", "missing", fix)]
-    # One engine that works is enough, and an engine that merely does not run is not a problem of this installation.
+    # One engine that works is enough, and an engine that merely does not run is not a problem of
+    # this installation.
     try:
         used = await asyncio.to_thread(find_engine)
     except InputError as error:
@@ -219,8 +288,14 @@ async def _programs() -> list[Fact]:
         chosen = f" (from {ENGINE_SETTING})" if user_setting(ENGINE_SETTING) else ""
         facts.append(Fact("programs", "images", f"started with {used}{chosen}", "info"))
     rest: State = "info" if any(fact.state == "ok" for fact in installed) else "missing"
-    advice = "Is its service running, and may you use it? It is needed to start environments from images."
-    installed = [fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice) for fact in installed]
+    advice = (
+        "Is its service running, and may you use it? It is needed to start environments from "
+        "images."
+    )
+    installed = [
+        fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice)
+        for fact in installed
+    ]
     return [*facts, *installed]
 
 
@@ -233,16 +308,28 @@ async def _program(name: str, arguments: Sequence[str], use: str) -> Fact:
     if code == 0:
         return Fact("programs", name, f"{first or 'no version'} ({path})", "ok")
     if code is None:
-        return Fact("programs", name, f"{path} does not answer", "problem", f"Try `{name} {' '.join(arguments)}` yourself.")
+        return Fact(
+            "programs",
+            name,
+            f"{path} does not answer",
+            "problem",
+            f"Try `{name} {' '.join(arguments)}` yourself.",
+        )
     why = clean_line(text.strip().rpartition("\n")[2], 160)
     return Fact("programs", name, f"{path} fails: {why or f'exit code {code}'}", "problem")
 
 
 async def _say(command: Sequence[str]) -> tuple[int | None, str]:
-    """Exit code and output of a short command; None as the code of a command that does not end in time."""
+    """Exit code and output of a short command.
+
+    None as the code of a command that does not end in time.
+    """
     try:
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
     except OSError as error:
         return 126, error.strerror or str(error)
@@ -267,9 +354,14 @@ def _keys(folder: Path) -> list[Fact]:
     problems = check_settings(settings).problems
     facts = [_key(name, settings, problems) for name, key in settings.keys.items() if key.secret]
     others = (name for name in problems if not settings.keys[name].secret)
-    facts += [Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem") for name in others]
+    facts += [
+        Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem")
+        for name in others
+    ]
     words = settings.waiting_words()
-    if words and not {name for name, key in settings.keys.items() if key.secret}.issuperset(settings.waiting):
+    if words and not {name for name, key in settings.keys.items() if key.secret}.issuperset(
+        settings.waiting
+    ):
         facts.append(Fact("keys", "note", words, "missing", "hudtui trust"))
     facts += [Fact("keys", "note", notice, "problem") for notice in settings.notices]
     path = settings.get("PRIME_SSH_KEY_PATH")
@@ -281,13 +373,21 @@ def _keys(folder: Path) -> list[Fact]:
 def _key(name: str, settings: Settings, problems: Mapping[str, str]) -> Fact:
     key = settings.keys[name]
     if name in problems:
-        return Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem", f"hudtui settings set {name}")
+        return Fact(
+            "keys",
+            name,
+            f"{problems[name]} (from {_from(settings, name)})",
+            "problem",
+            f"hudtui settings set {name}",
+        )
     if settings.get(name) is not None:
         return Fact("keys", name, f"set (from {_from(settings, name)})", "ok")
     if settings.waits(name) is not None:
         return Fact("keys", name, ": ".join(settings.lacking(name)), "missing")
     # A key of another platform is not missing here, nor that of a simulator that is not used.
-    elsewhere = name in {one.key_variable for one in BUILT_IN} and name != settings.platform.key_variable
+    elsewhere = (
+        name in {one.key_variable for one in BUILT_IN} and name != settings.platform.key_variable
+    )
     elsewhere |= name == "HUDTUI_SIM_KEY" and "://" not in (settings.get("HUDTUI_SIM") or "")
     return Fact("keys", name, "not set", "info" if elsewhere else "missing", f"For {key.about}.")
 
@@ -301,9 +401,21 @@ def _ssh_key(path: Path) -> Fact:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        return Fact("keys", "SSH key", f"{path}: {error.strerror}", "problem", "Download it, or correct PRIME_SSH_KEY_PATH.")
+        return Fact(
+            "keys",
+            "SSH key",
+            f"{path}: {error.strerror}",
+            "problem",
+            "Download it, or correct PRIME_SSH_KEY_PATH.",
+        )
     if mode & 0o077:
-        return Fact("keys", "SSH key", f"{path} may be read by others; ssh refuses it", "problem", f"chmod 400 {path}")
+        return Fact(
+            "keys",
+            "SSH key",
+            f"{path} may be read by others; ssh refuses it",
+            "problem",
+            f"chmod 400 {path}",
+        )
     return Fact("keys", "SSH key", str(path), "ok")
 
 
@@ -313,21 +425,54 @@ def _terminal() -> list[Fact]:
     term = environment.get("TERM", "")
     usable = term not in ("", "dumb")
     state: State = "problem" if shown and not usable else "info"
-    facts = [Fact("terminal", "TERM", term or "not set", state, None if usable else "export TERM=xterm-256color")]
+    facts = [
+        Fact(
+            "terminal",
+            "TERM",
+            term or "not set",
+            state,
+            None if usable else "export TERM=xterm-256color",
+        )
+    ]
     colours = environment.get("COLORTERM") or "not said; 256 are assumed"
-    facts.append(Fact("terminal", "colours", "none wanted (NO_COLOR)" if environment.get("NO_COLOR") else colours))
+    facts.append(
+        Fact(
+            "terminal",
+            "colours",
+            "none wanted (NO_COLOR)" if environment.get("NO_COLOR") else colours,
+        )
+    )
     if shown:
         size = shutil.get_terminal_size()
         small = size.columns < 60 or size.lines < 20
         fix = "The app needs at least 60x20." if small else None
-        facts.append(Fact("terminal", "size", f"{size.columns}x{size.lines}", "problem" if small else "ok", fix))
+        facts.append(
+            Fact(
+                "terminal",
+                "size",
+                f"{size.columns}x{size.lines}",
+                "problem" if small else "ok",
+                fix,
+            )
+        )
     else:
         facts.append(Fact("terminal", "size", "no terminal"))
     encoding = sys.getfilesystemencoding()
-    locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "not set"
+    locale = (
+        environment.get("LC_ALL")
+        or environment.get("LC_CTYPE")
+        or environment.get("LANG")
+        or "not set"
+    )
     utf8 = "utf-8" in locale.lower() or "utf8" in locale.lower()
     fix = None if utf8 else "export LC_ALL=C.UTF-8, or lines and marks may show as question marks."
-    facts.append(Fact("terminal", "locale", f"{locale}, {encoding}", "ok" if utf8 else "missing", fix))
-    inside = [word for word, name in (("tmux", "TMUX"), ("screen", "STY"), ("ssh", "SSH_CONNECTION")) if environment.get(name)]
+    facts.append(
+        Fact("terminal", "locale", f"{locale}, {encoding}", "ok" if utf8 else "missing", fix)
+    )
+    inside = [
+        word
+        for word, name in (("tmux", "TMUX"), ("screen", "STY"), ("ssh", "SSH_CONNECTION"))
+        if environment.get(name)
+    ]
     facts.append(Fact("terminal", "inside", ", ".join(inside) or "nothing"))
     return facts

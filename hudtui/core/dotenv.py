@@ -43,7 +43,8 @@ class EnvEntry:
     line: int
     """Counting from 1; of the last assignment, which is the valid one."""
     written: str | None = field(default=None, repr=False)
-    """Value before references to the environment were replaced: what the file decides. None: it has no reference."""
+    """Value before references to the environment were replaced: what the file decides. None: it has
+    no reference."""
     inside: frozenset[str] = frozenset()
     """Variables of the same file that its references lead to, also through others."""
     outside: frozenset[str] = frozenset()
@@ -61,7 +62,9 @@ class EnvFile:
 
 
 def read_env(path: Path) -> EnvFile:
-    """Read a `.env` file; a missing file is empty. References `${NAME}` in values are replaced, as python-dotenv does.
+    """Read a `.env` file; a missing file is empty.
+
+    References `${NAME}` in values are replaced, as python-dotenv does.
 
     Raises:
         InputError: The file cannot be read, is too large or is not text.
@@ -80,9 +83,13 @@ def read_env(path: Path) -> EnvFile:
         if name is None or binding.value is None:
             continue
         if name in lines:
-            notices.append(f"{path}:{line}: {name} is set again; the value on line {lines[name]} does not count")
+            notices.append(
+                f"{path}:{line}: {name} is set again; the value on line {lines[name]} does not "
+                "count"
+            )
         lines[name] = line
-        # python-dotenv takes a comment that stands in a value's place for the value; a shell does not.
+        # python-dotenv takes a comment that stands in a value's place for the value; a shell does
+        # not.
         comment = _ONLY_A_COMMENT.match(binding.original.string)
         pairs.append((name, "" if comment else binding.value))
     entries = _resolved(pairs, path)
@@ -91,7 +98,10 @@ def read_env(path: Path) -> EnvFile:
 
 
 def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, EnvEntry]:
-    """Replace the references in values, as python-dotenv does: by earlier values, else by the environment's."""
+    """Replace the references in values, as python-dotenv does.
+
+    By earlier values, else by the environment's.
+    """
     from dotenv.variables import Variable, parse_variables
 
     known: dict[str, str | None] = dict(os.environ)
@@ -105,7 +115,8 @@ def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, EnvEntr
             size += len(part)
             if size > 10 * MAX_BYTES:
                 raise InputError(
-                    f"the references in this file make it larger than {10 * MAX_BYTES:,} characters",
+                    f"the references in this file make it larger than {10 * MAX_BYTES:,} "
+                    "characters",
                     fix=f"Look at the value of {name}: it repeats others again and again.",
                     where=Location(str(path)),
                 )
@@ -127,11 +138,13 @@ def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, EnvEntr
 
 
 def set_value(path: Path, name: str, value: str) -> None:
-    """Give `name` a value in the file, which is made if need be, with mode 0600. All other lines stay.
+    """Give `name` a value in the file, which is made if need be, with mode 0600.
+
+    All other lines stay.
 
     Raises:
-        InputError: The name cannot be a variable's, such a file cannot hold the value, or the file cannot be read or written. It
-            is then unchanged.
+        InputError: The name cannot be a variable's, such a file cannot hold the value, or the file
+            cannot be read or written. It is then unchanged.
     """
     _check_name(name)
     _check_value(name, value, path)
@@ -192,10 +205,14 @@ def _change(path: Path, name: str, edit: Callable[[str], str], value: str | None
         text = (before or "").removeprefix("\ufeff")
         if before is not None and before.encode() != read_bytes(target):
             fix = "Save it as UTF-8 first."
-            raise InputError("this file is not UTF-8 and is not changed", fix=fix, where=Location(str(path)))
+            raise InputError(
+                "this file is not UTF-8 and is not changed", fix=fix, where=Location(str(path))
+            )
         changed = edit(text)
         values = {binding.value for binding in _own(changed, name)}
-        if values != (set() if value is None else {value}) or _others(text, name) != _others(changed, name):
+        if values != (set() if value is None else {value}) or _others(text, name) != _others(
+            changed, name
+        ):
             raise InputError(
                 f"{name} cannot be set in this file without harm to the rest of it",
                 why="A quote that is never closed, or a line that is not NAME=value, prevents it.",
@@ -207,7 +224,10 @@ def _change(path: Path, name: str, edit: Callable[[str], str], value: str | None
 
 
 def _read(path: Path) -> str | None:
-    """Return the file's text with its own line ends and its byte order mark; None if there is no file."""
+    """Return the file's text with its own line ends and its byte order mark.
+
+    None if there is no file.
+    """
     try:
         path.stat()
     except FileNotFoundError:
@@ -233,7 +253,11 @@ def _check_bounds(text: str, path: Path) -> None:
         )
     if wide := _WIDE_GAP.search(text):
         line = text.count("\n", 0, wide.start()) + 1
-        raise InputError("this line has a thousand blanks in a row", fix="Take them out.", where=Location(str(path), line))
+        raise InputError(
+            "this line has a thousand blanks in a row",
+            fix="Take them out.",
+            where=Location(str(path), line),
+        )
 
 
 def _bindings(text: str) -> list[Binding]:
@@ -243,7 +267,10 @@ def _bindings(text: str) -> list[Binding]:
 
 
 def _own(text: str, name: str) -> list[Binding]:
-    """Return the assignments of a name, also of one that differs only in case, if the name itself is not there."""
+    """Return the assignments of a name, or of the same name in another case.
+
+    Those in another case count only if there is none of the name itself.
+    """
     valid = [binding for binding in _bindings(text) if binding.key and not binding.error]
     exact = [binding for binding in valid if binding.key == name]
     return exact or [binding for binding in valid if (binding.key or "").upper() == name.upper()]
@@ -267,10 +294,18 @@ def _fault(binding: Binding) -> str:
     """Return why the parser could not read a line."""
     name, sign, rest = binding.original.string.partition("=")
     rest = rest.lstrip(" \t")
-    if not sign or not rest.startswith(("'", '"')) or not re.fullmatch(r"\s*(?:export\s+)?(?:'[^']+'|[^\s#]+)\s*", name):
+    if (
+        not sign
+        or not rest.startswith(("'", '"'))
+        or not re.fullmatch(r"\s*(?:export\s+)?(?:'[^']+'|[^\s#]+)\s*", name)
+    ):
         return "this is not NAME=value"
     quoted = re.match(rf"{rest[0]}(?:\\.|[^{rest[0]}\n])*{rest[0]}", rest)
-    return "text follows the closing quote of this value" if quoted else f"the quote {rest[0]} is not closed in this value"
+    return (
+        "text follows the closing quote of this value"
+        if quoted
+        else f"the quote {rest[0]} is not closed in this value"
+    )
 
 
 def _quoted(value: str) -> str:
@@ -283,14 +318,19 @@ def _quoted(value: str) -> str:
 
 def _check_name(name: str) -> None:
     if not VARIABLE_NAME.match(name):
-        raise InputError(f"{name!r} cannot be the name of a variable", fix="Use letters, digits and _, with no digit first.")
+        raise InputError(
+            f"{name!r} cannot be the name of a variable",
+            fix="Use letters, digits and _, with no digit first.",
+        )
 
 
 def _check_value(name: str, value: str, path: Path) -> None:
     if bad := _BAD_CHARACTER.search(value):
         half = "\ud800" <= bad[0] <= "\udfff"
         shown = "half a character" if half else f"the control character U+{ord(bad[0]):04X}"
-        raise InputError(f"the value of {name} holds {shown}", fix="Copy it again.", where=Location(str(path)))
+        raise InputError(
+            f"the value of {name} holds {shown}", fix="Copy it again.", where=Location(str(path))
+        )
     if "${" in value:
         raise InputError(
             f"a value with ${{...}} in it cannot be kept in such a file: {name}",

@@ -9,8 +9,8 @@
     ├── MachineError        a host, tmux or a process refused what a run needs
     └── RunError            a run does not exist, or is not in a state that allows the request
 
-Commands print them on standard error and exit with `exit_code`; screens show them in place. Any other exception that leaves the
-core is a defect of hudtui and is reported as such.
+Commands print them on standard error and exit with `exit_code`; screens show them in place. Any
+other exception that leaves the core is a defect of hudtui and is reported as such.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class HudtuiError(Exception):
 
     Args:
         what: What happened, in one sentence without the place.
-        why: The underlying reason, where it is known (an exception's text, the end of a child's stderr).
+        why: The underlying reason, where it is known (an exception's text, the end of a child's
+            stderr).
         fix: What the user can do now.
         where: The place in the user's input.
         lacks: A setting without a value that may be the reason.
@@ -77,7 +78,15 @@ class HudtuiError(Exception):
     def to_json(self) -> dict[str, object]:
         """The form that `--json` commands print on failure."""
         where = None if self.where is None else dict(vars(self.where))
-        return {"error": {"type": type(self).__name__, "what": self.what, "why": self.why, "fix": self.fix, "where": where}}
+        return {
+            "error": {
+                "type": type(self).__name__,
+                "what": self.what,
+                "why": self.why,
+                "fix": self.fix,
+                "where": where,
+            }
+        }
 
 
 class InputError(HudtuiError):

@@ -62,7 +62,10 @@ def _mentions(folder: Path, group: str) -> bool:
 
 
 def load(name: str, place: str, group: str) -> Any:
-    """Return the object behind an entry point: `module:name`. Runs code of its package, which may raise anything."""
+    """Return the object behind an entry point: `module:name`.
+
+    Runs code of its package, which may raise anything.
+    """
     from importlib.metadata import EntryPoint
 
     return EntryPoint(name, place, group).load()

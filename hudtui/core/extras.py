@@ -22,5 +22,8 @@ def from_extra(extra: str, module: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        hint = f"No module named {module!r}, which an extra of hudtui brings: pip install 'hudtui[{extra}]'"
+        hint = (
+            f"No module named {module!r}, which an extra of hudtui brings: pip install "
+            f"'hudtui[{extra}]'"
+        )
         raise ModuleNotFoundError(hint, name=module) from None

@@ -33,8 +33,13 @@ _MARKS = (
 
 
 def find_encoding(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark that `data` begins with, and its encoding; an empty mark and UTF-8 if there is none."""
-    return next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    """The byte order mark that `data` begins with, and its encoding.
+
+    An empty mark and UTF-8 if there is none.
+    """
+    return next(
+        ((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8")
+    )
 
 
 def decode(data: bytes, name: str) -> str:
@@ -50,7 +55,10 @@ def decode(data: bytes, name: str) -> str:
         line = data.count(b"\n", 0, len(mark) + error.start) + 1
         raise InputError(
             f"this is not {encoding.upper().removesuffix('-LE').removesuffix('-BE')} text",
-            why=f"byte 0x{data[len(mark) + error.start]:02x} at offset {len(mark) + error.start}: {error.reason}",
+            why=(
+                f"byte 0x{data[len(mark) + error.start]:02x} at offset {len(mark) + error.start}: "
+                f"{error.reason}"
+            ),
             fix="Save the file as UTF-8.",
             where=Location(name, line),
         ) from None
@@ -77,14 +85,20 @@ def open_file(path: Path | str) -> BinaryIO:
     except FileNotFoundError:
         raise InputError("there is no such file", where=Location(name)) from None
     except OSError as error:
-        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
+        raise InputError(
+            "this file cannot be read", why=error.strerror or str(error), where=Location(name)
+        ) from None
     kind = os.fstat(handle).st_mode
     if stat.S_ISREG(kind):
         return open(handle, "rb")
     os.close(handle)
     if stat.S_ISDIR(kind):
         raise InputError("this is a folder, and a file is needed", where=Location(name))
-    raise InputError("this is not a regular file", fix="Save its content in a regular file first.", where=Location(name))
+    raise InputError(
+        "this is not a regular file",
+        fix="Save its content in a regular file first.",
+        where=Location(name),
+    )
 
 
 def read_bytes(path: Path | str, *, limit: int = MAX_BYTES) -> bytes:
@@ -102,9 +116,13 @@ def read_bytes(path: Path | str, *, limit: int = MAX_BYTES) -> bytes:
         try:
             data = stream.read(limit + 1)
         except OSError as error:
-            raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
+            raise InputError(
+                "this file cannot be read", why=error.strerror or str(error), where=Location(name)
+            ) from None
     if len(data) > limit:
-        raise InputError(f"this file is too large: at most {limit:,} bytes are read", where=Location(name))
+        raise InputError(
+            f"this file is too large: at most {limit:,} bytes are read", where=Location(name)
+        )
     return data
 
 
@@ -118,7 +136,9 @@ def read_text(path: Path | str, *, limit: int = MAX_BYTES) -> str:
 
 
 def edit_text(path: Path | str, edit: Callable[[str], str]) -> None:
-    """Change the text of a file in one step. Its encoding stays; a file that is not changed is not written.
+    """Change the text of a file in one step.
+
+    Its encoding stays; a file that is not changed is not written.
 
     Args:
         path: The file.
@@ -136,20 +156,28 @@ def edit_text(path: Path | str, edit: Callable[[str], str]) -> None:
         write_atomic(path, mark + edited.encode(encoding))
 
 
-def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int | None = None) -> None:
+def write_atomic(
+    path: Path | str, content: str | bytes | BinaryIO, *, mode: int | None = None
+) -> None:
     """Write `content` to `path` in one step: readers see the old file or the new one, never a part.
 
-    A stream is copied to its end. A symbolic link is followed, so that it stays a link. The mode of an existing file is kept
-    unless `mode` is given; a new file gets `mode` or the process's default. The owner is kept where the system allows it.
+    A stream is copied to its end. A symbolic link is followed, so that it stays a link. The mode of
+    an existing file is kept unless `mode` is given; a new file gets `mode` or the process's
+    default. The owner is kept where the system allows it.
 
     Raises:
-        InputError: The file cannot be written, for instance because the disk is full. The old file is unchanged then.
+        InputError: The file cannot be written, for instance because the disk is full. The old file
+            is unchanged then.
     """
     target = Path(os.path.realpath(path))
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(temporary := temporary_path(target), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            temporary := temporary_path(target),
+            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            0o600,
+        )
         with os.fdopen(handle, "wb") as stream:
             _keep_owner(stream.fileno(), target)
             os.fchmod(stream.fileno(), _mode_for(target) if mode is None else mode)
@@ -172,7 +200,9 @@ def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int
             fix=_WRITE_ADVICE.get(error.errno or 0),
             where=Location(os.fspath(path)),
         ) from None
-    with contextlib.suppress(OSError):  # the new name survives a power cut only when the folder is on the disk too
+    with contextlib.suppress(
+        OSError
+    ):  # the new name survives a power cut only when the folder is on the disk too
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -183,7 +213,8 @@ def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int
 def temporary_path(target: Path) -> Path:
     """Return a hidden name beside `target` for a file or folder that is being written.
 
-    The name holds the process: what killed processes left in that folder is removed first, once for each folder.
+    The name holds the process: what killed processes left in that folder is removed first, once for
+    each folder.
     """
     machine = machine_id()[:6]
     _remove_leftovers(target.parent, machine)
@@ -193,14 +224,17 @@ def temporary_path(target: Path) -> Path:
 
 @contextlib.contextmanager
 def temporary_folder(target: Path | str) -> Iterator[Path]:
-    """A folder for this user alone beside `target` (a mere name: in the system's folder for temporary files).
+    """A folder for this user alone beside `target` (a mere name.
 
+    In the system's folder for temporary files).
     It is removed at the end, or by the next use after its process was killed.
 
     Raises:
         OSError: It cannot be made.
     """
-    path = temporary_path(target if isinstance(target, Path) else Path(tempfile.gettempdir(), target))
+    path = temporary_path(
+        target if isinstance(target, Path) else Path(tempfile.gettempdir(), target)
+    )
     path.mkdir(mode=0o700)
     try:
         yield path
@@ -253,10 +287,13 @@ def _keep_owner(handle: int, target: Path) -> None:
 
 @contextlib.contextmanager
 def file_lock(path: Path | str, *, timeout: float = 10.0) -> Iterator[None]:
-    """Hold a lock while a file is read, edited and written, against other processes and threads that use `file_lock`.
+    """Hold a lock while a file is read, edited and written.
 
-    The lock is the system's advisory lock (`flock`) on the file's folder. It leaves no file behind and ends with the process.
-    On a file system without such locks the work is done without one. Waiting blocks the thread: use `to_thread` on an event loop.
+    It holds against other processes and threads that use `file_lock`.
+
+    The lock is the system's advisory lock (`flock`) on the file's folder. It leaves no file behind
+    and ends with the process. On a file system without such locks the work is done without one.
+    Waiting blocks the thread: use `to_thread` on an event loop.
 
     Args:
         path: The file that is going to be changed; it need not exist, and its folder is made.
@@ -312,8 +349,8 @@ def parse_json(text: str, name: str) -> Any:
     """`text` as one JSON document.
 
     Raises:
-        InputError: It is not valid JSON, has a key twice in one object, NaN or Infinity, or is nested too deeply; with line and
-            column where the parser knows them.
+        InputError: It is not valid JSON, has a key twice in one object, NaN or Infinity, or is
+            nested too deeply; with line and column where the parser knows them.
     """
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -328,9 +365,13 @@ def parse_json(text: str, name: str) -> Any:
         raise InputError(f"{word} is not a JSON value", where=Location(name))
 
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=pairs, parse_constant=constant)
+        return json.loads(
+            text.removeprefix("\ufeff"), object_pairs_hook=pairs, parse_constant=constant
+        )
     except json.JSONDecodeError as error:
-        raise InputError(f"this is not valid JSON: {error.msg}", where=Location(name, error.lineno, error.colno)) from None
+        raise InputError(
+            f"this is not valid JSON: {error.msg}", where=Location(name, error.lineno, error.colno)
+        ) from None
     except RecursionError:
         raise InputError("this JSON is nested too deeply", where=Location(name)) from None
     except ValueError as error:  # an integer beyond Python's digit limit

@@ -1,8 +1,11 @@
-"""HTTP as every client of a web service here uses it: one request with a deadline, retries, a bound, and no key in any error.
+"""HTTP as every client of a web service here uses it.
 
-`HttpClient.send` returns an `HttpAnswer` of any status, or raises `HttpError` when no answer came. What a status means is for the
-caller to say. The key goes to the origin that was asked and nowhere else: redirects to another origin are not followed. It goes
-over TLS whose certificate was checked, or to this machine; what is asked at this machine passes no proxy.
+One request with a deadline, retries, a bound, and no key in any error.
+
+`HttpClient.send` returns an `HttpAnswer` of any status, or raises `HttpError` when no answer came.
+What a status means is for the caller to say. The key goes to the origin that was asked and nowhere
+else: redirects to another origin are not followed. It goes over TLS whose certificate was checked,
+or to this machine; what is asked at this machine passes no proxy.
 """
 
 from __future__ import annotations
@@ -38,13 +41,15 @@ class HttpError(Exception):
     """A request without an answer.
 
     Args:
-        kind: `unsent`: no connection came about, so the service has seen nothing; `timeout`: no whole answer in time; `lost`: the
-            answer broke off; `address`: the URL cannot be asked, or not with a key; `redirect`: it leads where the request must
-            not go.
+        kind: `unsent`: no connection came about, so the service has seen nothing; `timeout`: no
+            whole answer in time; `lost`: the answer broke off; `address`: the URL cannot be asked,
+            or not with a key; `redirect`: it leads where the request must not go.
         why: The reason in words, without the key.
     """
 
-    def __init__(self, kind: Literal["unsent", "timeout", "lost", "address", "redirect"], why: str) -> None:
+    def __init__(
+        self, kind: Literal["unsent", "timeout", "lost", "address", "redirect"], why: str
+    ) -> None:
         super().__init__(why)
         self.kind = kind
         self.why = why
@@ -86,13 +91,17 @@ class HttpAnswer:
 
 @dataclass(frozen=True)
 class Retry:
-    """When a request is sent again. The pause doubles each time; a pause that the service names (`Retry-After`) replaces it."""
+    """When a request is sent again.
+
+    The pause doubles each time; a pause that the service names (`Retry-After`) replaces it.
+    """
 
     attempts: int = 1
     pause: float = 0.5
     """Seconds before the second attempt."""
     jitter: float = 0.0
-    """The part of a pause by which it may be longer or shorter, so that many clients do not come back at the same moment."""
+    """The part of a pause by which it may be longer or shorter, so that many clients do not come
+    back at the same moment."""
     longest: float = 60.0
     """Seconds that no pause exceeds."""
 
@@ -103,15 +112,19 @@ def never_again(result: HttpAnswer | HttpError) -> bool:
 
 
 class HttpClient:
-    """Requests to a service, which may have several addresses. The connections belong to the event loop of the first request.
+    """Requests to a service, which may have several addresses.
+
+    The connections belong to the event loop of the first request.
 
     Args:
-        key: Sent as a bearer token, and masked in every error. An address that would get it in the clear is not asked.
+        key: Sent as a bearer token, and masked in every error. An address that would get it in the
+            clear is not asked.
         user: The key is sent as the password of this user instead.
         timeout: Seconds for one attempt, from connecting to the last byte.
         retry: How often and when a request is sent again.
         max_bytes: The most bytes of an answer.
-        connections: The most connections at a time, to this machine and to others each; None for no limit.
+        connections: The most connections at a time, to this machine and to others each; None for no
+            limit.
         follow: Follow redirects within the same origin.
         sleep: Waits between attempts; `asyncio.sleep` by default.
     """
@@ -133,7 +146,9 @@ class HttpClient:
         if key is not None and user is not None:
             import base64
 
-            self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{key}".encode()).decode()
+            self._headers["Authorization"] = (
+                "Basic " + base64.b64encode(f"{user}:{key}".encode()).decode()
+            )
         elif key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self.timeout = timeout
@@ -163,14 +178,17 @@ class HttpClient:
         body: Any = None,
         again: Callable[[HttpAnswer | HttpError], bool] = never_again,
     ) -> HttpAnswer:
-        """Send a request, again after a pause while `again` says so of its result and attempts are left.
+        """Send a request, and again after a pause while `again` says so of its result.
+
+        It is sent again only while attempts are left.
 
         Args:
             method: GET, POST, PATCH or DELETE.
             url: The address.
             query: Pairs; a name may come several times.
             body: Sent as JSON unless None.
-            again: Whether a result may be another one the next time, and sending the request twice does no harm.
+            again: Whether a result may be another one the next time, and sending the request twice
+                does no harm.
 
         Raises:
             HttpError: No answer came at the last attempt.
@@ -204,13 +222,20 @@ class HttpClient:
         headers = {} if body is None else {"Content-Type": "application/json"}
         content = None if body is None else json.dumps(body)
         try:
-            # One deadline for the whole answer: the library's own limits start again with every byte that trickles in.
+            # One deadline for the whole answer: the library's own limits start again with every
+            # byte that trickles in.
             async with asyncio.timeout(self.timeout):
                 client = self._open(url)
-                request = client.build_request(method, url, params=list(query) or None, content=content, headers=headers)
+                request = client.build_request(
+                    method, url, params=list(query) or None, content=content, headers=headers
+                )
                 for _ in range(_MAX_REDIRECTS):
                     answer = await self._answer(client, request)
-                    if not self._follow or answer.status not in _REDIRECTS or "location" not in answer.headers:
+                    if (
+                        not self._follow
+                        or answer.status not in _REDIRECTS
+                        or "location" not in answer.headers
+                    ):
                         return answer
                     target = self._target(request, answer)
                     request = client.build_request(method, target, content=content, headers=headers)
@@ -241,25 +266,37 @@ class HttpClient:
         target = urljoin(str(request.url), answer.headers.get("location", ""))
         if origin_of(target) != origin_of(str(request.url)):
             where = self.redact(clean_line(target, 200))
-            raise HttpError("redirect", f"redirects to another address, {where}; the key is not sent there")
+            raise HttpError(
+                "redirect", f"redirects to another address, {where}; the key is not sent there"
+            )
         if request.method != "GET" and answer.status not in (307, 308):
-            raise HttpError("redirect", f"redirects a request that changes something (status {answer.status})")
+            raise HttpError(
+                "redirect", f"redirects a request that changes something (status {answer.status})"
+            )
         return target
 
     def _open(self, url: str) -> httpx2.AsyncClient:
         """The connections for an address. Proxy and certificates are decided for each address."""
         import httpx2
 
-        address = str(httpx2.URL(url))  # as it will be asked: another parser might see another host in it
+        address = str(
+            httpx2.URL(url)
+        )  # as it will be asked: another parser might see another host in it
         if self._key is not None and not keeps_secrets(address):
-            raise HttpError("address", "would get the key in the clear: its address does not begin with https")
+            raise HttpError(
+                "address", "would get the key in the clear: its address does not begin with https"
+            )
         kind = is_loopback(address), address.startswith("https:")
         if kind not in self._clients:
             self._clients[kind] = httpx2.AsyncClient(
                 headers=self._headers,
                 timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, _CONNECT_TIMEOUT)),
                 # An idle connection may be closed by the service just as a POST is sent on it.
-                limits=httpx2.Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=4.0),
+                limits=httpx2.Limits(
+                    max_connections=self._connections,
+                    max_keepalive_connections=20,
+                    keepalive_expiry=4.0,
+                ),
                 # A proxy cannot reach this machine's own services, and would get what is sent.
                 trust_env=not kind[0],
                 verify=tls_context() if kind != (True, False) else _no_tls(),
@@ -307,7 +344,9 @@ def _reason(error: Exception) -> str:
     words = text.lower()
     if "certificate" in words:
         return f"its certificate is not trusted ({text})"
-    if any(part in words for part in ("name or service", "getaddrinfo", "nodename", "name resolution")):
+    if any(
+        part in words for part in ("name or service", "getaddrinfo", "nodename", "name resolution")
+    ):
         return "its name cannot be resolved, or this machine is offline"
     if "refused" in words or "all connection attempts failed" in words:
         return "nothing answers there"
@@ -343,7 +382,9 @@ def _words(value: Any) -> str:
         return value
     if isinstance(value, Mapping):
         place = value.get("loc", value.get("param"))
-        text = next((value[key] for key in ("msg", "details", "message", "detail") if value.get(key)), None)
+        text = next(
+            (value[key] for key in ("msg", "details", "message", "detail") if value.get(key)), None
+        )
         if not isinstance(text, str):
             return json.dumps(value)
         if isinstance(place, list):
@@ -354,7 +395,7 @@ def _words(value: Any) -> str:
     return ""
 
 
-# --- addresses and keys ---------------------------------------------------------------------------------------------------
+# --- addresses and keys ---------------------------------------------------------------------------
 
 
 def parse_address(url: str, what: str, example: str) -> SplitResult:
@@ -369,11 +410,15 @@ def parse_address(url: str, what: str, example: str) -> SplitResult:
         InputError: It is not http or https with a host, or it holds a user name or password.
     """
     if not is_http_url(url):
-        raise InputError(f"{clean_line(url, 200)!r} is not the address of {what}", fix=f"It looks like {example}.")
+        raise InputError(
+            f"{clean_line(url, 200)!r} is not the address of {what}",
+            fix=f"It looks like {example}.",
+        )
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise InputError(
-            f"the address of {what} must not hold a name or password", fix="Give the key by a variable or a setting instead."
+            f"the address of {what} must not hold a name or password",
+            fix="Give the key by a variable or a setting instead.",
         )
     return parts
 
@@ -382,7 +427,11 @@ def is_http_url(text: str) -> bool:
     """Return True if a text is an http or https address with a host."""
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         return False
 
@@ -391,7 +440,11 @@ def origin_of(url: str) -> tuple[str, str | None, int | None]:
     """Scheme, host and port of an address; empty for what is not one."""
     try:
         parts = urlsplit(url)
-        return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+        return (
+            parts.scheme,
+            parts.hostname,
+            parts.port or {"https": 443, "http": 80}.get(parts.scheme),
+        )
     except ValueError:
         return "", None, None
 
@@ -403,7 +456,9 @@ def is_loopback(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        return parts.scheme in ("http", "https", "ws", "wss") and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+        return parts.scheme in ("http", "https", "ws", "wss") and (
+            host == "localhost" or ipaddress.ip_address(host).is_loopback
+        )
     except ValueError:
         return False
 
@@ -414,28 +469,35 @@ def keeps_secrets(url: str) -> bool:
 
 
 def bad_key_character(text: str) -> int | None:
-    """The position, counting from 1, of the first character that no API key has; None if all could be in one.
+    """The position, counting from 1, of the first character that no API key has.
 
-    Keys are visible ASCII characters. A header with any other cannot be sent, and the error of the attempt would quote the key.
+    None if all could be in one. Keys are visible ASCII characters. A header with any other cannot
+    be sent, and the error of the attempt would quote the key.
     """
-    return next((place for place, character in enumerate(text, 1) if not "!" <= character <= "~"), None)
+    return next(
+        (place for place, character in enumerate(text, 1) if not "!" <= character <= "~"), None
+    )
 
 
 def require_key(text: str, name: str) -> str:
     """The key itself, if it can be one.
 
     Raises:
-        InputError: It is empty, or holds a character that no key has. The error names the key and does not quote it.
+        InputError: It is empty, or holds a character that no key has. The error names the key and
+            does not quote it.
     """
     if not text or bad_key_character(text) is not None:
         raise InputError(
-            f"{name} does not look like a key", fix="It is empty, or holds blanks, line ends or letters that no key has."
+            f"{name} does not look like a key",
+            fix="It is empty, or holds blanks, line ends or letters that no key has.",
         )
     return text
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a service asks to wait, given as a number or as a date; None if it does not ask.
+    """The seconds that a service asks to wait, given as a number or as a date.
+
+    None if it does not ask.
 
     Args:
         headers: Of the answer, with names in small letters.

@@ -14,14 +14,16 @@ WIDTH = 72
 """Cells of a list that is kept on one line, indentation included."""
 _ITEM = r'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[^\s",\[\]{}]+)'
 _PLAIN_LIST = re.compile(rf"\[\n +({_ITEM}(?:,\n +{_ITEM}){{0,{WIDTH // 3}}})\n *\]")
-"""A list of numbers, words and the like that may fit on one line. Line ends inside of texts are escaped."""
+"""A list of numbers, words and the like that may fit on one line. Line ends inside of texts are
+escaped."""
 _BREAK = re.compile(r",\n +")
 
 
 def pretty(value: Any) -> str:
-    """A value, such as a frozen one of hudtui, as indented JSON. What JSON cannot hold is shown as Python writes it.
+    """A value, such as a frozen one of hudtui, as indented JSON.
 
-    A list of numbers, words and the like stands on one line where it fits; a list of such lists has one of them a line.
+    What JSON cannot hold is shown as Python writes it. A list of numbers, words and the like stands
+    on one line where it fits; a list of such lists has one of them a line.
     """
     try:  # the quick way, for records of megabytes
         text = msgspec.json.format(json.dumps(value, ensure_ascii=False, default=_plain), indent=2)

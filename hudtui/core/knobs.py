@@ -1,13 +1,14 @@
-"""Options that users set, declared once as fields of a dataclass: default, help, bounds, choices, and when they count.
+"""Options that users set, declared once as fields of a dataclass.
 
-Commands, forms, copied commands and checks read the declaration. A class of options looks like this::
+Default, help, bounds, choices, and when they count. Commands, forms, copied commands and checks
+read the declaration. A class of options looks like this::
 
     @dataclass(frozen=True)
     class Play:
         group: int = knob(1, "Episodes for each task.", "--group", "-r", minimum=1)
 
-A class that derives from one with options may name those that it does not take in `fixed`. A text is the value of an option as
-a user types it; an empty one is no value.
+A class that derives from one with options may name those that it does not take in `fixed`. A text
+is the value of an option as a user types it; an empty one is no value.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Knob:
     group: str = ""
     """Title of the group of options that it belongs to, in a command's help and in a form."""
     place: int = 0
-    """Its place in the group: before 0 for the first ones, above 0 for the last; among equals as they are declared."""
+    """Its place in the group: before 0 for the first ones, above 0 for the last; among equals as
+    they are declared."""
     when: Callable[[Texts], bool] | None = None
     """The condition on the texts of the other options under which it counts; None for always."""
     choices: tuple[tuple[str, str], ...] | Callable[[], Iterable[tuple[str, str]]] = ()
@@ -66,7 +68,9 @@ class Knob:
 
     def flag(self, name: str) -> str:
         """Return the long option that it is on a command line."""
-        return next((flag for flag in self.flags if flag.startswith("--")), f"--{name.replace('_', '-')}")
+        return next(
+            (flag for flag in self.flags if flag.startswith("--")), f"--{name.replace('_', '-')}"
+        )
 
     def title(self, name: str) -> str:
         """Return its name in a form, and in errors about its text."""
@@ -87,10 +91,15 @@ def knob(default: Any, help: str, *flags: str, **about: Any) -> Any:  # noqa: A0
 
 
 def knobs_of(kind: type) -> Mapping[str, Knob]:
-    """The options that a dataclass takes, by the names of its fields, in the order of their places."""
+    """Return the options that a dataclass takes, by the names of its fields.
+
+    They come in the order of their places.
+    """
     declared = {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
     fixed = getattr(kind, "fixed", ())
-    names = sorted((name for name in declared if name not in fixed), key=lambda name: declared[name].place)
+    names = sorted(
+        (name for name in declared if name not in fixed), key=lambda name: declared[name].place
+    )
     return {name: declared[name] for name in names}
 
 
@@ -101,15 +110,20 @@ def kinds_of(kind: type) -> Mapping[str, Any]:
         written = vars(base).get("__annotations__", {})
         options = {name: text for name, text in written.items() if name in names}
         # Other fields may have types that are imported for the type checker alone.
-        kinds |= get_type_hints(SimpleNamespace(__annotations__=options), vars(sys.modules[base.__module__]))
+        kinds |= get_type_hints(
+            SimpleNamespace(__annotations__=options), vars(sys.modules[base.__module__])
+        )
     return kinds
 
 
 def values_from(kind: type, texts: Texts) -> dict[str, Any]:
-    """Return the values that texts stand for, by the names of a dataclass's options. Other texts are left out.
+    """Return the values that texts stand for, by the names of a dataclass's options.
+
+    Other texts are left out.
 
     Raises:
-        InputError: A text is not of the option's type, or beyond its bounds; the error names the option as a form does.
+        InputError: A text is not of the option's type, or beyond its bounds; the error names the
+            option as a form does.
     """
     knobs, kinds, values = knobs_of(kind), kinds_of(kind), dict[str, Any]()
     for name, text in texts.items():
@@ -155,7 +169,10 @@ def text_of(value: Any) -> str:
 
 
 def out_of_bounds(options: Any) -> str | None:
-    """The first value of a dataclass with options that is beyond its bounds, in words; None where there is none."""
+    """The first value of a dataclass with options that is beyond its bounds, in words.
+
+    None where there is none.
+    """
     return _first_beyond(vars(options), knobs_of(type(options)))
 
 

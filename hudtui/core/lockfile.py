@@ -1,8 +1,9 @@
-"""Lock files: what an environment's build wrote down about it (`hud.lock.yaml`, `buckeye.lock.yaml`).
+"""Lock files.
 
-Formats 1.0 to 2.0 are read, and the short form that holds `image` and `primary_dataset` alone. Reading is lenient: a field of the
-wrong kind is left out and named in `LockFile.notices`. Edits change the one value in place; a file that does not parse is never
-written.
+What an environment's build wrote down about it (`hud.lock.yaml`, `buckeye.lock.yaml`). Formats 1.0
+to 2.0 are read, and the short form that holds `image` and `primary_dataset` alone. Reading is
+lenient: a field of the wrong kind is left out and named in `LockFile.notices`. Edits change the one
+value in place; a file that does not parse is never written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from hudtui.core.platform import Platform
 from hudtui.core.yaml_doc import Scalar, YamlDocument, YamlPath, load_yaml, set_values
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
-_OWN_KEYS = frozenset(("image", "images", "tools", "primary_dataset", "build", "hubTools", "capabilities"))
+_OWN_KEYS = frozenset(
+    ("image", "images", "tools", "primary_dataset", "build", "hubTools", "capabilities")
+)
 
 ImageKind = Literal["local", "full", "pushed"]
 
@@ -63,7 +66,8 @@ class LockFile:
     version: str
     """Version of the format; `1.0` when the file does not say."""
     image: str | None = None
-    """The image to run elsewhere: pushed, else full, else `image` of format 1.0, else the local one."""
+    """The image to run elsewhere: pushed, else full, else `image` of format 1.0, else the local
+    one."""
     image_local: str | None = None
     image_full: str | None = None
     image_pushed: str | None = None
@@ -108,7 +112,8 @@ def read_lock(path: Path) -> LockFile:
     """Read a lock file of any version.
 
     Raises:
-        InputError: The file cannot be read, is not valid YAML, or its top is not a mapping; with the line.
+        InputError: The file cannot be read, is not valid YAML, or its top is not a mapping; with
+            the line.
     """
     return parse_lock(read_text(path), path)
 
@@ -117,7 +122,11 @@ def parse_lock(text: str, path: Path) -> LockFile:
     """`read_lock` for a text; errors call it `path`."""
     document = load_yaml(text, name=str(path))
     if not isinstance(document.data, dict):
-        what = "this lock file is empty" if document.data is None else "a lock file is a mapping of fields"
+        what = (
+            "this lock file is empty"
+            if document.data is None
+            else "a lock file is a mapping of fields"
+        )
         raise InputError(what, where=document.location())
     return _LockReader(document, path).lock()
 
@@ -132,7 +141,8 @@ def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -
         now: When; written to the second.
 
     Raises:
-        InputError: The file cannot be read, parsed, changed without harm, or written. It is then unchanged.
+        InputError: The file cannot be read, parsed, changed without harm, or written. It is then
+            unchanged.
     """
     changes: dict[YamlPath, Scalar] = {
         ("primary_dataset", "name"): name,
@@ -143,7 +153,9 @@ def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -
 
 
 def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
-    """Record an image with its digest in place: under `images`, or as `image` in a file of format 1.0.
+    """Record an image with its digest in place.
+
+    Under `images`, or as `image` in a file of format 1.0.
 
     Raises:
         InputError: As for `set_primary_dataset`.
@@ -160,7 +172,9 @@ def _edit(path: Path, change: Callable[[Mapping[str, Any]], Mapping[YamlPath, Sc
     def edit(text: str) -> str:
         document = load_yaml(text, name=str(path))
         if document.data is not None and not isinstance(document.data, dict):
-            raise InputError("a lock file is a mapping of fields; it is left as it is", where=document.location())
+            raise InputError(
+                "a lock file is a mapping of fields; it is left as it is", where=document.location()
+            )
         return set_values(text, change(document.data or {}), name=str(path))
 
     read_text(path)  # a missing file is an error before the lock below makes its folder
@@ -187,9 +201,19 @@ class _LockReader:
         if image is None:
             self.notices.append(f"{self.path}: no image is named here")
         version = self.version("images" in data and bool(images))
-        tools = tuple(tool for index, item in enumerate(self.items(("tools",))) if (tool := self.tool(index, item)))
+        tools = tuple(
+            tool
+            for index, item in enumerate(self.items(("tools",)))
+            if (tool := self.tool(index, item))
+        )
         hubs = {name: self.texts(("hubTools", name)) for name in self.mapping(("hubTools",))}
-        hubs.update({tool.name: tool.internal_tools for tool in tools if tool.internal_tools and tool.name not in hubs})
+        hubs.update(
+            {
+                tool.name: tool.internal_tools
+                for tool in tools
+                if tool.internal_tools and tool.name not in hubs
+            }
+        )
         return LockFile(
             path=self.path,
             version=version,
@@ -215,18 +239,29 @@ class _LockReader:
             notices=tuple(self.notices),
         )
 
-    def image(self, local: str | None, full: str | None, pushed: str | None, plain: str | None) -> tuple[str | None, str | None]:
-        """The image to run elsewhere, and what this computer's engine calls it where no registry has it."""
+    def image(
+        self, local: str | None, full: str | None, pushed: str | None, plain: str | None
+    ) -> tuple[str | None, str | None]:
+        """Return the image to run elsewhere, and its name in this computer's engine.
+
+        The name is there where no registry has the image.
+        """
         if pushed is not None:
             return pushed, None
-        # A build writes `pushed: null`: what stands under `full` is then a name and the id of the build, and in no registry.
+        # A build writes `pushed: null`: what stands under `full` is then a name and the id of the
+        # build, and in no registry.
         candidates = (plain,) if "pushed" in self.mapping(("images",)) else (full, plain, local)
-        chosen = next((name for name in candidates if name is not None and not is_local_image(name)), None)
+        chosen = next(
+            (name for name in candidates if name is not None and not is_local_image(name)), None
+        )
         if chosen is not None:
             return chosen, None
-        # A registry on this computer knows the digest; without a registry it is the id of a build, which engines do not take.
+        # A registry on this computer knows the digest; without a registry it is the id of a build,
+        # which engines do not take.
         here = plain or full or ""
-        return full or plain or local, local or (here if _REGISTRY_HERE.match(here) else here.partition("@")[0]) or None
+        return full or plain or local, local or (
+            here if _REGISTRY_HERE.match(here) else here.partition("@")[0]
+        ) or None
 
     def version(self, has_images: bool) -> str:
         value = self.document.data.get("version")
@@ -239,7 +274,13 @@ class _LockReader:
 
     def tool(self, index: int, item: Any) -> LockedTool | None:
         path = ("tools", index)
-        name = self.text((*path, "name")) if isinstance(item, Mapping) else item if isinstance(item, str) else None
+        name = (
+            self.text((*path, "name"))
+            if isinstance(item, Mapping)
+            else item
+            if isinstance(item, str)
+            else None
+        )
         if not name:
             self.note(path, "a tool without a name is left out")
             return None
@@ -247,9 +288,16 @@ class _LockReader:
             return LockedTool(name)
         schema = item.get("inputSchema", item.get("input_schema"))
         if schema is not None and not isinstance(schema, Mapping):
-            self.note((*path, "inputSchema"), f"the schema of {name} is not a mapping, and is left out")
+            self.note(
+                (*path, "inputSchema"), f"the schema of {name} is not a mapping, and is left out"
+            )
             schema = None
-        return LockedTool(name, self.text((*path, "description")) or "", schema, self.texts((*path, "internalTools")))
+        return LockedTool(
+            name,
+            self.text((*path, "description")) or "",
+            schema,
+            self.texts((*path, "internalTools")),
+        )
 
     def dataset(self) -> PrimaryDataset | None:
         if not self.mapping(("primary_dataset",)):
@@ -302,8 +350,9 @@ _REGISTRY_HERE = re.compile(r"[^/]*:\d+/")
 def is_local_image(name: str) -> bool:
     """Return True if only the computer that built an image knows it by this name.
 
-    A registry needs an organisation (`org/name`) or a host (`ghcr.io/org/name`): `my-env:latest`, `local/my-env`, and what podman
-    calls `localhost/my-env` have neither, and a registry on this computer is reached from no other one.
+    A registry needs an organisation (`org/name`) or a host (`ghcr.io/org/name`): `my-env:latest`,
+    `local/my-env`, and what podman calls `localhost/my-env` have neither, and a registry on this
+    computer is reached from no other one.
     """
     first, slash, _ = name.partition("/")
     if not slash:
@@ -312,4 +361,6 @@ def is_local_image(name: str) -> bool:
     if host.startswith("["):
         return host.startswith("[::1]")
     host = host.partition(":")[0]
-    return host in ("local", "localhost", "host.docker.internal", "0.0.0.0") or host.startswith("127.")
+    return host in ("local", "localhost", "host.docker.internal", "0.0.0.0") or host.startswith(
+        "127."
+    )

@@ -40,7 +40,9 @@ class AppPaths:
 
 
 def typed_path(text: str | Path) -> Path:
-    """A path as a user writes it, with `~` and `~name` as homes; that of a user who is not known stays as it stands.
+    """A path as a user writes it, with `~` and `~name` as homes.
+
+    That of a user who is not known stays as it stands.
 
     `Path.expanduser` raises `RuntimeError` for it.
     """
@@ -48,7 +50,9 @@ def typed_path(text: str | Path) -> Path:
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone, whatever the umask says.
+    """Make a folder, and those above it that are missing, for this user alone.
+
+    The umask makes no difference.
 
     Whoever could write one above it could put another folder in its place.
 
@@ -75,4 +79,9 @@ def _system_paths(*named_by: str | None) -> AppPaths:
     from platformdirs import PlatformDirs
 
     folders = PlatformDirs("hudtui", appauthor=False)
-    return AppPaths(folders.user_config_path, folders.user_data_path, folders.user_state_path, folders.user_cache_path)
+    return AppPaths(
+        folders.user_config_path,
+        folders.user_data_path,
+        folders.user_state_path,
+        folders.user_cache_path,
+    )

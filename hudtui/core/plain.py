@@ -1,8 +1,9 @@
 """Dataclasses and structs as plain JSON values, and back.
 
-msgspec 0.22 learns a class when it first converts something to it. A second thread that converts to the same class meanwhile uses
-what is incomplete, and the process ends with a segmentation fault. The functions of this module may be called from any thread;
-a `msgspec.json.Decoder` that a module makes when it is imported may, too.
+msgspec 0.22 learns a class when it first converts something to it. A second thread that converts to
+the same class meanwhile uses what is incomplete, and the process ends with a segmentation fault.
+The functions of this module may be called from any thread; a `msgspec.json.Decoder` that a module
+makes when it is imported may, too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def to_plain(value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the fields of a dataclass or struct as JSON values, in their order; those named in `without` are left out."""
+    """Return the fields of a dataclass or struct as JSON values, in their order.
+
+    Those named in `without` are left out.
+    """
     import msgspec
 
     plain = _plain(value) if is_dataclass(value) else msgspec.to_builtins(value)
@@ -54,8 +58,8 @@ def to_plain(value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Return JSON values.
 
-    msgspec leaves a default that it was not given out of an instance, and then out of what it makes of the instance: the names
-    come from the class.
+    msgspec leaves a default that it was not given out of an instance, and then out of what it makes
+    of the instance: the names come from the class.
     """
     import msgspec
 
@@ -79,4 +83,6 @@ def from_plain(data: Any, kind: type[T]) -> T:
     try:
         return convert(data, kind)
     except (msgspec.ValidationError, ValueError) as error:
-        raise InputError(f"this is not a {kind.__name__} that this version of hudtui understands", why=str(error)) from None
+        raise InputError(
+            f"this is not a {kind.__name__} that this version of hudtui understands", why=str(error)
+        ) from None

@@ -1,12 +1,12 @@
-"""The service that environments, keys and lock files belong to: HUD, Buckeye, or a platform that the user declares in a file.
+"""The service that environments, keys and lock files belong to.
 
-A declared platform is a YAML file `<name>.yaml` in the user's folder of platforms or in `.hudtui/platforms/` of a workspace:
+HUD, Buckeye, or a platform that the user declares in a file. A declared platform is a YAML file
+`<name>.yaml` in the user's folder of platforms or in `.hudtui/platforms/` of a workspace:
 
-    title: Acme                     # how it is shown; the name by default
-    key_variable: ACME_API_KEY      # NAME_API_KEY by default
-    lock_name: acme.lock.yaml       # NAME.lock.yaml by default
-    gym_id: acme-vf-gym             # NAME-vf-gym by default
-    urls:                           # mcp, api, telemetry, web; each can be set as ACME_MCP_URL and so on
+    title: Acme                     # how it is shown; the name by default key_variable:
+    ACME_API_KEY      # NAME_API_KEY by default lock_name: acme.lock.yaml       # NAME.lock.yaml by
+    default gym_id: acme-vf-gym             # NAME-vf-gym by default urls:
+    # mcp, api, telemetry, web; each can be set as ACME_MCP_URL and so on
       mcp: https://mcp.acme.example/mcp
     hosts: [mcp.acme.example]       # further hosts whose MCP addresses belong to it
 
@@ -74,7 +74,10 @@ class Platform:
         return self.urls.get("mcp", "")
 
     def own_variable(self, name: str) -> str:
-        """The platform's own variable for a setting that each platform has, e.g. `HUD_CLIENT_TIMEOUT`."""
+        """The platform's own variable for a setting that each platform has, e.g.
+
+        `HUD_CLIENT_TIMEOUT`.
+        """
         return f"{self.prefix}_{name}"
 
     def url_variable(self, service: str) -> str:
@@ -87,7 +90,10 @@ class Platform:
         return tuple(self.url_variable(service) for service in SERVICES)
 
     def url(self, service: str, lookup: Lookup | None = None) -> str | None:
-        """The address of a service: its variable where set, else the default, else None. Without a slash at the end."""
+        """The address of a service: its variable where set, else the default, else None.
+
+        Without a slash at the end.
+        """
         value = lookup(self.url_variable(service)) if lookup is not None else None
         value = (value or self.urls.get(service, "")).strip().rstrip("/")
         return value or None
@@ -132,7 +138,8 @@ HUD = Platform(
     ),
     hosts=("mcp.hud.ai", "mcp.hud.so"),
 )
-"""HUD. Its addresses moved from .so to .ai in November 2025; both are recognised, the new one is written."""
+"""HUD. Its addresses moved from .so to .ai in November 2025; both are recognised, the new one is
+written."""
 
 BUCKEYE = Platform(
     name="buckeye",
@@ -164,10 +171,11 @@ def choose_platform(folder: Path, explicit: str | None = None) -> Platform:
 
 
 def explain_choice(folder: Path, explicit: str | None = None) -> PlatformChoice:
-    """The platform of a project folder: the flag, else `HUDTUI_PLATFORM`, else the lock file that is there, else HUD.
+    """The platform of a project folder.
 
-    A platform that the workspace itself declares is never picked by its lock file, only by name: a folder that was merely
-    downloaded must not decide where keys are sent.
+    The flag, else `HUDTUI_PLATFORM`, else the lock file that is there, else HUD. A platform that
+    the workspace itself declares is never picked by its lock file, only by name: a folder that was
+    merely downloaded must not decide where keys are sent.
 
     Raises:
         InputError: No platform has the given name, or its file cannot be used.
@@ -180,7 +188,9 @@ def explain_choice(folder: Path, explicit: str | None = None) -> PlatformChoice:
     notices: list[str] = []
     present: list[Platform] = []
     for candidate in (*BUILT_IN, *_declared(app_paths().platforms, notices)):
-        if (folder / candidate.lock_name).is_file() and candidate.lock_name not in (other.lock_name for other in present):
+        if (folder / candidate.lock_name).is_file() and candidate.lock_name not in (
+            other.lock_name for other in present
+        ):
             present.append(candidate)
     if not present:
         return PlatformChoice(HUD, "the default", tuple(notices))
@@ -188,7 +198,9 @@ def explain_choice(folder: Path, explicit: str | None = None) -> PlatformChoice:
     if others:
         names = " and ".join([taken.lock_name, *(other.lock_name for other in others)])
         notices.insert(
-            0, f"{names} are both here; {taken.title} is taken. To take the other: --platform {others[0].name}, or {VARIABLE}."
+            0,
+            f"{names} are both here; {taken.title} is taken. To take the other: --platform "
+            f"{others[0].name}, or {VARIABLE}.",
         )
     return PlatformChoice(taken, taken.lock_name, tuple(notices))
 
@@ -211,14 +223,22 @@ def find_platform(name: str, folder: Path) -> Platform:
     raise InputError(
         f"there is no platform {name!r}",
         why=f"Known: {', '.join(known)}." + (f" Did you mean {near}?" if near else ""),
-        fix=f"Declare your own in {app_paths().platforms / (wanted if _NAME.match(wanted) else 'NAME')}.yaml.",
+        fix=(
+            "Declare your own in "
+            f"{app_paths().platforms / (wanted if _NAME.match(wanted) else 'NAME')}.yaml."
+        ),
     )
 
 
 def platforms(folder: Path) -> tuple[Platform, ...]:
-    """Every platform that can be chosen in this folder: the built-in ones, then declared ones. Broken files are left out."""
+    """Every platform that can be chosen in this folder: the built-in ones, then declared ones.
+
+    Broken files are left out.
+    """
     declared = {platform.name: platform for platform in _declared(app_paths().platforms, [])}
-    declared.update({platform.name: platform for platform in _declared(folder / ".hudtui" / "platforms", [])})
+    declared.update(
+        {platform.name: platform for platform in _declared(folder / ".hudtui" / "platforms", [])}
+    )
     return (*BUILT_IN, *(declared[name] for name in sorted(declared)))
 
 
@@ -227,7 +247,11 @@ def _files(folder: Path) -> dict[str, Path]:
         files = sorted(folder.iterdir())
     except OSError:
         return {}
-    return {file.stem.lower(): file for file in files if file.suffix in (".yaml", ".yml") and not file.name.startswith(".")}
+    return {
+        file.stem.lower(): file
+        for file in files
+        if file.suffix in (".yaml", ".yml") and not file.name.startswith(".")
+    }
 
 
 def _declared(folder: Path, notices: list[str]) -> list[Platform]:
@@ -244,7 +268,8 @@ def read_platform(path: Path) -> Platform:
     """A platform from its file; its name is that of the file.
 
     Raises:
-        InputError: The file cannot be read, or a field is unknown or of the wrong kind; with the line.
+        InputError: The file cannot be read, or a field is unknown or of the wrong kind; with the
+            line.
     """
     document = load_yaml(read_text(path), name=str(path), limit=100_000)
     name = path.stem.lower()
@@ -257,7 +282,10 @@ def read_platform(path: Path) -> Platform:
     if name in (platform.name for platform in BUILT_IN):
         raise InputError(
             f"the platform {name} is built in",
-            fix=f"Rename this file. To change an address of {name}, set its variable, e.g. {name.upper()}_MCP_URL.",
+            fix=(
+                f"Rename this file. To change an address of {name}, set its variable, e.g. "
+                f"{name.upper()}_MCP_URL."
+            ),
             where=Location(str(path)),
         )
     fields = {} if document.data is None else document.data
@@ -268,14 +296,21 @@ def read_platform(path: Path) -> Platform:
         if key not in known:
             near = did_you_mean(key, known)
             hint = f"Did you mean {near}?" if near else f"Known: {', '.join(known)}."
-            raise InputError(f"a platform has no field {key!r}", fix=hint, where=document.location((key,)))
+            raise InputError(
+                f"a platform has no field {key!r}", fix=hint, where=document.location((key,))
+            )
     prefix = re.sub(r"[^A-Z0-9]", "_", name.upper())
     key_variable = _text(document, "key_variable", f"{prefix}_API_KEY")
     if not _VARIABLE.match(key_variable):
-        raise InputError(f"{key_variable!r} cannot be the name of a variable", where=document.location(("key_variable",)))
+        raise InputError(
+            f"{key_variable!r} cannot be the name of a variable",
+            where=document.location(("key_variable",)),
+        )
     lock_name = _text(document, "lock_name", f"{name}.lock.yaml")
     if Path(lock_name).name != lock_name:
-        raise InputError("the lock file's name must not hold a folder", where=document.location(("lock_name",)))
+        raise InputError(
+            "the lock file's name must not hold a folder", where=document.location(("lock_name",))
+        )
     urls = _urls(document)
     hosts = fields.get("hosts") or []
     if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
@@ -309,7 +344,9 @@ def _urls(document: YamlDocument) -> dict[str, str]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise InputError("urls is a mapping of services to addresses", where=document.location(("urls",)))
+        raise InputError(
+            "urls is a mapping of services to addresses", where=document.location(("urls",))
+        )
     urls: dict[str, str] = {}
     for service, url in given.items():
         where = document.location(("urls", service))
@@ -318,6 +355,10 @@ def _urls(document: YamlDocument) -> dict[str, str]:
             hint = f"Did you mean {near}?" if near else f"Known: {', '.join(SERVICES)}."
             raise InputError(f"there is no service {service!r}", fix=hint, where=where)
         if not isinstance(url, str) or not is_http_url(url):
-            raise InputError(f"{url!r} is not an address", fix="Write it with http:// or https:// and a host.", where=where)
+            raise InputError(
+                f"{url!r} is not an address",
+                fix="Write it with http:// or https:// and a host.",
+                where=where,
+            )
         urls[service] = url
     return urls

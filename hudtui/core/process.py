@@ -1,4 +1,7 @@
-"""Which machine and which process wrote something down: marks that outlive a changed host name and a reused process number."""
+"""Which machine and which process wrote something down.
+
+Marks that outlive a changed host name and a reused process number.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,26 @@ from pathlib import Path
 
 @functools.cache
 def machine_id() -> str:
-    """16 hex digits for the machine that hudtui runs on, whatever its host name is; the host name where the system has no id."""
+    """16 hex digits for the machine that hudtui runs on, whatever its host name is.
+
+    The host name where the system has no id.
+    """
     for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         with contextlib.suppress(OSError):
             if found := path.read_text(encoding="utf-8", errors="replace").strip():
-                # machine-id(5): the id itself is confidential. Containers of one image share it, but not their processes.
-                return hashlib.sha256(f"hudtui {found} {_process_namespace()}".encode()).hexdigest()[:16]
+                # machine-id(5): the id itself is confidential. Containers of one image share it,
+                # but not their processes.
+                return hashlib.sha256(
+                    f"hudtui {found} {_process_namespace()}".encode()
+                ).hexdigest()[:16]
     return socket.gethostname()
 
 
 def machine_label() -> str:
-    """`NAME ID` of this machine: the name is for people, the id is what `is_this_machine` compares."""
+    """`NAME ID` of this machine.
+
+    The name is for people, the id is what `is_this_machine` compares.
+    """
     name, mark = socket.gethostname(), machine_id()
     return name if name == mark else f"{name} {mark}"
 
@@ -34,11 +46,19 @@ def is_this_machine(mark: str) -> bool:
 
 
 def process_mark(pid: int | None = None) -> str:
-    """`PID:START_TIME` of a process (this one by default), so that a reused number is not taken for the same process."""
+    """Return `PID:START_TIME` of a process, by default of this one.
+
+    So a reused number is not taken for the same process.
+    """
     number = os.getpid() if pid is None else pid
     began = ""
     with contextlib.suppress(OSError, IndexError):
-        began = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        began = (
+            Path(f"/proc/{number}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     return f"{number}:{began}"
 
 

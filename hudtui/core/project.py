@@ -1,7 +1,7 @@
 """A project: a folder, its platform, and what commands and screens read from it.
 
-A `Project` holds no state of its own. Each of its methods reads the disk, so that another program's change is seen; none of them
-connects to anything.
+A `Project` holds no state of its own. Each of its methods reads the disk, so that another program's
+change is seen; none of them connects to anything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def open_project(folder: Path | None = None) -> Project:
         folder: The current folder when None.
 
     Raises:
-        InputError: The platform that the environment names does not exist, or its file cannot be used.
+        InputError: The platform that the environment names does not exist, or its file cannot be
+            used.
     """
     chosen = Path.cwd() if folder is None else folder
     return Project(chosen, choose_platform(chosen))

@@ -1,4 +1,6 @@
-"""Says what replaces modules and names that scripts for HUD's packages import, and that nobody ships any more.
+"""Says what replaces modules and names that nobody ships any more.
+
+Scripts for HUD's packages import them.
 
 Python answers such an import with words of its own until a package of hudtui's has been imported.
 """
@@ -14,15 +16,17 @@ from typing import Any
 
 SKYPILOT = (
     "ART has no SkyPilotBackend since 0.5.9. hudtui rents the machine through SkyPilot by itself: "
-    "hudtui art train --provider sky --gpus 1xH100, or train_hud_with_art(provider='sky', gpus='1xH100')"
+    "hudtui art train --provider sky --gpus 1xH100, or train_hud_with_art(provider='sky', "
+    "gpus='1xH100')"
 )
 _TRAINER = (
-    "verifiers has no trainer since 0.4. hudtui trains with TRL on the same tasks and configuration: "
-    "hudtui rl --dataset TASKS --config FILE --model MODEL, or hudtui.gym.HudtuiSpec in a program with TRL's GRPOTrainer"
+    "verifiers has no trainer since 0.4. hudtui trains with TRL on the same tasks and "
+    "configuration: hudtui rl --dataset TASKS --config FILE --model MODEL, or "
+    "hudtui.gym.HudtuiSpec in a program with TRL's GRPOTrainer"
 )
 _LOAD = (
-    "verifiers has no load_environment(taskset=..., config_path=...) since 0.4. The same call is there: "
-    "from hud_vf_gym import load_environment"
+    "verifiers has no load_environment(taskset=..., config_path=...) since 0.4. The same call is "
+    "there: from hud_vf_gym import load_environment"
 )
 _TASKS = (
     "HUD's package is not installed, and hudtui does not need it. The same function is there: "
@@ -30,34 +34,55 @@ _TASKS = (
 )
 MODULES = {
     "art.skypilot": SKYPILOT,
-    "art": f"No module named 'art', which an extra of hudtui brings: pip install 'hudtui[art]'. {SKYPILOT}",
+    "art": (
+        "No module named 'art', which an extra of hudtui brings: pip install 'hudtui[art]'. "
+        f"{SKYPILOT}"
+    ),
     "verifiers.trainers": _TRAINER,
-    "verifiers": f"No module named 'verifiers', which an extra of hudtui brings: pip install 'hudtui[verifiers]'. {_TRAINER}",
+    "verifiers": (
+        "No module named 'verifiers', which an extra of hudtui brings: pip install "
+        f"'hudtui[verifiers]'. {_TRAINER}"
+    ),
     "hud": f"{_TASKS}. For its other parts: docs/coming-from.md",
 }
 """Modules that are looked for in vain, and what replaces them."""
 NAMES = {
     "load_environment": _LOAD,
-    **dict.fromkeys(("GRPOTrainer", "GRPOConfig", "GRPOEnvTrainer", "grpo_defaults", "lora_defaults"), _TRAINER),
+    **dict.fromkeys(
+        ("GRPOTrainer", "GRPOConfig", "GRPOEnvTrainer", "grpo_defaults", "lora_defaults"), _TRAINER
+    ),
     "get_model_and_tokenizer": _TRAINER,
 }
 """Names that the package verifiers had."""
 
 
 class RemovedModules(MetaPathFinder):
-    """Refuses removed modules with a reason. The last of the finders: a module that there is comes from another one."""
+    """Refuses removed modules with a reason.
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Raises ModuleNotFoundError for a removed module; `importlib.util.find_spec`, which only looks, gets None."""
+    The last of the finders: a module that there is comes from another one.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Raises ModuleNotFoundError for a removed module.
+
+        `importlib.util.find_spec`, which only looks, gets None.
+        """
         if fullname in MODULES and sys._getframe(2).f_globals.get("__name__") != "importlib.util":
             raise ModuleNotFoundError(MODULES[fullname], name=fullname)
         return None
 
 
 class _Verifiers(MetaPathFinder):
-    """Finds verifiers as Python does, and has the package say what replaces the names that it had."""
+    """Finds verifiers as Python does, and adds what replaces the names that it had.
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    The package says it when such a name is imported.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target) if fullname == "verifiers" else None
         if spec is None or spec.loader is None:
             return None

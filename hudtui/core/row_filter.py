@@ -1,15 +1,17 @@
-"""Filtering, sorting and grouping the rows of a table: offers, machines, runs, tasks and episodes alike.
+"""Filtering, sorting and grouping the rows of a table.
 
+Offers, machines, runs, tasks and episodes alike.
 A filter is a line of terms, and a row must match all of them:
 
-- `qwen`: a regular expression that is searched for in every text of the row; small letters match large ones;
+- `qwen`: a regular expression that is searched for in every text of the row; small letters match
+  large ones;
 - `state:running`: the same in one field;
 - `reward:>0.5`, `step:<=40`: a comparison of a field that holds a number;
 - `-state:failed`, `!qwen`: the term must not match;
 - `"two words"`, `name:"two words"`: a term with spaces, searched for literally.
 
-A term that is not a valid regular expression is searched for literally. A term without a value, such as `state:`, matches every
-row: the user may still be typing it.
+A term that is not a valid regular expression is searched for literally. A term without a value,
+such as `state:`, matches every row: the user may still be typing it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ Fields = Mapping[str, Callable[[R], Value]]
 NONE = "-"
 """Text for a missing value: the title of its group, and a filter that finds it (`model:^-$`)."""
 
-_TERM = re.compile(r'(?P<no>[-!])?(?:(?P<field>[A-Za-z_][\w.-]*):)?(?:"(?P<quoted>[^"]*)"?|(?P<plain>\S*))(?:\s+|$)')
+_TERM = re.compile(
+    r'(?P<no>[-!])?(?:(?P<field>[A-Za-z_][\w.-]*):)?(?:"(?P<quoted>[^"]*)"?|(?P<plain>\S*))'
+    r"(?:\s+|$)"
+)
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -63,7 +68,8 @@ def parse_filter(text: str, fields: Fields[R]) -> RowFilter[R]:
         fields: The fields of the rows.
 
     Raises:
-        InputError: A term names a field that does not exist, or compares with something that is not a number.
+        InputError: A term names a field that does not exist, or compares with something that is not
+            a number.
     """
     terms, named, place, text = [], set(), 0, text.strip()
     while place < len(text):
@@ -81,14 +87,22 @@ def parse_filter(text: str, fields: Fields[R]) -> RowFilter[R]:
     return RowFilter(frozenset(named), tuple(terms))
 
 
-def arrange(rows: Iterable[R], fields: Fields[R], *, wanted: str = "", sort: str | None = None, reverse: bool = False) -> list[R]:
+def arrange(
+    rows: Iterable[R],
+    fields: Fields[R],
+    *,
+    wanted: str = "",
+    sort: str | None = None,
+    reverse: bool = False,
+) -> list[R]:
     """Return the rows that match a filter, sorted.
 
     Args:
         rows: All rows.
         fields: Their fields.
         wanted: The filter.
-        sort: Field to sort by, the smallest value first; None keeps the order of the rows. Rows without a value come last.
+        sort: Field to sort by, the smallest value first; None keeps the order of the rows. Rows
+            without a value come last.
         reverse: The largest value first; without `sort`, the order of the rows the other way round.
 
     Raises:
@@ -100,12 +114,18 @@ def arrange(rows: Iterable[R], fields: Fields[R], *, wanted: str = "", sort: str
         return kept[::-1] if reverse else kept
     _require(sort, fields)
     value = fields[sort]
-    with_value = sorted((row for row in kept if value(row) is not None), key=lambda row: _order(value(row)), reverse=reverse)
+    with_value = sorted(
+        (row for row in kept if value(row) is not None),
+        key=lambda row: _order(value(row)),
+        reverse=reverse,
+    )
     return [*with_value, *(row for row in kept if value(row) is None)]
 
 
 def group(rows: Iterable[R], fields: Fields[R], field: str) -> list[tuple[str, list[R]]]:
-    """Return the rows by the values of a field: the values as text, in the order in which they first occur.
+    """Return the rows by the values of a field.
+
+    The values as text, in the order in which they first occur.
 
     Raises:
         InputError: The field does not exist.
@@ -128,12 +148,18 @@ def _require(field: str, fields: Fields[R]) -> None:
     if field not in fields:
         raise InputError(
             f"there is no field {clean_line(field, 40)!r}",
-            fix=f"The fields are {', '.join(fields)}. To search for a text with a colon, write it in quotation marks.",
+            fix=(
+                f"The fields are {', '.join(fields)}. To search for a text with a colon, write it "
+                "in quotation marks."
+            ),
         )
 
 
 def _order(value: Value) -> tuple[bool, float, tuple[tuple[int, str], ...]]:
-    """Numbers come before texts. Texts are compared without regard to case, and the numbers in them as numbers: try-2, try-10."""
+    """Numbers come before texts.
+
+    Texts are compared without regard to case, and the numbers in them as numbers: try-2, try-10.
+    """
     if not isinstance(value, str):
         return False, value or 0.0, ()
     parts = re.split(r"([0-9]+)", value.casefold())
@@ -155,10 +181,15 @@ def _test(field: str | None, wanted: str, literal: bool, fields: Fields[R]) -> C
         value = fields[field]
         return lambda row: search(value_text(value(row)) or NONE) is not None
     values = tuple(fields.values())
-    return lambda row: any(isinstance(found := value(row), str) and search(clean_line(found)) is not None for value in values)
+    return lambda row: any(
+        isinstance(found := value(row), str) and search(clean_line(found)) is not None
+        for value in values
+    )
 
 
-def _comparison(sign: str, text: str, field: str, value: Callable[[R], Value]) -> Callable[[R], bool]:
+def _comparison(
+    sign: str, text: str, field: str, value: Callable[[R], Value]
+) -> Callable[[R], bool]:
     if not text:
         return lambda row: True  # `reward:>` while the number is still to be typed
 
@@ -170,7 +201,9 @@ def _comparison(sign: str, text: str, field: str, value: Callable[[R], Value]) -
     except ValueError:
         if sign == "=":
             return equal
-        raise InputError(f"{field}:{sign}{clean_line(text, 40)} compares with something that is not a number") from None
+        raise InputError(
+            f"{field}:{sign}{clean_line(text, 40)} compares with something that is not a number"
+        ) from None
     compare = _COMPARE[sign]
 
     def holds(row: R) -> bool:

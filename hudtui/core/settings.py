@@ -1,12 +1,15 @@
-"""Settings and keys: which there are, where each value comes from, how values are checked and changed.
+"""Settings and keys.
 
-Values come from layers, and the first layer with a value wins: the environment, the project's `.env`, the user's own file, the
-files of other tools (`~/.hud/.env`, Prime's config, the Hugging Face login), the defaults. An empty value counts as none.
-Importing this module is cheap: python-dotenv is imported when it is first needed.
+Which there are, where each value comes from, how values are checked and changed. Values come from
+layers, and the first layer with a value wins: the environment, the project's `.env`, the user's own
+file, the files of other tools (`~/.hud/.env`, Prime's config, the Hugging Face login), the
+defaults. An empty value counts as none. Importing this module is cheap: python-dotenv is imported
+when it is first needed.
 
-A line of the project's `.env` counts only if the user has agreed to it (`core.trust`); `Settings.withheld` says what does not
-count, and `Settings.lacking` where a missing value stands. Even a trusted `.env` can only lower a limit on money or time, and can
-name neither a program to start nor the address of a simulator.
+A line of the project's `.env` counts only if the user has agreed to it (`core.trust`);
+`Settings.withheld` says what does not count, and `Settings.lacking` where a missing value stands.
+Even a trusted `.env` can only lower a limit on money or time, and can name neither a program to
+start nor the address of a simulator.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from hudtui.core.variables import lookup_in_any_case
 
 Kind = Literal["secret", "url", "flag", "seconds", "limit", "threshold", "path", "command", "text"]
 Origin = str
-"""`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
+"""`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`,
+`~/.prime`, `Hugging Face login`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Setting:
     """Rights that the user's own key needs, in a sentence. Such a key is kept in the user's
     settings, not in a project's."""
     in_folders: bool = True
-    """A project folder may set it. What names a program to start, and a simulator's key, it may not."""
+    """A project folder may set it. What names a program to start, and a simulator's key, it may
+    not."""
 
     @property
     def secret(self) -> bool:
@@ -80,7 +85,8 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
     ),
     "quiet": Setting(
         "HUDTUI_ALARM_QUIET_MINUTES",
-        "alarm: minutes in which a stage logs nothing, or three steps where those take longer; or none",
+        "alarm: minutes in which a stage logs nothing, or three steps where those take longer; or "
+        "none",
         "threshold",
         "5",
         minimum=0.5,
@@ -138,10 +144,18 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
 """Name of the threshold of an alarm -> the setting that gives it; see `runs.alarms`."""
 
 _KEYS_HERE, _PROGRAMS_HERE = Setting("keys", ""), Setting("programs", "")
-"""The places of the settings of providers in the list: what names a program stands beside the other programs."""
+"""The places of the settings of providers in the list: what names a program stands beside the other
+programs."""
 _COMMON = (
-    Setting("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
-    Setting("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
+    Setting(
+        "WANDB_API_KEY",
+        "Weights & Biases: training metrics",
+        "secret",
+        get_it="https://wandb.ai/authorize",
+    ),
+    Setting(
+        "WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"
+    ),
     _KEYS_HERE,
     Setting(
         "OPENAI_API_KEY",
@@ -149,8 +163,17 @@ _COMMON = (
         "secret",
         get_it="https://platform.openai.com/api-keys",
     ),
-    Setting("OPENAI_BASE_URL", "address of OpenAI, or of a server that speaks its API", "url", "https://api.openai.com/v1"),
-    Setting("HUDTUI_CLIENT_METADATA_URL", "address of your client metadata document, for logins at environments", "url"),
+    Setting(
+        "OPENAI_BASE_URL",
+        "address of OpenAI, or of a server that speaks its API",
+        "url",
+        "https://api.openai.com/v1",
+    ),
+    Setting(
+        "HUDTUI_CLIENT_METADATA_URL",
+        "address of your client metadata document, for logins at environments",
+        "url",
+    ),
     Setting(
         "HF_TOKEN",
         "Hugging Face: reading private and publishing datasets",
@@ -159,15 +182,36 @@ _COMMON = (
     ),
     Setting("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
     Setting(
-        "HUDTUI_GUARD_KEY", "a Prime key that may only end machines: left on those that are rented, for their guard", "secret"
+        "HUDTUI_GUARD_KEY",
+        "a Prime key that may only end machines: left on those that are rented, for their guard",
+        "secret",
     ),
     Setting(
-        "HUDTUI_BUDGET_RUN", "money that one run or rented machine may cost, in its provider's currency, or none", "limit", "25"
+        "HUDTUI_BUDGET_RUN",
+        "money that one run or rented machine may cost, in its provider's currency, or none",
+        "limit",
+        "25",
     ),
-    Setting("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, in USD, or none", "limit", "100"),
-    Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
-    Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
-    Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers", in_folders=False),
+    Setting(
+        "HUDTUI_BUDGET_DAY",
+        "money that all rented machines may cost in a day, in USD, or none",
+        "limit",
+        "100",
+    ),
+    Setting(
+        "HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"
+    ),
+    Setting(
+        "HUDTUI_IDLE_MINUTES",
+        "minutes without GPU work or log lines after which it is ended, or none",
+        "limit",
+        "30",
+    ),
+    Setting(
+        "HUDTUI_ENGINE",
+        "container engine for images, docker or podman; without it, whichever answers",
+        in_folders=False,
+    ),
     _PROGRAMS_HERE,
     Setting(
         "HUDTUI_NOTIFY_COMMAND",
@@ -198,7 +242,10 @@ def provider_settings() -> tuple[Setting, ...]:
 
 
 def machine_prefixes() -> tuple[str, ...]:
-    """Return how the names of the settings begin that decide which machines are rented, where, and within which limits."""
+    """Return how the names of the settings about renting begin.
+
+    These decide which machines are rented, where, and within which limits.
+    """
     heads = dict.fromkeys(f"{one.name.partition('_')[0]}_" for one in provider_settings())
     return ("HUDTUI_", *(head for head in heads if head != "HUDTUI_"))
 
@@ -213,9 +260,16 @@ LIMIT_SETTINGS: Mapping[str, str] = {
 
 _OF_PLATFORM = (
     Setting(
-        "TELEMETRY_ENABLED", "whether episodes of configurations with a job are sent to {title}: true or false", "flag", "true"
+        "TELEMETRY_ENABLED",
+        "whether episodes of configurations with a job are sent to {title}: true or false",
+        "flag",
+        "true",
     ),
-    Setting("TELEMETRY_LOCAL_DIR", "folder that gets the traces of these episodes, as JSON lines", "path"),
+    Setting(
+        "TELEMETRY_LOCAL_DIR",
+        "folder that gets the traces of these episodes, as JSON lines",
+        "path",
+    ),
     Setting(
         "CLIENT_TIMEOUT",
         "seconds for a connection to an environment and for one call, where an episode is played",
@@ -227,12 +281,18 @@ _OF_PLATFORM = (
 
 
 def known_settings(platform: Platform) -> tuple[Setting, ...]:
-    """Every setting that is read on a platform: its own first, then the built-in platforms' keys, then the services in common."""
+    """Every setting that is read on a platform.
+
+    Its own first, then the built-in platforms' keys, then the services in common.
+    """
     keys: dict[str, Setting] = {}
     for one in (platform, *BUILT_IN):
         site = one.urls.get("web")
         keys.setdefault(
-            one.key_variable, Setting(one.key_variable, f"{one.title}: environments and traces", "secret", get_it=site)
+            one.key_variable,
+            Setting(
+                one.key_variable, f"{one.title}: environments and traces", "secret", get_it=site
+            ),
         )
         for service in (
             SERVICES if one is platform else ("mcp", "api")
@@ -240,14 +300,23 @@ def known_settings(platform: Platform) -> tuple[Setting, ...]:
             default = one.urls.get(service)
             if default or one is platform:
                 name = one.url_variable(service)
-                keys.setdefault(name, Setting(name, _URL_ABOUT[service].format(title=one.title), "url", default))
+                keys.setdefault(
+                    name, Setting(name, _URL_ABOUT[service].format(title=one.title), "url", default)
+                )
         if one is platform:
-            own = (replace(key, name=one.own_variable(key.name), about=key.about.format(title=one.title)) for key in _OF_PLATFORM)
+            own = (
+                replace(
+                    key, name=one.own_variable(key.name), about=key.about.format(title=one.title)
+                )
+                for key in _OF_PLATFORM
+            )
             keys.update({key.name: key for key in own})
     programs = tuple(one for one in provider_settings() if one.kind == "command")
     others = tuple(one for one in provider_settings() if one.kind != "command")
     for key in _COMMON:
-        for setting in others if key is _KEYS_HERE else programs if key is _PROGRAMS_HERE else (key,):
+        for setting in (
+            others if key is _KEYS_HERE else programs if key is _PROGRAMS_HERE else (key,)
+        ):
             keys.setdefault(setting.name, setting)
     return tuple(keys.values())
 
@@ -267,8 +336,8 @@ class Settings:
         folder: The project folder.
         platform: The platform whose keys and addresses these are.
         notices: What was ignored while reading, in plain words, without values.
-        withheld: Powers of the project's `.env` and of a platform that the project declares, which the user has not agreed to.
-            The lines of `.env` that they come from do not count.
+        withheld: Powers of the project's `.env` and of a platform that the project declares, which
+            the user has not agreed to. The lines of `.env` that they come from do not count.
     """
 
     def __init__(
@@ -288,10 +357,13 @@ class Settings:
         self._waiting_in_any_case = lookup_in_any_case({name: name for name in self._waiting})
         self.keys = {key.name: key for key in known_settings(platform)}
         self._layers = layers
-        # From the last layer to the first, so that the first layer's values stay. An empty value hides nothing.
+        # From the last layer to the first, so that the first layer's values stay. An empty value
+        # hides nothing.
         values: dict[str, str] = {}
         for layer in reversed(layers):
-            values.update({name: value for name, value in layer.values.items() if value or name not in values})
+            values.update(
+                {name: value for name, value in layer.values.items() if value or name not in values}
+            )
         self._values = values
         self._in_any_case = lookup_in_any_case(values)
 
@@ -303,31 +375,46 @@ class Settings:
         return self._values.get(name) or None
 
     def lookup(self, name: str) -> str | None:
-        """The value of a variable in a task or a config, for `variables.substitute`; also under a name in another case."""
+        """The value of a variable in a task or a config, for `variables.substitute`.
+
+        Also under a name in another case.
+        """
         return self._in_any_case(name)
 
     def use(self, name: str) -> str | None:
         """Like `lookup`, for work that uses the value.
 
         Raises:
-            Untrusted: There is none, and the project's `.env` has one that the user has not agreed to.
+            Untrusted: There is none, and the project's `.env` has one that the user has not agreed
+                to.
         """
         if not (value := self.lookup(name)):
             self._require_agreed(name)
         return value
 
     def waits(self, name: str) -> Location | None:
-        """File and line of a value in the project's `.env` that the user has not agreed to; the name may be in another case."""
+        """File and line of a value in the project's `.env` that the user has not agreed to.
+
+        The name may be in another case.
+        """
         one = self._waiting.get(self._waiting_in_any_case(name) or "")
         return None if one is None else Location(str(one.file), one.line)
 
     def _require_agreed(self, name: str) -> None:
-        """Raise `Untrusted` if a value stands in the project's `.env` that the user has not agreed to, and name it first."""
+        """Raise `Untrusted` if the project's `.env` has a value that is not agreed to.
+
+        The error names this value first. The user has to agree to it.
+        """
         if (one := self._waiting.get(self._waiting_in_any_case(name) or "")) is not None:
-            raise trust.Untrusted(self.folder, (one, *(other for other in self.withheld if other != one)))
+            raise trust.Untrusted(
+                self.folder, (one, *(other for other in self.withheld if other != one))
+            )
 
     def lacking(self, name: str) -> tuple[str, str]:
-        """Return why a variable has no value, as the end of a sentence, and the command that mends it."""
+        """Return why a variable has no value, and the command that mends it.
+
+        The reason is the end of a sentence.
+        """
         if (place := self.waits(name)) is not None:
             words = trust.standing({name: place.line or 0}, Path(place.file).name)
             return words.removeprefix(f"{name} "), "hudtui trust"
@@ -335,15 +422,23 @@ class Settings:
 
     @property
     def waiting(self) -> Mapping[str, Location]:
-        """File and line of each value in the project's `.env` that the user has not agreed to, by the name of the variable."""
+        """Return file and line of each value in the project's `.env` that is not agreed to.
+
+        The keys are the names of the variables.
+        """
         return {name: Location(str(one.file), one.line) for name, one in self._waiting.items()}
 
     def waiting_words(self) -> str | None:
-        """A sentence that names the values in the project's `.env` that the user has not agreed to; None if there is none."""
+        """A sentence that names the values in the project's `.env` that the user has not agreed to.
+
+        None if there is none.
+        """
         lines = {name: one.line or 0 for name, one in self._waiting.items()}
         if not lines:
             return None
-        return f"{trust.standing(lines, '.env')}, and {'does' if len(lines) == 1 else 'do'} not count"
+        return (
+            f"{trust.standing(lines, '.env')}, and {'does' if len(lines) == 1 else 'do'} not count"
+        )
 
     def require(self, name: str) -> str:
         """Like `get`, for work that needs the value.
@@ -360,14 +455,18 @@ class Settings:
         raise InputError(
             f"{name} is not set",
             why=f"It is needed for {key.about}." if key is not None else None,
-            fix=f"Set it in the environment, or keep it in {self.folder / '.env'} with: hudtui settings set {name}.{where}",
+            fix=(
+                f"Set it in the environment, or keep it in {self.folder / '.env'} with: hudtui "
+                f"settings set {name}.{where}"
+            ),
         )
 
     def require_trust(self, *prefixes: str) -> None:
         """Raise if anything is withheld: for work that may depend on it.
 
         Args:
-            prefixes: How the names begin of the settings that the work depends on; all settings, and the platform, without one.
+            prefixes: How the names begin of the settings that the work depends on; all settings,
+                and the platform, without one.
 
         Raises:
             Untrusted: The user has not agreed to what this folder's files ask for.
@@ -383,7 +482,10 @@ class Settings:
         return self.platform.url(service, self.get)
 
     def own(self, name: str) -> str | None:
-        """The value of a setting that each platform has under its own name: `CLIENT_TIMEOUT` is `HUD_CLIENT_TIMEOUT` on HUD."""
+        """The value of a setting that each platform has under its own name.
+
+        `CLIENT_TIMEOUT` is `HUD_CLIENT_TIMEOUT` on HUD.
+        """
         return self.get(self.platform.own_variable(name))
 
     @property
@@ -393,11 +495,16 @@ class Settings:
         Raises:
             InputError: The setting is not a number of seconds.
         """
-        name, text = self.platform.own_variable("CLIENT_TIMEOUT"), self.own("CLIENT_TIMEOUT") or "60"
+        name, text = (
+            self.platform.own_variable("CLIENT_TIMEOUT"),
+            self.own("CLIENT_TIMEOUT") or "60",
+        )
         try:
             return _seconds(text)
         except ValueError:
-            raise InputError(f"{name} is {text!r}, and a number of seconds is needed", where=self.location(name)) from None
+            raise InputError(
+                f"{name} is {text!r}, and a number of seconds is needed", where=self.location(name)
+            ) from None
 
     def is_set(self, name: str) -> bool:
         """Return True if the user or a file gives this setting a value; a default is none."""
@@ -416,12 +523,18 @@ class Settings:
         return Location(str(layer.file), layer.lines.get(name))
 
     def hidden(self, name: str) -> tuple[Origin, ...]:
-        """Origins, the nearest first, whose value for this name does not count because a nearer one has a value too."""
+        """Return the origins of a name whose value does not count, the nearest first.
+
+        A nearer origin has a value too.
+        """
         having = [layer.origin for layer in self._layers if layer.values.get(name)]
         return tuple(origin for origin in having[1:] if origin != "default")
 
     def shown(self, name: str) -> str | None:
-        """The value as it may be shown: masked if it is a secret, or if its name looks like a secret's."""
+        """The value as it may be shown.
+
+        Masked if it is a secret, or if its name looks like a secret's.
+        """
         value = self.get(name)
         if value is None:
             return None
@@ -444,16 +557,25 @@ class Settings:
 
 
 def secret_mask() -> Callable[[str], str]:
-    """A function that masks the user's own secrets in a text: those of the environment, their file and other tools' files."""
+    """A function that masks the user's own secrets in a text.
+
+    Those of the environment, their file and other tools' files.
+    """
     keys = {key.name for one in BUILT_IN for key in known_settings(one) if key.secret}
     layers = _own_layers(dict(os.environ), [])
-    return _masking(value for layer in layers for name, value in layer.values.items() if name in keys or looks_secret(name))
+    return _masking(
+        value
+        for layer in layers
+        for name, value in layer.values.items()
+        if name in keys or looks_secret(name)
+    )
 
 
 def other_holder(value: str, name: str, folder: Path) -> str | None:
     """The variable that holds a secret beside the one that it was given as; None if there is none.
 
-    All layers are looked through, also those whose value does not count, and a project's `.env` that is not trusted.
+    All layers are looked through, also those whose value does not count, and a project's `.env`
+    that is not trusted.
 
     Args:
         value: The secret. Blanks around it are no difference.
@@ -467,7 +589,9 @@ def other_holder(value: str, name: str, folder: Path) -> str | None:
             other
             for layer in layers
             for other, held in layer.values.items()
-            if other != name and held.strip() == value.strip() and (other.upper() in keys or looks_secret(other))
+            if other != name
+            and held.strip() == value.strip()
+            and (other.upper() in keys or looks_secret(other))
         ),
         None,
     )
@@ -480,11 +604,35 @@ def _masking(values: Iterable[str]) -> Callable[[str], str]:
 
 
 def looks_secret(name: str) -> bool:
-    """Return True if the name of a variable is that of a secret: `..._KEY`, `..._TOKEN` and the like."""
+    """Return True if the name of a variable is that of a secret.
+
+    `..._KEY`, `..._TOKEN` and the like.
+    """
     parts = name.upper().replace("-", "_").split("_")
-    words = {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "AUTHORIZATION", "PAT", "JWT"}
-    joined = any(part.endswith(("APIKEY", "TOKEN", "SECRET", "PASSWORD")) for part in parts)  # as in PGPASSWORD
-    return (joined or not words.isdisjoint(parts)) and parts[-1] not in ("PATH", "FILE", "DIR", "ID", "URL", "NAME")
+    words = {
+        "KEY",
+        "APIKEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIALS",
+        "AUTHORIZATION",
+        "PAT",
+        "JWT",
+    }
+    joined = any(
+        part.endswith(("APIKEY", "TOKEN", "SECRET", "PASSWORD")) for part in parts
+    )  # as in PGPASSWORD
+    return (joined or not words.isdisjoint(parts)) and parts[-1] not in (
+        "PATH",
+        "FILE",
+        "DIR",
+        "ID",
+        "URL",
+        "NAME",
+    )
 
 
 def mask(secret: str) -> str:
@@ -498,17 +646,23 @@ def user_file() -> Path:
 
 
 def user_setting(name: str) -> str | None:
-    """The value of a setting that no folder decides: from the environment, else from the user's own file; None without one."""
+    """The value of a setting that no folder decides.
+
+    From the environment, else from the user's own file; None without one.
+    """
     if value := _spelled(os.environ).get(name):
         return value
     entry = _read("user file", user_file(), []).entries.get(name)
     return (entry.value or None) if entry is not None else None
 
 
-def load_settings(folder: Path, platform: Platform | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
+def load_settings(
+    folder: Path, platform: Platform | None = None, *, environ: Mapping[str, str] | None = None
+) -> Settings:
     """Read every layer.
 
-    A file that cannot be read is left out and named in `notices`: settings never prevent the program from starting.
+    A file that cannot be read is left out and named in `notices`: settings never prevent the
+    program from starting.
 
     Args:
         folder: The project folder.
@@ -524,7 +678,11 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     written = _read(".env", folder / ".env", notices, platform)
     layers = _own_layers(environment, notices, platform)
     file = _of_folder(written, layers, notices)
-    layers.append(_Layer("default", {key.name: key.default for key in known_settings(platform) if key.default}))
+    layers.append(
+        _Layer(
+            "default", {key.name: key.default for key in known_settings(platform) if key.default}
+        )
+    )
     powers = _env_powers(file, platform)
     withheld = trust.missing(folder, (*powers.values(), *_platform_powers(folder, platform)))
     tokens = {one.token for one in withheld}
@@ -534,10 +692,15 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     return Settings(folder, platform, tuple(layers), tuple(notices), withheld, waiting)
 
 
-def _own_layers(environment: Mapping[str, str], notices: list[str], platform: Platform | None = None) -> list[_Layer]:
+def _own_layers(
+    environment: Mapping[str, str], notices: list[str], platform: Platform | None = None
+) -> list[_Layer]:
     """The layers that no folder and no default gives."""
     layers = [_Layer("environment", _aliased(_spelled(environment, platform)))]
-    for origin, path in (("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
+    for origin, path in (
+        ("user file", user_file()),
+        ("~/.hud/.env", Path.home() / ".hud" / ".env"),
+    ):
         layers += _env_layer(origin, _read(origin, path, notices, platform))
     layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
     layers += _hugging_face_layer(environment)
@@ -545,7 +708,10 @@ def _own_layers(environment: Mapping[str, str], notices: list[str], platform: Pl
 
 
 def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
-    """The powers of the project's `.env` and of the platform that the project declares; see `core.trust`."""
+    """The powers of the project's `.env` and of the platform that the project declares.
+
+    See `core.trust`.
+    """
     written = _read(".env", folder / ".env", [], platform)
     file = _of_folder(written, _own_layers(os.environ, [], platform), [])
     return (*env_powers(file, platform), *_platform_powers(folder, platform))
@@ -557,7 +723,12 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
         return ()
     return tuple(
         trust.power(
-            "address", f"{url} ({platform.key_variable} is sent there)", platform.file, service, url, platform.key_variable
+            "address",
+            f"{url} ({platform.key_variable} is sent there)",
+            platform.file,
+            service,
+            url,
+            platform.key_variable,
         )
         for service, url in platform.urls.items()
     )
@@ -566,8 +737,8 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
     """One power for each value of a project's `.env`. Keys are named and never shown.
 
-    All else is shown with what other lines of the file put in for its references, and with the names of the variables of the
-    environment that it takes.
+    All else is shown with what other lines of the file put in for its references, and with the
+    names of the variables of the environment that it takes.
     """
     return tuple(_env_powers(file, platform).values())
 
@@ -585,7 +756,15 @@ def _env_powers(file: EnvFile, platform: Platform) -> dict[str, trust.Power]:
         told = f"{name}={written}{borrowed}"
         if key.secret if key is not None else looks_secret(name):
             told = f"{name}{borrowed}"
-            found[name] = trust.power("key", told, file.path, name, *sorted(entry.outside), line=entry.line, secret=entry.value)
+            found[name] = trust.power(
+                "key",
+                told,
+                file.path,
+                name,
+                *sorted(entry.outside),
+                line=entry.line,
+                secret=entry.value,
+            )
             continue
         kind: trust.Kind
         if name == _PRIME_ADDRESS or (key is not None and key.kind == "url"):
@@ -598,17 +777,23 @@ def _env_powers(file: EnvFile, platform: Platform) -> dict[str, trust.Power]:
             kind = "command"
         else:
             kind = "variable" if key is None else "setting"
-        found[name] = trust.power(kind, told, file.path, name, written, *sorted(entry.outside), line=entry.line)
+        found[name] = trust.power(
+            kind, told, file.path, name, written, *sorted(entry.outside), line=entry.line
+        )
     return found
 
 
 _PRIME_ADDRESS = "PRIME_BASE_URL"
 """The other name that Prime's command knows for PRIME_API_BASE_URL; see `_aliased`."""
 _PROGRAM = re.compile(
-    # What names a program by its own name, and what makes the programs that are started run another one.
-    r"(?:.*_)?(?:PYTHON|COMMAND|CMD|PROGRAM|SHELL|BIN|BINARY|EXE|EXECUTABLE|INTERPRETER|RUNNER|WRAPPER|LAUNCHER|ASKPASS)"
-    r"|(?:.*_)?(?:EDITOR|PAGER|BROWSER)|PATH|BASH_ENV|VISUAL|CLASSPATH|(?:LD_|DYLD_|PYTHON|PERL5|RUBY(?:OPT|LIB)).*"
-    r"|NODE_(?:OPTIONS|PATH)|_?JAVA_(?:TOOL_)?OPTIONS|GIT_(?:SSH|EXEC|CONFIG|PROXY|EXTERNAL).*|DOCKER_(?:HOST|CONTEXT|CONFIG)",
+    # What names a program by its own name, and what makes the programs that are started run another
+    # one.
+    r"(?:.*_)?(?:PYTHON|COMMAND|CMD|PROGRAM|SHELL|BIN|BINARY|EXE|EXECUTABLE|INTERPRETER|RUNNER"
+    r"|WRAPPER|LAUNCHER|ASKPASS)"
+    r"|(?:.*_)?(?:EDITOR|PAGER|BROWSER)|PATH|BASH_ENV|VISUAL|CLASSPATH"
+    r"|(?:LD_|DYLD_|PYTHON|PERL5|RUBY(?:OPT|LIB)).*"
+    r"|NODE_(?:OPTIONS|PATH)|_?JAVA_(?:TOOL_)?OPTIONS|GIT_(?:SSH|EXEC|CONFIG|PROXY|EXTERNAL).*"
+    r"|DOCKER_(?:HOST|CONTEXT|CONFIG)",
     re.IGNORECASE,
 )
 _SIMULATORS = frozenset({"demo", "off"})
@@ -617,7 +802,9 @@ _SIMULATORS = frozenset({"demo", "off"})
 
 def _never_in_a_folder() -> frozenset[str]:
     """Return the settings that only the environment and the user's own file may set."""
-    return frozenset(key.name for one in BUILT_IN for key in known_settings(one) if not key.in_folders)
+    return frozenset(
+        key.name for one in BUILT_IN for key in known_settings(one) if not key.in_folders
+    )
 
 
 def _key_for(name: str, platform: Platform) -> str | None:
@@ -636,7 +823,9 @@ def without_login(value: str) -> str:
 
 
 def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvFile:
-    """A folder's `.env` without what no agreement could let it have: programs of the user's, and keys of other places.
+    """A folder's `.env` without what no agreement could let it have.
+
+    Programs of the user's, and keys of other places.
 
     Args:
         file: The file.
@@ -649,16 +838,35 @@ def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvF
     def secret(name: str) -> bool:
         return name.upper() in keys or looks_secret(name)
 
-    values = {value for layer in own for name, value in layer.values.items() if len(value) >= 8 and secret(name)}
+    values = {
+        value
+        for layer in own
+        for name, value in layer.values.items()
+        if len(value) >= 8 and secret(name)
+    }
     kept = {}
     for name, entry in file.entries.items():
         # A key of the file itself is not shown in a question: no other value may depend on it.
-        used = [one for one in (*sorted(entry.outside), *(() if secret(name) else sorted(entry.inside))) if secret(one)]
-        used += [one for one in sorted(entry.outside) if any(value in os.environ.get(one, "") for value in values)]
+        used = [
+            one
+            for one in (*sorted(entry.outside), *(() if secret(name) else sorted(entry.inside)))
+            if secret(one)
+        ]
+        used += [
+            one
+            for one in sorted(entry.outside)
+            if any(value in os.environ.get(one, "") for value in values)
+        ]
         if entry.value and name in never:
-            why = f"{name} is not taken from a project folder; set it in the environment or with --user"
+            why = (
+                f"{name} is not taken from a project folder; set it in the environment or with "
+                "--user"
+            )
         elif entry.value and used:
-            why = f"{name} does not count: it takes the value of {used[0]}, and a file of a folder passes no key on"
+            why = (
+                f"{name} does not count: it takes the value of {used[0]}, and a file of a folder "
+                "passes no key on"
+            )
         else:
             kept[name] = entry
             continue
@@ -672,11 +880,18 @@ def _allowed(file: EnvFile, others: list[_Layer], notices: list[str]) -> EnvFile
     for name, entry in file.entries.items():
         place = f"{file.path}:{entry.line}"
         if entry.value and name == "HUDTUI_SIM" and entry.value not in _SIMULATORS:
-            notices.append(f"{place}: HUDTUI_SIM can only be demo or off in a project folder; set an address with --user")
-        elif entry.value and name in LIMIT_SETTINGS.values() and not _lowers(entry.value, _first(others, name)):
             notices.append(
-                f"{place}: {name}={entry.value} does not count: a project folder can lower the limit of {_first(others, name)}, "
-                f"not lift it"
+                f"{place}: HUDTUI_SIM can only be demo or off in a project folder; set an address "
+                "with --user"
+            )
+        elif (
+            entry.value
+            and name in LIMIT_SETTINGS.values()
+            and not _lowers(entry.value, _first(others, name))
+        ):
+            notices.append(
+                f"{place}: {name}={entry.value} does not count: a project folder can lower the "
+                f"limit of {_first(others, name)}, not lift it"
             )
         else:
             kept[name] = entry
@@ -703,7 +918,8 @@ def save_project_setting(folder: Path, name: str, value: str) -> Path:
     """
     if name.upper() in _never_in_a_folder():
         raise InputError(
-            f"{name} is not taken from a project folder", fix=f"Keep it in your own settings: hudtui settings set {name} --user"
+            f"{name} is not taken from a project folder",
+            fix=f"Keep it in your own settings: hudtui settings set {name} --user",
         )
     path = folder / ".env"
     _refuse_outside(folder, path)
@@ -751,7 +967,8 @@ def check_setting_name(name: str, platform: Platform) -> Setting | None:
     """The setting of this name; None if the program does not know it.
 
     Raises:
-        InputError: The name is unknown and so similar to a known name that it must be a slip, or it cannot be a variable's name.
+        InputError: The name is unknown and so similar to a known name that it must be a slip, or it
+            cannot be a variable's name.
     """
     keys = {key.name: key for key in known_settings(platform)}
     if name in keys:
@@ -760,12 +977,16 @@ def check_setting_name(name: str, platform: Platform) -> Setting | None:
     if near or not VARIABLE_NAME.match(name):
         raise InputError(
             f"there is no setting {name!r}",
-            fix=f"Did you mean {near}?" if near else "A name has letters, digits and _, with no digit first.",
+            fix=f"Did you mean {near}?"
+            if near
+            else "A name has letters, digits and _, with no digit first.",
         )
     return None
 
 
-def _read(origin: Origin, path: Path, notices: list[str], platform: Platform | None = None) -> EnvFile:
+def _read(
+    origin: Origin, path: Path, notices: list[str], platform: Platform | None = None
+) -> EnvFile:
     try:
         file = read_env(path)
     except InputError as error:
@@ -773,16 +994,22 @@ def _read(origin: Origin, path: Path, notices: list[str], platform: Platform | N
         return EnvFile(path)
     notices.extend(file.notices)
     names = _setting_names({name: entry.value for name, entry in file.entries.items()}, platform)
-    return EnvFile(path, {name: file.entries[written] for name, written in names.items()}, file.notices)
+    return EnvFile(
+        path, {name: file.entries[written] for name, written in names.items()}, file.notices
+    )
 
 
 def _setting_names(values: Mapping[str, str], platform: Platform | None) -> dict[str, str]:
-    """Return the variable that counts for each name. The name of a setting may be written in any case.
+    """Return the variable that counts for each name.
 
-    Of several spellings the first one with a value counts, and the setting's own spelling before all others.
+    The name of a setting may be written in any case. Of several spellings the first one with a
+    value counts, and the setting's own spelling before all others.
     """
     platforms = BUILT_IN if platform is None else (platform, *BUILT_IN)
-    known = {_PRIME_ADDRESS, *(setting.name for one in platforms for setting in known_settings(one))}
+    known = {
+        _PRIME_ADDRESS,
+        *(setting.name for one in platforms for setting in known_settings(one)),
+    }
     names: dict[str, str] = {}
     for written in sorted(values, key=lambda name: (not values[name], name not in known)):
         upper = written.upper()
@@ -800,13 +1027,25 @@ def _env_layer(origin: Origin, file: EnvFile) -> list[_Layer]:
     if not file.entries:
         return []
     values = {name: entry.value for name, entry in file.entries.items()}
-    return [_Layer(origin, _aliased(values), file.path, {name: entry.line for name, entry in file.entries.items()})]
+    return [
+        _Layer(
+            origin,
+            _aliased(values),
+            file.path,
+            {name: entry.line for name, entry in file.entries.items()},
+        )
+    ]
 
 
 def _aliased(values: dict[str, str]) -> dict[str, str]:
-    # Prime's command knows two names for one address, and takes it with and without the version at the end.
+    # Prime's command knows two names for one address, and takes it with and without the version at
+    # the end.
     base = values.get("PRIME_API_BASE_URL") or values.get(_PRIME_ADDRESS)
-    return {**values, "PRIME_API_BASE_URL": base.rstrip("/").removesuffix("/api/v1")} if base else values
+    return (
+        {**values, "PRIME_API_BASE_URL": base.rstrip("/").removesuffix("/api/v1")}
+        if base
+        else values
+    )
 
 
 _PRIME = {
@@ -818,7 +1057,10 @@ _PRIME = {
 
 
 def _json_layer(path: Path, notices: list[str]) -> list[_Layer]:
-    """The config of the Prime command. It is read and never written: the command drops fields that it does not know."""
+    """The config of the Prime command.
+
+    It is read and never written: the command drops fields that it does not know.
+    """
     try:
         data = json.loads(path.read_bytes()[:100_000])
         values = {name: data[key] for key, name in _PRIME.items() if isinstance(data.get(key), str)}
@@ -838,7 +1080,9 @@ def _hugging_face_layer(environment: Mapping[str, str]) -> list[_Layer]:
         token = path.read_text("ascii").strip()
     except (OSError, ValueError):
         return []
-    return [_Layer("Hugging Face login", {"HF_TOKEN": token}, path)] if 0 < len(token) < 1000 else []
+    return (
+        [_Layer("Hugging Face login", {"HF_TOKEN": token}, path)] if 0 < len(token) < 1000 else []
+    )
 
 
 @dataclass(frozen=True)
@@ -846,14 +1090,17 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name, of all but the secrets: an address without a slash at its end, bool, seconds, a limit or a threshold as float
-    (infinite: none), Path, or a command in words."""
+    """By name, of all but the secrets: an address without a slash at its end, bool, seconds, a
+    limit or a threshold as float (infinite: none), Path, or a command in words."""
     problems: Mapping[str, str]
     """By name, in plain words that never hold the value."""
 
 
 def check_settings(settings: Settings) -> CheckedSettings:
-    """Check every known setting that has a value against its kind: a key is one word, an address is http(s) with a host, ..."""
+    """Check every known setting that has a value against its kind.
+
+    A key is one word, an address is http(s) with a host, ...
+    """
     values: dict[str, object] = {}
     problems: dict[str, str] = {}
     for setting in settings.keys.values():
@@ -890,8 +1137,14 @@ def parse_limit(value: str, about: str = "limit") -> float:
     return number
 
 
-_PLACEHOLDER = re.compile(r"(your|my|change|insert|replace|enter)[-_ ].*|x{3,}|<.*>|\.{3,}|todo", re.IGNORECASE)
-_FLAGS = {word: value for value, words in ((True, "1 on t true y yes"), (False, "0 off f false n no")) for word in words.split()}
+_PLACEHOLDER = re.compile(
+    r"(your|my|change|insert|replace|enter)[-_ ].*|x{3,}|<.*>|\.{3,}|todo", re.IGNORECASE
+)
+_FLAGS = {
+    word: value
+    for value, words in ((True, "1 on t true y yes"), (False, "0 off f false n no"))
+    for word in words.split()
+}
 
 
 def _checked(setting: Setting, text: str) -> tuple[object, str | None]:
@@ -904,7 +1157,10 @@ def _checked(setting: Setting, text: str) -> tuple[object, str | None]:
         if setting.minimum is not None and value < setting.minimum:
             return None, f"this must be at least {setting.minimum:g}"
         if setting.maximum is not None and value > setting.maximum:
-            return None, f"this must be at most {setting.maximum:g}; none means that there is no alarm"
+            return (
+                None,
+                f"this must be at most {setting.maximum:g}; none means that there is no alarm",
+            )
     return value, None
 
 
@@ -912,7 +1168,10 @@ def _key(text: str) -> str:
     if _PLACEHOLDER.fullmatch(text):
         raise ValueError("this is the placeholder of an example, not a key")
     if (at := bad_key_character(text)) is not None:
-        raise ValueError(f"a key is one word of ASCII letters, digits and signs; character {at} is not one of them")
+        raise ValueError(
+            f"a key is one word of ASCII letters, digits and signs; character {at} is not one of "
+            "them"
+        )
     return text
 
 
@@ -954,7 +1213,9 @@ _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "seconds": _seconds,
     "limit": parse_limit,
     "threshold": partial(parse_limit, about="alarm"),
-    "path": lambda text: Path(os.path.expanduser(text)),  # which leaves the home of a user who is not known as it stands
+    "path": lambda text: Path(
+        os.path.expanduser(text)
+    ),  # which leaves the home of a user who is not known as it stands
     "command": _command,
     "text": str,
 }

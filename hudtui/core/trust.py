@@ -1,16 +1,17 @@
 """Trust: what the files of a project folder may make hudtui do. Nothing, until the user agrees.
 
-The files of a cloned or unpacked folder can cause actions: `.env` names keys and addresses, a lock file an image to run, a task
-file servers to start or to send keys to, a configuration code that scores, `.hudtui/runs.db` runs to continue. Each such
-action is a `Power`. Reading a folder uses
-no power. Code that uses one calls `require` first, which raises `Untrusted` with the powers that the user has not agreed to;
-commands and screens show them, ask once, and call `agree`.
+The files of a cloned or unpacked folder can cause actions: `.env` names keys and addresses, a lock
+file an image to run, a task file servers to start or to send keys to, a configuration code that
+scores, `.hudtui/runs.db` runs to continue. Each such action is a `Power`. Reading a folder uses no
+power. Code that uses one calls `require` first, which raises `Untrusted` with the powers that the
+user has not agreed to; commands and screens show them, ask once, and call `agree`.
 
-Agreements are kept in the user's state folder, one file for each project, with a digest of exactly what each power does. If a
-file changes so that it does something else, hudtui asks again, and only about the change.
+Agreements are kept in the user's state folder, one file for each project, with a digest of exactly
+what each power does. If a file changes so that it does something else, hudtui asks again, and only
+about the change.
 
-Runs are marked separately: a run belongs to this user if `mark_run` has recorded it with a digest of its plan. Anyone who opens a
-folder can read its runs, but hudtui acts on marked runs only.
+Runs are marked separately: a run belongs to this user if `mark_run` has recorded it with a digest
+of its plan. Anyone who opens a folder can read its runs, but hudtui acts on marked runs only.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from hudtui.core.text import clean_line, in_full
 Kind = Literal["command", "code", "address", "key", "setting", "variable", "limit", "run"]
 
 VARIABLE = "HUDTUI_TRUST"
-"""Environment variable: folders, separated as in PATH, below which every file is trusted; for containers and CI."""
+"""Environment variable: folders, separated as in PATH, below which every file is trusted; for
+containers and CI."""
 RUN_VARIABLE = "HUDTUI_TRUST_RUN"
-"""The same for the programs of a run: the folder with its own files, which were agreed to when it was started."""
+"""The same for the programs of a run: the folder with its own files, which were agreed to when it
+was started."""
 
 _IN_AN_ERROR = 300
 """Characters of an action in an error, which is not the question about it."""
@@ -58,7 +61,8 @@ class Power:
 
     kind: Kind
     text: str
-    """The whole action in one line for people. Only known secrets are masked, and what a terminal would not show is escaped."""
+    """The whole action in one line for people. Only known secrets are masked, and what a terminal
+    would not show is escaped."""
     file: Path
     """The file that asks for it."""
     token: str
@@ -90,7 +94,9 @@ class Agreement:
 
     def covers(self, one: Power) -> bool:
         """Return True if this is about the same value of a key. The tokens are equal."""
-        return one.secret is None or secrets.compare_digest(self.seal, _seal(one.secret, self.seal.partition(":")[0]))
+        return one.secret is None or secrets.compare_digest(
+            self.seal, _seal(one.secret, self.seal.partition(":")[0])
+        )
 
 
 class Untrusted(InputError):
@@ -106,13 +112,20 @@ class Untrusted(InputError):
         text = clean_line(first.text, _IN_AN_ERROR)
         why = f"{in_full(first.file.name)} would have hudtui {first.heading}: {text}"
         if first.kind == "key" and first.line is not None:
-            ours = [one for one in powers if one.kind == "key" and one.line and one.file == first.file]
-            keys = {one.text.partition(",")[0]: one.line or 0 for one in ours}  # behind a comma: what it takes from elsewhere
+            ours = [
+                one for one in powers if one.kind == "key" and one.line and one.file == first.file
+            ]
+            keys = {
+                one.text.partition(",")[0]: one.line or 0 for one in ours
+            }  # behind a comma: what it takes from elsewhere
             why, more = standing(keys, first.file.name), len(powers) - len(keys)
         super().__init__(
             "this folder is not trusted, and this needs something that its files ask for",
             why=why + (f" (and {more} more)" if more else ""),
-            fix="See all of it with `hudtui trust --show`; agree with `hudtui trust`, or with `hudtui --trust ...` in a script.",
+            fix=(
+                "See all of it with `hudtui trust --show`; agree with `hudtui trust`, or with "
+                "`hudtui --trust ...` in a script."
+            ),
             where=Location(str(folder)),
         )
         self.folder = folder
@@ -130,32 +143,54 @@ def standing(lines: Mapping[str, int], file: str) -> str:
         ((name, line),) = lines.items()
         return f"{name} stands in {file}, line {line}, which is not trusted"
     named = [f"{name} (line {line})" for name, line in lines.items()]
-    some = named if len(named) <= _NAMED else [*named[: _NAMED - 1], f"{len(named) - _NAMED + 1} more"]
+    some = (
+        named if len(named) <= _NAMED else [*named[: _NAMED - 1], f"{len(named) - _NAMED + 1} more"]
+    )
     return f"{', '.join(some[:-1])} and {some[-1]} stand in {file}, which is not trusted"
 
 
-def power(kind: Kind, text: str, file: Path, *exact: Any, line: int | None = None, secret: str | None = None) -> Power:
+def power(
+    kind: Kind,
+    text: str,
+    file: Path,
+    *exact: Any,
+    line: int | None = None,
+    secret: str | None = None,
+) -> Power:
     """A power, with the digest of `exact` as its token.
 
     Args:
         kind: Its kind.
-        text: What it does, whole: what a user agrees to is what is shown. Values that equal known secrets are masked already, and
-            nothing else: what follows a word such as `token=` may be a command.
+        text: What it does, whole: what a user agrees to is what is shown. Values that equal known
+            secrets are masked already, and nothing else: what follows a word such as `token=` may
+            be a command.
         file: The file that asks for it.
         exact: Everything that decides what it does, as JSON values.
         line: See `Power`, as the next.
         secret: The value of a key.
     """
     action = json.dumps([kind, *exact], sort_keys=True, default=str)
-    return Power(kind, in_full(text), file, hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest(), line, secret)
+    return Power(
+        kind,
+        in_full(text),
+        file,
+        hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest(),
+        line,
+        secret,
+    )
 
 
 def agreed(folder: Path) -> Mapping[str, Agreement]:
-    """The powers that the user has agreed to in this folder, by token. Empty for a folder that is not trusted."""
+    """The powers that the user has agreed to in this folder, by token.
+
+    Empty for a folder that is not trusted.
+    """
     try:
         data = json.loads(agreements_file(folder).read_bytes())
         return {
-            str(token): Agreement(str(item["kind"]), str(item["text"]), str(item["file"]), str(item.get("seal", "")))
+            str(token): Agreement(
+                str(item["kind"]), str(item["text"]), str(item["file"]), str(item.get("seal", ""))
+            )
             for token, item in data["agreed"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -168,7 +203,9 @@ def missing(folder: Path, powers: Iterable[Power]) -> tuple[Power, ...]:
     always = _always()
     by_token: dict[str, Power] = {}
     for one in powers:
-        if not (one.token in known and known[one.token].covers(one)) and not _below(one.file, always):
+        if not (one.token in known and known[one.token].covers(one)) and not _below(
+            one.file, always
+        ):
             by_token.setdefault(one.token, one)
     return tuple(by_token.values())
 
@@ -198,19 +235,31 @@ def agree(folder: Path, powers: Iterable[Power]) -> None:
             data = {"version": 1, "folder": _real(folder), "agreed": kept}
             write_atomic(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n", mode=0o600)
     except OSError as error:
-        raise InputError("this agreement cannot be kept", why=error.strerror or str(error), where=Location(str(path))) from None
+        raise InputError(
+            "this agreement cannot be kept",
+            why=error.strerror or str(error),
+            where=Location(str(path)),
+        ) from None
 
 
 def _agreement(one: Power) -> dict[str, str]:
-    return {**one.to_json(), **({} if one.secret is None else {"seal": _seal(one.secret, secrets.token_hex(16))})}
+    return {
+        **one.to_json(),
+        **({} if one.secret is None else {"seal": _seal(one.secret, secrets.token_hex(16))}),
+    }
 
 
 def _seal(value: str, salt: str) -> str:
-    return f"{salt}:{hashlib.sha256(f'{salt}:{value}'.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return (
+        f"{salt}:{hashlib.sha256(f'{salt}:{value}'.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    )
 
 
 def revoke(folder: Path) -> bool:
-    """Delete every agreement about this folder and the marks of its runs. Returns whether there were any."""
+    """Delete every agreement about this folder and the marks of its runs.
+
+    Returns whether there were any.
+    """
     path, marks = agreements_file(folder), _marks(folder / ".hudtui" / "runs.db")
     existed = path.exists() or marks.exists()
     path.unlink(missing_ok=True)
@@ -219,7 +268,10 @@ def revoke(folder: Path) -> bool:
 
 
 def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
-    """Agreements about the files of `powers` that no power matches any more: the old half of a change."""
+    """Agreements about the files of `powers` that no power matches any more.
+
+    The old half of a change.
+    """
     by_token = {one.token: one for one in powers}
     files = {str(one.file) for one in powers}
     runs = []
@@ -231,7 +283,7 @@ def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
     return tuple(runs)
 
 
-# --- runs -----------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def mark_run(store: Path, run: str, content: str) -> None:
@@ -251,14 +303,18 @@ def mark_run(store: Path, run: str, content: str) -> None:
         write_atomic(path, hashlib.sha256(content.encode()).hexdigest(), mode=0o600)
     except OSError as error:
         raise InputError(
-            "this run cannot be marked as yours", why=error.strerror or str(error), where=Location(str(path))
+            "this run cannot be marked as yours",
+            why=error.strerror or str(error),
+            where=Location(str(path)),
         ) from None
 
 
 def owns_run(store: Path, run: str, content: str) -> bool:
     """Return True if `mark_run` was called for this run with the same content."""
     try:
-        return (_marks(store) / _name(run)).read_text() == hashlib.sha256(content.encode()).hexdigest()
+        return (_marks(store) / _name(run)).read_text() == hashlib.sha256(
+            content.encode()
+        ).hexdigest()
     except (OSError, ValueError):
         return False
 
@@ -285,7 +341,11 @@ def _marks(store: Path) -> Path:
 
 
 def _always() -> tuple[Path, ...]:
-    names = [name for one in (VARIABLE, RUN_VARIABLE) for name in os.environ.get(one, "").split(os.pathsep)]
+    names = [
+        name
+        for one in (VARIABLE, RUN_VARIABLE)
+        for name in os.environ.get(one, "").split(os.pathsep)
+    ]
     return tuple(Path(_real(Path(name))) for name in names if name)
 
 

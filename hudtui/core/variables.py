@@ -1,8 +1,9 @@
-"""Variables in the texts of a task or a platform: `$X`, `${X}`, `${X:default}`, `${X:-default}`, and `$$` for a dollar sign.
+"""Variables in the texts of a task or a platform.
 
-Every other dollar sign is ordinary text. A default may itself hold variables. It is used when the variable is unset or empty.
-Values are inserted as they are and never scanned again, so a secret that contains a dollar sign stays intact. The time is linear
-in the length of the text.
+`$X`, `${X}`, `${X:default}`, `${X:-default}`, and `$$` for a dollar sign. Every other dollar sign
+is ordinary text. A default may itself hold variables. It is used when the variable is unset or
+empty. Values are inserted as they are and never scanned again, so a secret that contains a dollar
+sign stays intact. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
         lookup: Gives the value of a name.
 
     Returns:
-        The new text, and the names that have neither value nor default, each once, in order of appearance. Such a reference stays
-        in the text as written.
+        The new text, and the names that have neither value nor default, each once, in order of
+        appearance. Such a reference stays in the text as written.
     """
     if "$" not in text:
         return text, ()
     parts: list[str] = []
     unresolved: list[str] = []
-    # References whose default is being read: name, where their parts begin, how many names were unresolved then.
+    # References whose default is being read: name, where their parts begin, how many names were
+    # unresolved then.
     opened: list[tuple[str, int, int]] = []
     place = 0
     for match in _MARK.finditer(text):
@@ -108,7 +110,8 @@ def variable_names(value: Any) -> tuple[str, ...]:
 def lookup_in_any_case(mapping: Mapping[str, str]) -> Lookup:
     """A lookup in a mapping of names to values.
 
-    If the exact name is missing, a name that differs only in case is used; of several, the one in capitals or none.
+    If the exact name is missing, a name that differs only in case is used; of several, the one in
+    capitals or none.
     """
     folded: dict[str, list[str]] = {}
     for known in mapping:
@@ -118,7 +121,11 @@ def lookup_in_any_case(mapping: Mapping[str, str]) -> Lookup:
         if name in mapping:
             return mapping[name]
         alike = folded.get(name.casefold(), [])
-        taken = alike[0] if len(alike) == 1 else next((other for other in alike if other == name.upper()), None)
+        taken = (
+            alike[0]
+            if len(alike) == 1
+            else next((other for other in alike if other == name.upper()), None)
+        )
         return None if taken is None else mapping[taken]
 
     return lookup

@@ -1,7 +1,9 @@
-"""The project folder: which configs, task files and lock it holds, and where this program keeps its own files in it.
+"""The project folder.
 
-Finding them reads names, sizes and the beginning (of Parquet: the end) of files that could be tasks or configs, and parses
-nothing. Results are kept until a file changes, so that a second search costs little more than listing the folders.
+Which configs, task files and lock it holds, and where this program keeps its own files in it.
+Finding them reads names, sizes and the beginning (of Parquet: the end) of files that could be tasks
+or configs, and parses nothing. Results are kept until a file changes, so that a second search costs
+little more than listing the folders.
 """
 
 from __future__ import annotations
@@ -34,11 +36,22 @@ MAX_ENTRIES = 20_000
 """The most files and folders that are examined."""
 
 Kind = Literal["config", "art", "tasks", "scenarios"]
-"""`art`: environments and settings of trainings with ART. Scenarios are tasks without a prompt, which cannot be trained on
-directly; they are listed after the others."""
+"""`art`: environments and settings of trainings with ART. Scenarios are tasks without a prompt,
+which cannot be trained on directly; they are listed after the others."""
 
 _SKIPPED = frozenset(
-    ("node_modules", "__pycache__", "site-packages", "venv", "build", "dist", "outputs", "wandb", "target", "vendor")
+    (
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "venv",
+        "build",
+        "dist",
+        "outputs",
+        "wandb",
+        "target",
+        "vendor",
+    )
 )
 _RECORDS = ("traces.jsonl", "metrics.jsonl", "results.jsonl")
 _SNIFFED = 256 * 1024
@@ -52,8 +65,11 @@ _PROMPT = re.compile(rb"\"prompt\"\s*:")
 _TASK_FIELD = re.compile(rb"\"(?:mcp_config|evaluate_tool|setup_tool|scenario|gym)\"\s*:")
 _SCENARIO = re.compile(rb"\"env\"\s*:.*\"scenario\"\s*:|\"scenario\"\s*:.*\"env\"\s*:", re.DOTALL)
 """Tasks of generation 5; their prompts live in the environment."""
-_NAMED_ENV = re.compile(rb"\"env\"\s*:\s*\"[^\"]*\".*\"(?:args|validation|columns)\"\s*:", re.DOTALL)
-"""Tasks of generation 6. A list of MCP servers has `env` and `args` too, but its `env` is an object."""
+_NAMED_ENV = re.compile(
+    rb"\"env\"\s*:\s*\"[^\"]*\".*\"(?:args|validation|columns)\"\s*:", re.DOTALL
+)
+"""Tasks of generation 6. A list of MCP servers has `env` and `args` too, but its `env` is an
+object."""
 _GITIGNORE = """\
 # Runs, caches and analyses stay out of version control; platforms declared here may go in.
 *
@@ -73,7 +89,8 @@ class Workspace:
     art_configs: tuple[Path, ...] = ()
     """Files for `hudtui art train --config`; those in `configs/` first."""
     task_files: tuple[Path, ...] = ()
-    """Files, and folders written by `datasets`, that look like tasks; those at the top first, scenarios last."""
+    """Files, and folders written by `datasets`, that look like tasks; those at the top first,
+    scenarios last."""
     lock: Path | None = None
     """The platform's lock file, if it is there."""
     notices: tuple[str, ...] = ()
@@ -81,7 +98,10 @@ class Workspace:
 
     @property
     def state_dir(self) -> Path:
-        """The folder of this workspace's runs, caches and analyses. It need not exist; `make_state_dir` makes it."""
+        """The folder of this workspace's runs, caches and analyses.
+
+        It need not exist; `make_state_dir` makes it.
+        """
         return self.folder / STATE_FOLDER
 
     def relative(self, path: Path) -> str:
@@ -100,14 +120,19 @@ def open_workspace(folder: Path, platform: Platform | None = None) -> Workspace:
         platform: The platform; by default as `explain_choice` picks it.
 
     Raises:
-        InputError: It is not a folder or cannot be read, or the platform that the environment names cannot be used.
+        InputError: It is not a folder or cannot be read, or the platform that the environment names
+            cannot be used.
     """
     place = Path(os.path.abspath(folder))
     try:
         with os.scandir(place):
             pass
     except OSError as error:
-        raise InputError("this folder cannot be opened", why=error.strerror or str(error), where=Location(str(folder))) from None
+        raise InputError(
+            "this folder cannot be opened",
+            why=error.strerror or str(error),
+            where=Location(str(folder)),
+        ) from None
     notices: list[str] = []
     if platform is None:
         choice = explain_choice(place)
@@ -120,7 +145,9 @@ def open_workspace(folder: Path, platform: Platform | None = None) -> Workspace:
         kind = _kind(entry, budget)
         path = Path(entry.path)
         if kind in ("config", "art"):
-            configs[kind].append((0 if path.parent == place / "configs" else depth + 1, str(path), path))
+            configs[kind].append(
+                (0 if path.parent == place / "configs" else depth + 1, str(path), path)
+            )
         elif kind is not None:
             tasks.append((kind == "scenarios", depth, str(path), path))
     lock = place / platform.lock_name
@@ -136,7 +163,9 @@ def open_workspace(folder: Path, platform: Platform | None = None) -> Workspace:
 
 
 def make_state_dir(folder: Path) -> Path:
-    """Make `.hudtui/` in a project folder, with a `.gitignore` that keeps it out of version control. Returns its path.
+    """Make `.hudtui/` in a project folder, and return its path.
+
+    A `.gitignore` in it keeps it out of version control.
 
     Raises:
         InputError: The folder cannot be made, or is a link out of the project folder.
@@ -158,7 +187,10 @@ def make_state_dir(folder: Path) -> Path:
             why="Something else of that name is in the way."
             if isinstance(error, FileExistsError)
             else error.strerror or str(error),
-            fix="Runs and caches are kept there: work in a folder that you may write to (hudtui -C FOLDER).",
+            fix=(
+                "Runs and caches are kept there: work in a folder that you may write to (hudtui -C "
+                "FOLDER)."
+            ),
             where=Location(str(folder)),
         ) from None
     ignore = state / ".gitignore"
@@ -170,14 +202,19 @@ def make_state_dir(folder: Path) -> Path:
 
 
 def _keep_others_out(folder: Path) -> None:
-    """Remove other users' right to write: whoever can replace a run's folder decides what is run."""
+    """Remove other users' right to write.
+
+    Whoever can replace a run's folder decides what is run.
+    """
     status = folder.stat()
     if status.st_uid == os.geteuid() and status.st_mode & 0o022:
         folder.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
 
 
 def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Path:
-    """Record which dataset was made from this project's tasks, for a project without a lock file. Returns the record's path.
+    """Record which dataset was made from this project's tasks, for a project without a lock file.
+
+    Returns the record's path.
 
     Raises:
         InputError: See `make_state_dir`.
@@ -189,19 +226,28 @@ def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Pat
 
 
 def last_dataset_name(folder: Path) -> str | None:
-    """The dataset of the last `save_dataset_name`; None if nothing was saved, or if it was a file that no longer exists."""
+    """The dataset of the last `save_dataset_name`.
+
+    None if nothing was saved, or if it was a file that no longer exists.
+    """
     name, there = _saved_dataset(folder)
     return name if there else None
 
 
 def lost_dataset_name(folder: Path) -> str | None:
-    """The dataset of the last `save_dataset_name`, if it was a file that no longer exists; else None."""
+    """The dataset of the last `save_dataset_name`, if it was a file that no longer exists.
+
+    Else None.
+    """
     name, there = _saved_dataset(folder)
     return None if there else name
 
 
 def _saved_dataset(folder: Path) -> tuple[str | None, bool]:
-    """The dataset of the last `save_dataset_name`, and whether it is there, as far as this computer can tell."""
+    """Return the dataset of the last `save_dataset_name`, and whether it is there.
+
+    This is as far as this computer can tell.
+    """
     try:
         note = json.loads((folder / STATE_FOLDER / _DATASET).read_bytes()[:_SNIFFED])
     except (OSError, ValueError, RecursionError):
@@ -214,7 +260,10 @@ def _saved_dataset(folder: Path) -> tuple[str | None, bool]:
 
 
 def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """Entries that may be configs or tasks, folder by folder from the top down, each with its depth."""
+    """Yield entries that may be configs or tasks, folder by folder, each with its depth.
+
+    They come from the top down.
+    """
     level = [str(folder)]
     seen = 0
     for depth in range(MAX_DEPTH + 1):
@@ -228,12 +277,19 @@ def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[s
             for entry in entries:
                 seen += 1
                 if seen > MAX_ENTRIES:
-                    notices.append(f"There are more than {MAX_ENTRIES:,} files here; those deeper down were not examined.")
+                    notices.append(
+                        f"There are more than {MAX_ENTRIES:,} files here; those deeper down were "
+                        "not examined."
+                    )
                     return
                 if entry.name.startswith("."):
                     continue
                 if _is_folder(entry):
-                    if entry.name.lower() in _SKIPPED or entry.is_symlink() or _is_environment(entry):
+                    if (
+                        entry.name.lower() in _SKIPPED
+                        or entry.is_symlink()
+                        or _is_environment(entry)
+                    ):
                         continue
                     if _is_saved_dataset(entry):
                         yield depth, entry
@@ -256,7 +312,10 @@ def _is_environment(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_saved_dataset(entry: os.DirEntry[str]) -> bool:
-    return any(os.path.isfile(os.path.join(entry.path, name)) for name in ("dataset_info.json", "dataset_dict.json"))
+    return any(
+        os.path.isfile(os.path.join(entry.path, name))
+        for name in ("dataset_info.json", "dataset_dict.json")
+    )
 
 
 _remembered: dict[str, tuple[tuple[int, int], Kind | None]] = {}
@@ -316,12 +375,19 @@ def _look(path: Path, guess: str, size: int) -> Kind | None:
         return "tasks" if b"prompt" in data else None
     if guess != "yaml":
         v4 = _PROMPT.search(data) and _TASK_FIELD.search(data)
-        return "tasks" if v4 else "scenarios" if _SCENARIO.search(data) or _NAMED_ENV.search(data) else None
+        return (
+            "tasks"
+            if v4
+            else "scenarios"
+            if _SCENARIO.search(data) or _NAMED_ENV.search(data)
+            else None
+        )
     if _ENVIRONMENTS.search(data) and not _GYM_KEY.search(data):
         return "art"
     if path.parent.name != "configs":
         return "config" if _MAPPINGS.search(data) else None
-    # In `configs/` an unfinished or broken file counts too, but not a file that plainly is something else.
+    # In `configs/` an unfinished or broken file counts too, but not a file that plainly is
+    # something else.
     return "config" if _GYM_KEY.search(data) or not _ANY_KEY.search(data) else None
 
 

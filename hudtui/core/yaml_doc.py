@@ -1,17 +1,22 @@
-r"""YAML files: reading them with the place of every value, changing single values in place, and writing values.
+r"""YAML files.
 
+Reading them with the place of every value, changing single values in place, and writing values.
 Reading follows YAML 1.2 and returns plain data. It differs from a plain YAML loader:
 
-- `on`, `off`, `yes`, `no`, dates and `12:30` are text; `1e-5` is a number (core schema of YAML 1.2).
+- `on`, `off`, `yes`, `no`, dates and `12:30` are text; `1e-5` is a number (core schema of YAML
+  1.2).
 - Keys are always text, spelled as written. A duplicate key is an error that names both lines.
 - Aliases and merge keys (`<<`) work; what they expand to, the depth and the size are bounded.
-- Tags other than those of the core schema are errors; only dict, list, str, int, float, bool and None are constructed.
+- Tags other than those of the core schema are errors; only dict, list, str, int, float, bool and
+  None are constructed.
 
-libyaml parses, and this module builds data and marks from its events: 3,600 lines take about 40 ms, where ruamel.yaml takes 900.
-`yaml.compose` is fast too, but refuses anchors that are defined again, and recurses in C: 100,000 brackets end the program.
+libyaml parses, and this module builds data and marks from its events: 3,600 lines take about 40 ms,
+where ruamel.yaml takes 900. `yaml.compose` is fast too, but refuses anchors that are defined again,
+and recurses in C: 100,000 brackets end the program.
 
-Edits put their characters into the text. Through ruamel.yaml, a change of one value changes more than that in most texts that are
-not in its own style: indentation, folded lines, line ends, `~`, escapes, blanks at line ends.
+Edits put their characters into the text. Through ruamel.yaml, a change of one value changes more
+than that in most texts that are not in its own style: indentation, folded lines, line ends, `~`,
+escapes, blanks at line ends.
 """
 
 from __future__ import annotations
@@ -58,12 +63,15 @@ _LINE_END = re.compile("\r\n|\n|\r")
 _ODD_LINE_END = re.compile("[\x85\u2028\u2029]")
 
 
-# --- documents ------------------------------------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A range of the text. Lines and columns count from 1; the end is the first character behind it."""
+    """A range of the text.
+
+    Lines and columns count from 1; the end is the first character behind it.
+    """
 
     line: int
     column: int
@@ -71,7 +79,9 @@ class Mark:
     end_column: int
 
 
-def _no_children(empty: Mapping[str | int, _Node] = MappingProxyType({})) -> Mapping[str | int, _Node]:
+def _no_children(
+    empty: Mapping[str | int, _Node] = MappingProxyType({}),
+) -> Mapping[str | int, _Node]:
     return empty  # shared by all scalars
 
 
@@ -89,7 +99,8 @@ class YamlDocument:
     Attributes:
         name: What errors call it, usually the file's path.
         text: The text it was read from, without a byte order mark.
-        data: Its value: dict, list, str, int, float, bool or None. Dicts have text keys. The caller may change it.
+        data: Its value: dict, list, str, int, float, bool or None. Dicts have text keys. The caller
+            may change it.
     """
 
     def __init__(self, name: str, text: str, data: Any, root: _Node) -> None:
@@ -99,8 +110,9 @@ class YamlDocument:
         self._root = root
 
     def mark(self, path: YamlPath = ()) -> Mark:
-        """The place of the key of the value at `path`; for an item of a list, the place of the item.
+        """The place of the key of the value at `path`.
 
+        For an item of a list, the place of the item.
         If there is no such value, the place of its nearest ancestor that exists.
         """
         return self._nearest(path).key
@@ -112,8 +124,8 @@ class YamlDocument:
     def style(self, path: YamlPath = ()) -> str:
         """Style in which the value at `path` is written.
 
-        Empty for plain text; a quotation mark, `|` or `>` for other scalars; `block` or `{` for a mapping or list; `*` for a
-        mapping or list that an alias stands for.
+        Empty for plain text; a quotation mark, `|` or `>` for other scalars; `block` or `{` for a
+        mapping or list; `*` for a mapping or list that an alias stands for.
         """
         return self._nearest(path).style
 
@@ -133,7 +145,10 @@ class YamlDocument:
         return Location(self.name, place.line, place.column, dotted_path(path) or None)
 
     def last_line(self, path: YamlPath = ()) -> int:
-        """The last line, counting from 1, of the value at `path`; comments below it do not count."""
+        """The last line, counting from 1, of the value at `path`.
+
+        Comments below it do not count.
+        """
         node = self._nearest(path)
         while node.style == "block":
             own = [child for child in node.children.values() if _owns(node, child)]
@@ -143,7 +158,10 @@ class YamlDocument:
         last = node.value.end_line
         if not self._line(last)[: node.value.end_column - 1].strip():
             last -= 1
-        keeps_blank_lines = node.style in ("|", ">") and "+" in self._line(node.value.line)[node.value.column :].partition("#")[0]
+        keeps_blank_lines = (
+            node.style in ("|", ">")
+            and "+" in self._line(node.value.line)[node.value.column :].partition("#")[0]
+        )
         while not keeps_blank_lines and last > node.value.line and not self._line(last).strip():
             last -= 1
         return max(last, node.value.line)
@@ -151,7 +169,8 @@ class YamlDocument:
     def inside(self, path: YamlPath, offset: int) -> tuple[int, int]:
         """Line and column of the character `offset` (from 0) of the text at `path`.
 
-        Exact for a text on one line and for a literal block (`|`); otherwise the beginning of the value.
+        Exact for a text on one line and for a literal block (`|`); otherwise the beginning of the
+        value.
         """
         node = self._nearest(path)
         lines = self.text.split("\n")
@@ -178,8 +197,9 @@ class YamlDocument:
         return node.value.line, node.value.column
 
     def path_at(self, line: int, column: int = 1_000_000) -> YamlPath:
-        """The path of the innermost value whose key or text covers this place, such as a cursor's; `()` if there is none.
+        """The path of the innermost value whose key or text covers this place, such as a cursor's.
 
+        `()` if there is none.
         A line that holds only blanks or a comment belongs to the entry before it.
         """
         path: list[str | int] = []
@@ -188,7 +208,11 @@ class YamlDocument:
             best: tuple[tuple[int, int], str | int, _Node] | None = None
             for step, child in node.children.items():
                 begin = (child.key.line, child.key.column)
-                if begin <= (line, column) and (best is None or begin >= best[0]) and _owns(node, child):
+                if (
+                    begin <= (line, column)
+                    and (best is None or begin >= best[0])
+                    and _owns(node, child)
+                ):
                     best = (begin, step, child)
             if best is None:
                 return tuple(path)
@@ -222,9 +246,16 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _owns(parent: _Node, child: _Node) -> bool:
-    """True if the child stands inside its parent's text: what an alias or a merge brought in stands elsewhere."""
+    """True if the child stands inside its parent's text.
+
+    What an alias or a merge brought in stands elsewhere.
+    """
     around, key = parent.value, child.key
-    return (around.line, around.column) <= (key.line, key.column) <= (around.end_line, around.end_column)
+    return (
+        (around.line, around.column)
+        <= (key.line, key.column)
+        <= (around.end_line, around.end_column)
+    )
 
 
 def dotted_path(path: YamlPath) -> str:
@@ -235,7 +266,7 @@ def dotted_path(path: YamlPath) -> str:
     return text
 
 
-# --- reading --------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> YamlDocument:
@@ -247,11 +278,15 @@ def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> YamlDocum
         limit: The most characters the text may have.
 
     Raises:
-        InputError: The text is not one well-formed YAML document, or exceeds a bound; with line and column.
+        InputError: The text is not one well-formed YAML document, or exceeds a bound; with line and
+            column.
     """
     text = text.removeprefix("\ufeff")
     if len(text) > limit:
-        raise InputError(f"this YAML is too large: {len(text):,} characters, and {limit:,} are allowed", where=Location(name))
+        raise InputError(
+            f"this YAML is too large: {len(text):,} characters, and {limit:,} are allowed",
+            where=Location(name),
+        )
     if forbidden := _FORBIDDEN.search(text):
         column = forbidden.start() - text.rfind("\n", 0, forbidden.start())
         raise InputError(
@@ -314,7 +349,9 @@ class _NodeBuilder:
                 documents += 1
                 if documents > 1:
                     raise self._error(
-                        "a second document begins here, and only one is expected", self._mark(event), fix="Remove the line `---`."
+                        "a second document begins here, and only one is expected",
+                        self._mark(event),
+                        fix="Remove the line `---`.",
                     )
             elif isinstance(event, yaml.NodeEvent):
                 result = self._value(event)[:2]
@@ -325,7 +362,9 @@ class _NodeBuilder:
         kind = type(event)
         if kind is self.yaml.ScalarEvent:
             mark = self._mark(event)
-            value = self._plain(event.value, mark) if event.implicit[0] else self._tagged(event, mark)
+            value = (
+                self._plain(event.value, mark) if event.implicit[0] else self._tagged(event, mark)
+            )
             node = _Node(mark, mark, event.style or "")
             self.count += 1
             if event.anchor is not None:
@@ -410,7 +449,9 @@ class _NodeBuilder:
         if plain and event.value == "" and not event.style:
             raise self._error("a key is missing before this colon", mark)
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(event.value, _Node(mark, mark, event.style or ""), 1, 0)
+            self.anchors[event.anchor] = _Anchored(
+                event.value, _Node(mark, mark, event.style or ""), 1, 0
+            )
         return event.value, mark, plain and event.value == "<<"
 
     def _duplicate(self, key: str, mark: Mark, earlier: _Node | None, merging: bool) -> InputError:
@@ -423,12 +464,19 @@ class _NodeBuilder:
         )
 
     def _merge_sources(self, value: Any, node: _Node) -> list[tuple[dict[str, Any], _Node]]:
-        pairs = [(item, node.children[index]) for index, item in enumerate(value)] if isinstance(value, list) else [(value, node)]
+        pairs = (
+            [(item, node.children[index]) for index, item in enumerate(value)]
+            if isinstance(value, list)
+            else [(value, node)]
+        )
         if not all(isinstance(source, dict) for source, _ in pairs):
             raise self._error(
                 "<< takes over the keys of a mapping, and this is not a mapping",
                 node.value,
-                fix='Give an alias of a mapping, or a list of them; a key of the name << needs quotes: "<<".',
+                fix=(
+                    "Give an alias of a mapping, or a list of them; a key of the name << needs "
+                    'quotes: "<<".'
+                ),
             )
         return pairs
 
@@ -440,12 +488,17 @@ class _NodeBuilder:
             return anchor
         if name in self.anchors:
             raise self._error(f"*{name} refers to the value that it is part of", mark)
-        near = did_you_mean(name, [known for known, anchored in self.anchors.items() if anchored is not None])
+        near = did_you_mean(
+            name, [known for known, anchored in self.anchors.items() if anchored is not None]
+        )
         hint = f" Did you mean *{near}?" if near else ""
         raise self._error(
             f"*{_short(name, '')} refers to an anchor that is not defined above",
             mark,
-            fix=f"Define it with &{_short(name, '')}, or put quotes around text that begins with a star.{hint}",
+            fix=(
+                f"Define it with &{_short(name, '')}, or put quotes around text that begins with a "
+                f"star.{hint}"
+            ),
         )
 
     def _alias(self, event: Any) -> tuple[Any, _Node, int]:
@@ -454,10 +507,16 @@ class _NodeBuilder:
         self.aliased += known.size
         self.count += known.size
         if self.aliased > MAX_ALIASED:
-            raise self._error(f"the aliases of this file stand for more than {MAX_ALIASED:,} values", mark)
+            raise self._error(
+                f"the aliases of this file stand for more than {MAX_ALIASED:,} values", mark
+            )
         if len(self.steps) + known.height > MAX_DEPTH:
-            raise self._error(f"this alias makes the nesting too deep: more than {MAX_DEPTH} levels", mark)
-        node = _Node(mark, mark, "*" if known.node.children else known.node.style, known.node.children)
+            raise self._error(
+                f"this alias makes the nesting too deep: more than {MAX_DEPTH} levels", mark
+            )
+        node = _Node(
+            mark, mark, "*" if known.node.children else known.node.style, known.node.children
+        )
         return _copied(known.value), node, known.height
 
     def _plain(self, text: str, mark: Mark) -> Any:
@@ -489,7 +548,12 @@ class _NodeBuilder:
             return text
         kind = event.tag.removeprefix(_CORE)
         value = self._plain(text, mark)
-        wanted: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,), "null": (type(None),)}
+        wanted: dict[str, tuple[type, ...]] = {
+            "int": (int,),
+            "float": (float, int),
+            "bool": (bool,),
+            "null": (type(None),),
+        }
         if not event.tag.startswith(_CORE) or kind not in wanted:
             raise self._bad_tag(event.tag, mark)
         if not isinstance(value, wanted[kind]) or (isinstance(value, bool) and kind != "bool"):
@@ -500,7 +564,10 @@ class _NodeBuilder:
         start, end = event.start_mark, event.end_mark
         if self.starts is None:
             return Mark(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        places = [(line := bisect_right(self.starts, at.index), at.index - self.starts[line - 1] + 1) for at in (start, end)]
+        places = [
+            (line := bisect_right(self.starts, at.index), at.index - self.starts[line - 1] + 1)
+            for at in (start, end)
+        ]
         return Mark(*places[0], *places[1])
 
     def _bad_tag(self, tag: str, mark: Mark) -> InputError:
@@ -508,11 +575,16 @@ class _NodeBuilder:
         return self._error(
             f"the tag {_short(short, '')} is not supported",
             mark,
-            fix="Remove the tag; only plain values are read. Text that begins with an exclamation mark needs quotes.",
+            fix=(
+                "Remove the tag; only plain values are read. Text that begins with an exclamation "
+                "mark needs quotes."
+            ),
         )
 
     def _error(self, what: str, mark: Mark, *, fix: str | None = None) -> InputError:
-        place = Location(self.name, mark.line, mark.column, dotted_path(tuple(self.steps[:12])) or None)
+        place = Location(
+            self.name, mark.line, mark.column, dotted_path(tuple(self.steps[:12])) or None
+        )
         return InputError(what, fix=fix, where=place)
 
 
@@ -527,15 +599,19 @@ def _short(text: str, quote: str = '"') -> str:
     return f"{quote}{text if len(text) <= 60 else text[:59] + '…'}{quote}"
 
 
-# --- the parser's complaints in words -------------------------------------------------------------------------------------
+# --- the parser's complaints in words -------------------------------------------------------------
 
 _TAB = ("a tab stands in the indentation", "Use blanks; YAML allows no tabs there.")
 _OPEN_LIST = ("the list that begins here is not closed properly", "A comma or `]` is missing.")
-_OPEN_MAPPING = ("the mapping that begins here is not closed properly", "A comma or `}` is missing.")
+_OPEN_MAPPING = (
+    "the mapping that begins here is not closed properly",
+    "A comma or `}` is missing.",
+)
 _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
     "mapping values are not allowed": (
         'unexpected ":"',
-        "Put quotes around text that holds a colon and a blank, and check the indentation of this line and the one before.",
+        "Put quotes around text that holds a colon and a blank, and check the indentation of this "
+        "line and the one before.",
     ),
     "did not find expected key": (
         "wrong indentation: a key was expected here",
@@ -543,7 +619,8 @@ _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
     ),
     "could not find expected ':'": (
         "a key without a colon",
-        "Write `key: value` with a space after the colon; check the indentation and the quotes around here.",
+        "Write `key: value` with a space after the colon; check the indentation and the quotes "
+        "around here.",
     ),
     "did not find expected '-' indicator": (
         "wrong indentation: a list item was expected here",
@@ -556,22 +633,32 @@ _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
         "unknown escape in double quotes",
         "Write a backslash as `\\\\`, or use single quotes.",
     ),
-    "did not find expected hexdecimal number": ("an escape in double quotes lacks its digits", "Write a backslash as `\\\\`."),
+    "did not find expected hexdecimal number": (
+        "an escape in double quotes lacks its digits",
+        "Write a backslash as `\\\\`.",
+    ),
     "found invalid Unicode character escape code": (
         "an escape in double quotes stands for half a character",
         "Write the character itself, or its full number: \\U0001f600.",
     ),
     "found a tab character": _TAB,
-    "did not find expected <document start>": ("text after the end of the document", "Check the indentation of this line."),
+    "did not find expected <document start>": (
+        "text after the end of the document",
+        "Check the indentation of this line.",
+    ),
     "did not find expected node content": ("a value is missing here", None),
     "block sequence entries are not allowed": (
         "a list cannot begin here",
         "Put it on a line of its own, indented below its key.",
     ),
-    "found undefined tag handle": ("a tag that is not supported", 'Text that begins with "!" needs quotes.'),
+    "found undefined tag handle": (
+        "a tag that is not supported",
+        'Text that begins with "!" needs quotes.',
+    ),
     "found duplicate anchor": ("this anchor is defined twice", None),
 }
-"""Part of the parser's complaint -> what is wrong, and how to put it right. Both libyaml's words and PyYAML's."""
+"""Part of the parser's complaint -> what is wrong, and how to put it right. Both libyaml's words
+and PyYAML's."""
 _AT_OPENING = ("expected ',' or", "found unexpected end of stream", "could not find expected ':'")
 """Complaints that are best shown where the quote, list or mapping opens."""
 
@@ -579,7 +666,10 @@ _AT_OPENING = ("expected ',' or", "found unexpected end of stream", "could not f
 def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
     problem = error.problem or "this is not valid YAML"
     at = error.problem_mark or error.context_mark
-    what, fix = next((words for part, words in _COMPLAINTS.items() if part in problem), ("this is not valid YAML", None))
+    what, fix = next(
+        (words for part, words in _COMPLAINTS.items() if part in problem),
+        ("this is not valid YAML", None),
+    )
     if error.context_mark is not None and any(part in problem for part in _AT_OPENING):
         at = error.context_mark
     if at is None:
@@ -589,25 +679,47 @@ def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
     if "did not find expected key" in problem and line[: at.column].strip():
         if (opening := _quote_before(text, at.line, at.column)) is not None:
             return InputError(
-                f"the quote that opens here is closed only on line {at.line + 1}, and more text follows",
-                fix="Close the quote where the value ends; a quote inside single quotes is written twice.",
+                f"the quote that opens here is closed only on line {at.line + 1}, and more text "
+                "follows",
+                fix=(
+                    "Close the quote where the value ends; a quote inside single quotes is written "
+                    "twice."
+                ),
                 where=Location(name, opening[0] + 1, opening[1] + 1),
             )
         what = "unexpected text after the value"
         fix = "Put quotes around the whole value; a quote inside single quotes is written twice."
-    if "did not find expected node content" in problem and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip():
-        what, fix = "the text ends in the middle of a list or mapping", "A closing `]` or `}` is missing."
+    if (
+        "did not find expected node content" in problem
+        and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip()
+    ):
+        what, fix = (
+            "the text ends in the middle of a list or mapping",
+            "A closing `]` or `}` is missing.",
+        )
     if "cannot start any token" in problem:
         character = line[at.column : at.column + 1]
         shown = f'"{character}"' if character in ("%", "@", "`") else repr(character)
-        what, fix = _TAB if character == "\t" else (f"text cannot begin with {shown}", "Put quotes around it.")
+        what, fix = (
+            _TAB
+            if character == "\t"
+            else (f"text cannot begin with {shown}", "Put quotes around it.")
+        )
     elif "\t" in line[: len(line) - len(line.lstrip())] and "quote" not in what:
         what, fix = _TAB
-    return InputError(what, why=f"The parser says: {problem}.", fix=fix, where=Location(name, at.line + 1, at.column + 1))
+    return InputError(
+        what,
+        why=f"The parser says: {problem}.",
+        fix=fix,
+        where=Location(name, at.line + 1, at.column + 1),
+    )
 
 
 def _quote_before(text: str, row: int, column: int) -> tuple[int, int] | None:
-    """Line and column, from 0, of a quote that opens on an earlier line and closes right before a place; else None."""
+    """Return the place of a quote that closes right before a place; else None.
+
+    The quote opens on an earlier line. Line and column count from 0.
+    """
     import yaml
 
     last: Any = None
@@ -623,7 +735,7 @@ def _quote_before(text: str, row: int, column: int) -> tuple[int, int] | None:
     return None if between.strip() else (last.start_mark.line, last.start_mark.column)
 
 
-# --- changing single values -----------------------------------------------------------------------------------------------
+# --- changing single values -----------------------------------------------------------------------
 
 _YAML_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """As YAML counts lines."""
@@ -631,21 +743,24 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
 
 
 def set_values(text: str, changes: Mapping[YamlPath, Scalar], *, name: str) -> str:
-    """Change or add single values. Only their own characters change: the rest of the text stays as it is, byte for byte.
+    """Change or add single values.
 
-    The new text is read again: it must differ from the old one in the given values alone, and keep every comment.
+    Only their own characters change: the rest of the text stays as it is, byte for byte. The new
+    text is read again: it must differ from the old one in the given values alone, and keep every
+    comment.
 
     Args:
         text: A YAML document whose top is a mapping, or an empty one.
-        changes: New values by path. Missing mappings on the way are added at the end of the one around them.
+        changes: New values by path. Missing mappings on the way are added at the end of the one
+            around them.
         name: What errors call the text, usually the file's path.
 
     Returns:
         The new text.
 
     Raises:
-        InputError: The text is not valid YAML, a path leads through something that is not a mapping, or the values cannot be put
-            into this text without changing more of it.
+        InputError: The text is not valid YAML, a path leads through something that is not a
+            mapping, or the values cannot be put into this text without changing more of it.
     """
     document = load_yaml(text, name=name)
     wanted = {} if document.data is None else _copied(document.data)
@@ -657,10 +772,15 @@ def set_values(text: str, changes: Mapping[YamlPath, Scalar], *, name: str) -> s
         edited: str | None = start
         for path, value in changes.items():
             edited = _spliced(edited, path, value, name)
-        if edited is not None and _says(edited, wanted, name) and _comments(text) == _comments(edited):
+        if (
+            edited is not None
+            and _says(edited, wanted, name)
+            and _comments(text) == _comments(edited)
+        ):
             return edited
     raise InputError(
-        f"{', '.join(dotted_path(path) for path in changes)} cannot be changed in this file without harm to the rest of it",
+        f"{', '.join(dotted_path(path) for path in changes)} cannot be changed in this file "
+        "without harm to the rest of it",
         fix="Change it in an editor.",
         where=document.location(next(iter(changes))),
     )
@@ -671,9 +791,15 @@ def _put(data: dict[str, Any], path: YamlPath, value: Scalar, document: YamlDocu
     for depth, step in enumerate(path):
         if isinstance(place, list) and isinstance(step, int):
             if not 0 <= step < len(place):
-                raise InputError(f"{dotted_path(path[:depth])} has no item {step}", where=document.location(path[:depth]))
+                raise InputError(
+                    f"{dotted_path(path[:depth])} has no item {step}",
+                    where=document.location(path[:depth]),
+                )
         elif not isinstance(place, dict):
-            raise InputError(f"{dotted_path(path[:depth])} is not a mapping", where=document.location(path[:depth]))
+            raise InputError(
+                f"{dotted_path(path[:depth])} is not a mapping",
+                where=document.location(path[:depth]),
+            )
         elif depth < len(path) - 1 and place.get(step) is None:
             place[step] = {}
         if depth == len(path) - 1:
@@ -701,7 +827,10 @@ def _says(text: str, wanted: Any, name: str) -> bool:
 
 
 def _comments(text: str) -> list[str]:
-    """Everything outside of quotation marks that could be a comment, sorted; enough to see whether one was lost."""
+    """Everything outside of quotation marks that could be a comment, sorted.
+
+    Enough to see whether one was lost.
+    """
     import yaml
 
     lines = _YAML_LINE_END.split(text)
@@ -717,7 +846,10 @@ def _comments(text: str) -> list[str]:
 
 
 def _stripped_block(text: str, document: YamlDocument) -> str:
-    """The text with the sign `-` at a block scalar (`|` or `>`) that ends it without a line end: more lines would add one."""
+    """The text with the sign `-` at a block scalar (`|` or `>`) that ends it without a line end.
+
+    More lines would add one.
+    """
     path = document.path_at(1_000_000_000)
     if document.style(path) not in ("|", ">"):
         return text
@@ -735,10 +867,18 @@ def _spliced(text: str | None, path: YamlPath, value: Scalar, name: str) -> str 
         known: YamlPath = ()
         for step in path:
             around = document.at(known)
-            if not (step in around if isinstance(around, dict) else isinstance(around, list) and isinstance(step, int)):
+            if not (
+                step in around
+                if isinstance(around, dict)
+                else isinstance(around, list) and isinstance(step, int)
+            ):
                 break
             known = (*known, step)
-        splice = _replace(document, path, scalar_text(value, document.style(path).strip("|>{*"))) if known == path else None
+        splice = (
+            _replace(document, path, scalar_text(value, document.style(path).strip("|>{*")))
+            if known == path
+            else None
+        )
         if known != path:
             splice = _insert(document, known, path[len(known) :], value)
     except (InputError, NotWritable):
@@ -762,7 +902,9 @@ def _replace(document: YamlDocument, path: YamlPath, new: str) -> _Splice | None
     return start, start + len(old.rstrip()), new
 
 
-def _insert(document: YamlDocument, known: YamlPath, missing: YamlPath, value: Scalar) -> _Splice | None:
+def _insert(
+    document: YamlDocument, known: YamlPath, missing: YamlPath, value: Scalar
+) -> _Splice | None:
     """Adds `missing` to the mapping at `known`, below what it holds."""
     text, around = document.text, document.at(known)
     if document.style(known) == "{" and isinstance(around, dict):
@@ -805,7 +947,9 @@ def _in_braces(missing: YamlPath, value: Scalar, style: str) -> str:
     return shown
 
 
-def _insert_in_braces(document: YamlDocument, known: YamlPath, missing: YamlPath, value: Scalar) -> _Splice | None:
+def _insert_in_braces(
+    document: YamlDocument, known: YamlPath, missing: YamlPath, value: Scalar
+) -> _Splice | None:
     text, mark = document.text, document.value_mark(known)
     close = document.offset(mark.end_line, mark.end_column) - 1
     if text[close : close + 1] != "}":
@@ -822,14 +966,15 @@ def _insert_in_braces(document: YamlDocument, known: YamlPath, missing: YamlPath
     return (at, at, fresh) if at > row else (close, close, fresh)
 
 
-# --- adding items to a list -----------------------------------------------------------------------------------------------
+# --- adding items to a list -----------------------------------------------------------------------
 
 
 def append_items(text: str, key: str, items: Sequence[Mapping[str, str]], *, name: str) -> str:
-    """Add mappings of texts to the end of the list at a key of the top. What the text holds stays as it is, comments included.
+    """Add mappings of texts to the end of the list at a key of the top.
 
-    The new text is read again: it must differ from the old one by the items alone, and keep every comment. Texts of several lines
-    are written as blocks (`|`) where that is possible.
+    What the text holds stays as it is, comments included. The new text is read again: it must
+    differ from the old one by the items alone, and keep every comment. Texts of several lines are
+    written as blocks (`|`) where that is possible.
 
     Args:
         text: A YAML document whose top is a mapping, or an empty one.
@@ -838,8 +983,8 @@ def append_items(text: str, key: str, items: Sequence[Mapping[str, str]], *, nam
         name: What errors call the text, usually the file's path.
 
     Raises:
-        InputError: The text is not valid YAML, the value at the key is not a list, or the items cannot be added without changing
-            more of the text.
+        InputError: The text is not valid YAML, the value at the key is not a list, or the items
+            cannot be added without changing more of the text.
     """
     document = load_yaml(text, name=name)
     wanted = {} if document.data is None else _copied(document.data)
@@ -851,7 +996,11 @@ def append_items(text: str, key: str, items: Sequence[Mapping[str, str]], *, nam
     for start in (text, _stripped_block(text, document)):
         for blocks in (True, False):
             edited = _appended(start, key, items, name, blocks=blocks)
-            if edited is not None and _says(edited, wanted, name) and _comments(text) == _comments(edited):
+            if (
+                edited is not None
+                and _says(edited, wanted, name)
+                and _comments(text) == _comments(edited)
+            ):
                 return edited
     raise InputError(
         f"nothing can be added to {key} in this file without harm to the rest of it",
@@ -860,7 +1009,9 @@ def append_items(text: str, key: str, items: Sequence[Mapping[str, str]], *, nam
     )
 
 
-def _appended(text: str, key: str, items: Sequence[Mapping[str, str]], name: str, *, blocks: bool) -> str | None:
+def _appended(
+    text: str, key: str, items: Sequence[Mapping[str, str]], name: str, *, blocks: bool
+) -> str | None:
     """The text with items added; None if there is no simple way."""
     document = load_yaml(text, name=name)
     before = document.at((key,))
@@ -881,7 +1032,9 @@ def _span(document: YamlDocument, path: YamlPath) -> tuple[int, int]:
     return document.offset(mark.line, mark.column), document.offset(mark.end_line, mark.end_column)
 
 
-def _appended_in_brackets(document: YamlDocument, key: str, items: Sequence[Mapping[str, str]]) -> str | None:
+def _appended_in_brackets(
+    document: YamlDocument, key: str, items: Sequence[Mapping[str, str]]
+) -> str | None:
     body = document.text
     close = body.rfind("]", *_span(document, (key,)))
     if close < 0:
@@ -892,7 +1045,9 @@ def _appended_in_brackets(document: YamlDocument, key: str, items: Sequence[Mapp
     return f"{body[:place]}{comma} {added}{body[place:]}"
 
 
-def _appended_as_lines(document: YamlDocument, key: str, items: Sequence[Mapping[str, str]], *, blocks: bool) -> str | None:
+def _appended_as_lines(
+    document: YamlDocument, key: str, items: Sequence[Mapping[str, str]], *, blocks: bool
+) -> str | None:
     """The text with items below those of a list in block style, or as a new list."""
     body = document.text
     before, known = document.at((key,)), key in (document.data or {})
@@ -940,16 +1095,20 @@ def _block_lines(text: str, indent: int, blocks: bool) -> list[str]:
     return [sign, *(" " * indent + line if line else "" for line in inner.split("\n"))]
 
 
-# --- writing values -------------------------------------------------------------------------------------------------------
+# --- writing values -------------------------------------------------------------------------------
 #
-# YAML 1.2 readers and YAML 1.1 readers disagree about bare words (`on`, `y`, `1e5`, `12:30`), so whatever they could disagree
-# about is written in double quotes.
+# YAML 1.2 readers and YAML 1.1 readers disagree about bare words (`on`, `y`, `1e5`, `12:30`), so
+# whatever they could disagree about is written in double quotes.
 
 _BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BARE_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9_/.@+-]*(?: [A-Za-z0-9_/.@+()-]+)*\Z")
-_RESERVED = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"))
+_RESERVED = frozenset(
+    ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf")
+)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 class NotWritable(ValueError):
@@ -960,7 +1119,8 @@ def yaml_quoted(text: str) -> str:
     """`text` in double quotes, on one line.
 
     Raises:
-        NotWritable: It holds half a surrogate pair, which neither a UTF-8 file nor a server accepts.
+        NotWritable: It holds half a surrogate pair, which neither a UTF-8 file nor a server
+            accepts.
     """
     return '"' + "".join(map(_escaped, text)) + '"'
 
@@ -973,7 +1133,13 @@ def _escaped(character: str) -> str:
         raise NotWritable("it holds half a surrogate pair")
     if character.isprintable():
         return character
-    return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+    return (
+        f"\\x{code:02X}"
+        if code <= 0xFF
+        else f"\\u{code:04X}"
+        if code <= 0xFFFF
+        else f"\\U{code:08X}"
+    )
 
 
 def yaml_key(name: str) -> str:
@@ -997,7 +1163,12 @@ def scalar_text(value: Scalar, style: str = "") -> str:
     Raises:
         NotWritable: See `yaml_value`.
     """
-    if isinstance(value, str) and style == "" and _BARE_TEXT.match(value) and value.lower() not in _RESERVED:
+    if (
+        isinstance(value, str)
+        and style == ""
+        and _BARE_TEXT.match(value)
+        and value.lower() not in _RESERVED
+    ):
         return value
     if isinstance(value, str) and style == "'" and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
@@ -1008,7 +1179,8 @@ def yaml_value(data: Any, depth: int = 0) -> str:
     """A JSON value on one line.
 
     Raises:
-        NotWritable: It is nested too deeply, not a number (`NaN`, infinity), or holds text or keys that cannot be written.
+        NotWritable: It is nested too deeply, not a number (`NaN`, infinity), or holds text or keys
+            that cannot be written.
     """
     if depth > MAX_EMITTED_DEPTH:
         raise NotWritable(f"it is nested more than {MAX_EMITTED_DEPTH} levels deep")
@@ -1041,7 +1213,8 @@ def _float_text(number: float) -> str:
     if not math.isfinite(number):
         raise NotWritable("it is not a finite number")
     mantissa, sign, exponent = repr(number).partition("e")
-    # YAML 1.1 takes a number for a number only with a point in it and a sign in its exponent: 1.0e-05, not 1e-05.
+    # YAML 1.1 takes a number for a number only with a point in it and a sign in its exponent:
+    # 1.0e-05, not 1e-05.
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}{sign}{exponent}"
 
 

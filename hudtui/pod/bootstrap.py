@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Makes a Python environment on a machine: standard library only, Python 3.8 and newer, one file.
 
-    bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
+    bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR |
+    --package DIR]
                  [--uv FILE] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB]
 
-A lock is a list of exact versions with hashes. Installed are the wheels that the locks list, and the wheel of hudtui that the
-user's computer sent. The tools for that are the machine's own: its uv, or its Python with the pip that comes with it. A machine
-without uv gets the version that `--uv` locks, beside the environment. Where no Python of the machine fits, uv fetches one, and
-checks it against the hash that this version of uv has in it.
+A lock is a list of exact versions with hashes. Installed are the wheels that the locks list, and
+the wheel of hudtui that the user's computer sent. The tools for that are the machine's own: its uv,
+or its Python with the pip that comes with it. A machine without uv gets the version that `--uv`
+locks, beside the environment. Where no Python of the machine fits, uv fetches one, and checks it
+against the hash that this version of uv has in it.
 
-A second start with the same files finds the work done and ends at once. What a machine lacks is said in words before anything is
-downloaded.
+A second start with the same files finds the work done and ends at once. What a machine lacks is
+said in words before anything is downloaded.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ _OF_INSTALLERS = (
 
 
 class InstallProgress:
-    """Turns what pip and uv write while they install into lines of the log: how many packages are here, and the large files.
+    """Turns what pip and uv write while they install into lines of the log.
+
+    How many packages are here, and the large files.
 
     Attributes:
         wanted: How many packages the lock lists.
@@ -85,19 +89,25 @@ class InstallProgress:
         if size:
             large = size.group(3) == "MB" and float(size.group(2)) >= 20
             return (
-                "downloading %s (%s MB)" % (size.group(1).rsplit("/", 1)[-1].split("-", 1)[0], size.group(2)) if large else None
+                "downloading %s (%s MB)"
+                % (size.group(1).rsplit("/", 1)[-1].split("-", 1)[0], size.group(2))
+                if large
+                else None
             )
         return text
 
 
 def install(argv: List[str], wanted: int) -> "tuple[bool, List[str]]":
-    """Run an installer for `wanted` packages, its progress into the log; returns whether it succeeded, and wrong hashes.
+    """Run an installer for `wanted` packages, its progress into the log.
 
+    Returns whether it succeeded, and wrong hashes.
     Those are the packages whose hash was another one than the lock lists.
     """
     say("+ " + " ".join(argv))
     try:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
     except OSError as error:
         say("%s: %s" % (argv[0], error.strerror))
         return False, []
@@ -110,13 +120,15 @@ def install(argv: List[str], wanted: int) -> "tuple[bool, List[str]]":
         if shown is not None:
             say(shown)
         warned = warned or "DO NOT MATCH THE HASHES" in text  # of pip, which names them below
-        found = re.search(r"Hash mismatch for `([^`]+)`", text) or (warned and re.match(r"\s+(\S+==\S+) from ", text))
+        found = re.search(r"Hash mismatch for `([^`]+)`", text) or (
+            warned and re.match(r"\s+(\S+==\S+) from ", text)
+        )
         if found:
             wrong.append(found.group(1))
     return process.wait() == 0, wrong
 
 
-# --- checks -------------------------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def check_disk(folder: str, wanted: float) -> None:
@@ -127,19 +139,28 @@ def check_disk(folder: str, wanted: float) -> None:
     free = shutil.disk_usage(place).free / 2**30
     if free < wanted:
         give_up(
-            "%.1f GiB are free on the disk of %s; this run needs about %.0f" % (free, place, wanted),
+            "%.1f GiB are free on the disk of %s; this run needs about %.0f"
+            % (free, place, wanted),
             "Take a machine with a larger disk, or make room.",
         )
     say("disk: %.0f GiB free, about %.0f needed" % (free, wanted))
 
 
 def check_gpus(wanted: int, least: List[float]) -> None:
-    """Give up unless the NVIDIA driver is new enough, and each GPU of the plan has at least its GiB of memory."""
+    """Give up unless the NVIDIA driver is new enough and the GPUs have their memory.
+
+    Each GPU of the plan has at least its GiB.
+    """
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            query, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
     except OSError:
-        give_up("there is no NVIDIA driver here: nvidia-smi is not found", "Take a machine with a CUDA image.")
+        give_up(
+            "there is no NVIDIA driver here: nvidia-smi is not found",
+            "Take a machine with a CUDA image.",
+        )
     text = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode != 0:
         give_up("the NVIDIA driver does not answer: " + text[-300:])
@@ -149,7 +170,8 @@ def check_gpus(wanted: int, least: List[float]) -> None:
     major = version.partition(".")[0]
     if not major.isdigit() or int(major) < wanted:
         give_up(
-            "the NVIDIA driver is %s; this version of PyTorch needs %d or newer" % (version or "unknown", wanted),
+            "the NVIDIA driver is %s; this version of PyTorch needs %d or newer"
+            % (version or "unknown", wanted),
             "Take a machine with a newer image.",
         )
     sizes = [line.rsplit(",", 2)[1].split() for line in text.splitlines() if line.count(",") >= 2]
@@ -159,15 +181,18 @@ def check_gpus(wanted: int, least: List[float]) -> None:
             "Plan again, with --gpus.",
         )
     for number, gib in enumerate(least):
-        mib = int(sizes[number][0]) if sizes[number] and sizes[number][0].isdigit() else None  # some share the computer's memory
+        mib = (
+            int(sizes[number][0]) if sizes[number] and sizes[number][0].isdigit() else None
+        )  # some share the computer's memory
         if mib is not None and mib < gib * 1024:
             give_up(
-                "GPU %d has %.0f GiB; what it has to hold takes %.0f at least" % (number, mib / 1024, gib),
+                "GPU %d has %.0f GiB; what it has to hold takes %.0f at least"
+                % (number, mib / 1024, gib),
                 "Take larger GPUs, more of them, or a smaller model.",
             )
 
 
-# --- installers ---------------------------------------------------------------------------------------------------------------
+# --- installers -----------------------------------------------------------------------------------
 
 
 def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
@@ -177,7 +202,12 @@ def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
     """
     folder = os.path.join(tools, "uv-venv")
     own = os.path.join(folder, "bin", "uv")
-    for place in (shutil.which("uv"), own, os.path.expanduser("~/.local/bin/uv"), os.path.expanduser("~/.cargo/bin/uv")):
+    for place in (
+        shutil.which("uv"),
+        own,
+        os.path.expanduser("~/.local/bin/uv"),
+        os.path.expanduser("~/.cargo/bin/uv"),
+    ):
         if place and os.access(place, os.X_OK):
             return place
     if lock is None:
@@ -188,7 +218,9 @@ def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
     if _quietly([sys.executable, "-m", "pip", "--version"]):
         made = run([sys.executable, *pip, "--upgrade", "--target", folder])
     else:
-        made = run([sys.executable, "-m", "venv", folder]) and run([os.path.join(folder, "bin", "python"), *pip])
+        made = run([sys.executable, "-m", "venv", folder]) and run(
+            [os.path.join(folder, "bin", "python"), *pip]
+        )
     if made and os.access(own, os.X_OK):
         return own
     say("uv cannot be installed; the Python of this machine and its pip are used")
@@ -216,18 +248,26 @@ class Environment:
         python = next((python for python, has in found if has in USABLE), None)
         if python is None:
             give_up(
-                "uv is of no help, and the Python of this machine is %s; the environment needs 3.11 to 3.13"
-                % (found[-1][1] or "unknown"),
+                "uv is of no help, and the Python of this machine is %s; the environment needs "
+                "3.11 to 3.13" % (found[-1][1] or "unknown"),
                 "Install uv or Python %s there, or let the machine reach the network." % version,
             )
         if not run([python, "-m", "venv", self.folder]):
-            give_up("%s could not make an environment" % python, "On Debian and Ubuntu: apt-get install python3-venv")
+            give_up(
+                "%s could not make an environment" % python,
+                "On Debian and Ubuntu: apt-get install python3-venv",
+            )
 
     def _make(self, version: str, its_certificates: bool = False) -> bool:
-        """Make it with uv, with that Python or a usable Python of this machine; returns whether that worked."""
+        """Make it with uv, with that Python or a usable Python of this machine.
+
+        Returns whether that worked.
+        """
         if its_certificates:
             say("trying again with the certificates of this machine")
-            os.environ.update(UV_SYSTEM_CERTS="1", UV_NATIVE_TLS="1")  # the newer and the older name
+            os.environ.update(
+                UV_SYSTEM_CERTS="1", UV_NATIVE_TLS="1"
+            )  # the newer and the older name
         for one in (version, *[other for other in USABLE if other != version]):
             shutil.rmtree(self.folder, ignore_errors=True)
             known = ["--no-python-downloads"] if one != version else []
@@ -240,7 +280,18 @@ class Environment:
         wanted = _count(lock)
         say("installing the %d packages of %s" % (wanted, os.path.basename(lock)))
         if self.uv:
-            done, _ = install([self.uv, "pip", "install", "--no-progress", "--python", self.python, *_locked(lock)], wanted)
+            done, _ = install(
+                [
+                    self.uv,
+                    "pip",
+                    "install",
+                    "--no-progress",
+                    "--python",
+                    self.python,
+                    *_locked(lock),
+                ],
+                wanted,
+            )
             if done:
                 return True
             say("uv could not install them; trying pip, which has settings of its own")
@@ -249,13 +300,18 @@ class Environment:
         done, wrong = install([*self._pip, *_locked(lock)], wanted)
         if wrong:
             give_up(
-                "%s has another hash than %s names, and was not installed" % (", ".join(wrong), os.path.basename(lock)),
-                "The package index that this machine uses serves another file: look at its settings (PIP_INDEX_URL, pip.conf).",
+                "%s has another hash than %s names, and was not installed"
+                % (", ".join(wrong), os.path.basename(lock)),
+                "The package index that this machine uses serves another file: look at its "
+                "settings (PIP_INDEX_URL, pip.conf).",
             )
         return done
 
     def try_first(self, lock: str) -> None:
-        """Install what a lock lists where pip finds it; otherwise say that the next lock brings the default build."""
+        """Install what a lock lists where pip finds it.
+
+        Otherwise say that the next lock brings the default build.
+        """
         say("trying %s first" % os.path.basename(lock))
         done = None
         if self._has_pip():
@@ -266,21 +322,41 @@ class Environment:
                 stdin=subprocess.DEVNULL,
             )
         if done is None or done.returncode != 0:
-            said = done.stdout.decode("utf-8", "replace").strip().splitlines() if done else ["there is no pip"]
-            say("  not available here (%s)" % (said[-1].replace("ERROR: ", "") if said else "pip does not say why"))
+            said = (
+                done.stdout.decode("utf-8", "replace").strip().splitlines()
+                if done
+                else ["there is no pip"]
+            )
+            say(
+                "  not available here (%s)"
+                % (said[-1].replace("ERROR: ", "") if said else "pip does not say why")
+            )
             say("  falling back to the default build, which the next lock lists")
 
     @property
     def _pip(self) -> List[str]:
-        return [self.python, "-m", "pip", "install", "--progress-bar", "off", "--disable-pip-version-check"]
+        return [
+            self.python,
+            "-m",
+            "pip",
+            "install",
+            "--progress-bar",
+            "off",
+            "--disable-pip-version-check",
+        ]
 
     def _has_pip(self) -> bool:
         """True if there is a pip; if needed, the pip of this Python is unpacked."""
-        return any(_quietly([self.python, "-m", *words]) for words in (("pip", "--version"), ("ensurepip", "--default-pip")))
+        return any(
+            _quietly([self.python, "-m", *words])
+            for words in (("pip", "--version"), ("ensurepip", "--default-pip"))
+        )
 
     def ask(self, code: str) -> str:
         """Output of a line of Python there."""
-        done = subprocess.run([self.python, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [self.python, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
         return done.stdout.decode("utf-8", "replace").strip()
 
     def link(self, package: str) -> None:
@@ -295,8 +371,14 @@ class Environment:
         """Install the one wheel in a folder, without what it asks for: that is in the lock."""
         found = sorted(glob.glob(os.path.join(folder, "*.whl")))
         if len(found) != 1:
-            give_up("there should be one wheel of hudtui in %s; there are %d" % (folder, len(found)))
-        command = [self.uv, "pip", "install", "--python", self.python] if self.uv else [self.python, "-m", "pip", "install"]
+            give_up(
+                "there should be one wheel of hudtui in %s; there are %d" % (folder, len(found))
+            )
+        command = (
+            [self.uv, "pip", "install", "--python", self.python]
+            if self.uv
+            else [self.python, "-m", "pip", "install"]
+        )
         if not run([*command, "--quiet", "--no-deps", "--force-reinstall", found[0]]):
             give_up("the wheel of hudtui could not be installed")
 
@@ -312,15 +394,25 @@ def _locked(lock: str) -> List[str]:
 
 
 def _quietly(argv: List[str]) -> bool:
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     return done.returncode == 0
 
 
 def _version(python: str) -> str:
-    """The version of a Python; empty if it does not start, such as a shim of a version that is not chosen."""
+    """The version of a Python.
+
+    Empty if it does not start, such as a shim of a version that is not chosen.
+    """
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [python, "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
     except OSError:
         return ""
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
@@ -355,13 +447,22 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument("--lock", required=True)
     parser.add_argument("--python", default="3.12")
     parser.add_argument("--first", help="a lock that is tried before; it may fail")
-    parser.add_argument("--cuda", help="a lock that PyTorch needs as well where it is built for CUDA")
+    parser.add_argument(
+        "--cuda", help="a lock that PyTorch needs as well where it is built for CUDA"
+    )
     parser.add_argument("--wheel")
     parser.add_argument("--package")
-    parser.add_argument("--uv", help="a lock of uv, which is put beside the environment of a machine that has none")
+    parser.add_argument(
+        "--uv", help="a lock of uv, which is put beside the environment of a machine that has none"
+    )
     parser.add_argument("--disk", type=float, default=0.0)
     parser.add_argument("--driver", type=int, default=0)
-    parser.add_argument("--vram", type=lambda text: [float(gib) for gib in text.split(",")], default=[], help="GiB of each GPU")
+    parser.add_argument(
+        "--vram",
+        type=lambda text: [float(gib) for gib in text.split(",")],
+        default=[],
+        help="GiB of each GPU",
+    )
     given = parser.parse_args(words)
     began = time.time()
     folder = os.path.abspath(given.venv)
@@ -390,8 +491,17 @@ def main(words: Optional[List[str]] = None) -> int:
             environment.try_first(given.first)
         if not environment.install(given.lock):
             give_up("the packages could not be installed; the lines above say why")
-        build = environment.ask("import importlib.metadata as m; print(m.version('torch'))") if given.cuda else ""
-        if given.cuda and not build.endswith("+cpu") and sys.platform == "linux" and not environment.install(given.cuda):
+        build = (
+            environment.ask("import importlib.metadata as m; print(m.version('torch'))")
+            if given.cuda
+            else ""
+        )
+        if (
+            given.cuda
+            and not build.endswith("+cpu")
+            and sys.platform == "linux"
+            and not environment.install(given.cuda)
+        ):
             give_up("the CUDA libraries of PyTorch could not be installed; the lines above say why")
         finish(environment, given)
         with open(mark, "w") as stream:

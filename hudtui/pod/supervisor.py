@@ -1,26 +1,27 @@
 #!/usr/bin/env python3
 """Carries out a run on a machine, alone: standard library only, Python 3.8 and newer, one file.
 
-    supervisor.py start DIR            begin the run in DIR, or continue a run whose supervisor was killed; returns at once
-    supervisor.py status DIR           print what is known and what is alive
-    supervisor.py stop DIR [SECONDS|- [WHY]]   ask the run to stop; after SECONDS what does not obey is killed
+    supervisor.py start DIR            begin the run in DIR, or continue a run whose supervisor was
+    killed; returns at once supervisor.py status DIR           print what is known and what is alive
+    supervisor.py stop DIR [SECONDS|- [WHY]]   ask the run to stop; after SECONDS what does not obey
+    is killed
 
-`start` reads secrets as `{"env": {NAME: VALUE}}` from standard input; they are kept in memory and handed to the stages that name
-them. Everything else is a file in DIR:
+`start` reads secrets as `{"env": {NAME: VALUE}}` from standard input; they are kept in memory and
+handed to the stages that name them. Everything else is a file in DIR:
 
-    plan.json        what to do; written by the hudtui that starts the run
-    status.json      state, heartbeat, stages; replaced in one step
-    events.jsonl     what happened, one JSON object a line, appended by the supervisor alone
-    logs/STAGE.log   what the stage printed, byte for byte
-    stop.json        a request to stop
-    limits.json      other limits than the plan's; written while it runs
-    gpu.jsonl        how busy the machine is, every 10 s: a line of its processors, memory, disk and network,
+    plan.json        what to do; written by the hudtui that starts the run status.json      state,
+    heartbeat, stages; replaced in one step events.jsonl     what happened, one JSON object a line,
+    appended by the supervisor alone logs/STAGE.log   what the stage printed, byte for byte
+    stop.json        a request to stop limits.json      other limits than the plan's; written while
+    it runs gpu.jsonl        how busy the machine is, every 10 s: a line of its processors, memory,
+    disk and network,
                      and where nvidia-smi is a line of its GPUs
 
-The supervisor starts the program of each stage itself, collects its exit status, and ends what it left behind. The program writes
-straight to its log file, so that nothing in between can stall it, lose a byte or break with it. Where tmux is, a window of the
-session named in the plan shows the log (`tail -F`). What the supervisor is about to do is written down before: when it is killed,
-the next one ends the stages that had begun, and says so; none is started twice.
+The supervisor starts the program of each stage itself, collects its exit status, and ends what it
+left behind. The program writes straight to its log file, so that nothing in between can stall it,
+lose a byte or break with it. Where tmux is, a window of the session named in the plan shows the log
+(`tail -F`). What the supervisor is about to do is written down before: when it is killed, the next
+one ends the stages that had begun, and says so; none is started twice.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ BEGUN = ("starting", "running", "ready")  # states of a stage that may have a pr
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # in names of variables
 
 
-# --- machine ------------------------------------------------------------------------------------------------------------------
+# --- machine --------------------------------------------------------------------------------------
 
 
 def clock() -> float:
@@ -74,7 +75,9 @@ def boot_id() -> str:
             with open("/proc/sys/kernel/random/boot_id") as stream:
                 _boot = stream.read().strip()
         except OSError:
-            done = subprocess.run(["sysctl", "-n", "kern.boottime"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            done = subprocess.run(
+                ["sysctl", "-n", "kern.boottime"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
             _boot = done.stdout.decode("ascii", "replace").strip()
     return _boot
 
@@ -109,7 +112,10 @@ def _stat(pid: int) -> Optional[Tuple[int, int, str]]:
 
 
 def identity(pid: int) -> Optional[str]:
-    """Distinguishes a process from a later process of the same number; None when the process is gone."""
+    """Distinguishes a process from a later process of the same number.
+
+    None when the process is gone.
+    """
     entry = _stat(pid) if os.path.isdir("/proc/self") else processes().get(pid)
     return entry[2] if entry else None
 
@@ -128,7 +134,10 @@ def own_record() -> Dict[str, Any]:
 
 
 def descendants(root: int, table: Dict[int, Tuple[int, int, str]], without: Set[int]) -> Set[int]:
-    """Children of a process, their children, and so on, but not those in `without` and below them."""
+    """Return the children of a process, their children, and so on.
+
+    Those in `without`, and those below them, are left out.
+    """
     children = {}  # type: Dict[int, List[int]]
     for pid, entry in table.items():
         children.setdefault(entry[0], []).append(pid)
@@ -142,7 +151,10 @@ def descendants(root: int, table: Dict[int, Tuple[int, int, str]], without: Set[
 
 
 def is_tmux(pid: int) -> bool:
-    """True for tmux: its server belongs to all of the user's sessions, whoever happened to start it."""
+    """True for tmux.
+
+    Its server belongs to all of the user's sessions, whoever happened to start it.
+    """
     try:
         with open("/proc/%d/comm" % pid, "rb") as stream:
             return stream.read().startswith(b"tmux")
@@ -151,7 +163,10 @@ def is_tmux(pid: int) -> bool:
 
 
 def tagged(folder: str, stage: str = "") -> Set[int]:
-    """Processes that a run (or one stage of it) started, by the mark in their environment. Linux only; else empty."""
+    """Processes that a run (or one stage of it) started, by the mark in their environment.
+
+    Linux only; else empty.
+    """
     mark = b"\0HUDTUI_RUN_DIR=" + os.fsencode(folder) + b"\0"
     second = b"\0HUDTUI_STAGE=" + os.fsencode(stage) + b"\0"
     found, kin, pid = set(), set(), os.getpid()  # type: Tuple[Set[int], Set[int], int]
@@ -191,11 +206,14 @@ def log_problem(text: str) -> None:
         os.write(2, ("%s: %s\n" % (time.ctime(), text)).encode("utf-8", "replace"))
 
 
-# --- files --------------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading; anything else is an OSError. A pipe, which a stage may have made, is not waited for."""
+    """Open a regular file for reading; anything else is an OSError.
+
+    A pipe, which a stage may have made, is not waited for.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -204,7 +222,10 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None when the file cannot be read, is over `JSON_LIMIT`, or holds no object."""
+    """The object in a file.
+
+    None when the file cannot be read, is over `JSON_LIMIT`, or holds no object.
+    """
     try:
         with open_regular(path) as stream:
             data = stream.read(JSON_LIMIT + 1)
@@ -255,7 +276,10 @@ def take_lock(path: str) -> Optional[int]:
 
 
 def detach(work: Callable[[int], int]) -> bytes:
-    """Call `work` with a pipe in a process of its own session, and return what it writes there. Its result is the exit status."""
+    """Call `work` with a pipe in a process of its own session, and return what it writes there.
+
+    Its result is the exit status.
+    """
     reading, writing = os.pipe()
     if os.fork() == 0:
         code = 1
@@ -276,7 +300,10 @@ def detach(work: Callable[[int], int]) -> bytes:
 
 def leave_terminal(log: str) -> None:
     """Read nothing, print into a file, and keep running when the terminal is closed."""
-    handle, null = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), os.open(os.devnull, os.O_RDONLY)
+    handle, null = (
+        os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        os.open(os.devnull, os.O_RDONLY),
+    )
     for number, target in ((0, null), (1, handle), (2, handle)):
         os.dup2(target, number)
     os.close(handle)
@@ -286,19 +313,28 @@ def leave_terminal(log: str) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make orphans of the programs children of this process, instead of the machine's first one. Linux only."""
+    """Make orphans of the programs children of this process, instead of the machine's first one.
+
+    Linux only.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
-# --- load ---------------------------------------------------------------------------------------------------------------------
+# --- load -----------------------------------------------------------------------------------------
 
 
 class LoadReader:
     """Load of the machine, from Linux. Figures that cannot be read are left out."""
 
-    LIMITS = (  # of a container: most memory, memory in use, and what of it are files that can be dropped
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
+    # of a container: most memory, memory in use, and what of it are files that can be dropped
+    LIMITS = (
+        (
+            "/sys/fs/cgroup/memory.max",
+            "/sys/fs/cgroup/memory.current",
+            "/sys/fs/cgroup/memory.stat",
+            "inactive_file",
+        ),
         (
             "/sys/fs/cgroup/memory/memory.limit_in_bytes",
             "/sys/fs/cgroup/memory/memory.usage_in_bytes",
@@ -319,7 +355,9 @@ class LoadReader:
         seconds, before = now - self.at, self.before
         self.at, self.before = now, counters
         if "all" in counters and "all" in before and counters["all"] > before["all"]:
-            found["cpu"] = round(100.0 * (counters["busy"] - before["busy"]) / (counters["all"] - before["all"]), 1)
+            found["cpu"] = round(
+                100.0 * (counters["busy"] - before["busy"]) / (counters["all"] - before["all"]), 1
+            )
             found["cpus"] = counters["cpus"]
         for name in ("received", "sent"):
             if seconds > 0 and counters.get(name, 0.0) >= before.get(name, float("inf")):
@@ -340,7 +378,10 @@ class LoadReader:
             with open("/proc/stat") as stream:
                 lines = stream.read().splitlines()
             times = [float(word) for word in lines[0].split()[1:9]]
-            found["all"], found["busy"] = sum(times), sum(times) - times[3] - times[4]  # but idle and waiting for the disk
+            found["all"], found["busy"] = (
+                sum(times),
+                sum(times) - times[3] - times[4],
+            )  # but idle and waiting for the disk
             found["cpus"] = sum(1 for line in lines if re.match("cpu[0-9]", line))
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open("/proc/net/dev") as stream:
@@ -352,7 +393,11 @@ class LoadReader:
 
     def _memory(self) -> "Dict[str, float]":
         with open("/proc/meminfo") as stream:
-            told = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in stream if len(line.split()) > 1}
+            told = {
+                line.split(":")[0]: int(line.split()[1]) * 1024
+                for line in stream
+                if len(line.split()) > 1
+            }
         total, used = told["MemTotal"], told["MemTotal"] - told["MemAvailable"]
         for most, now, details, files in self.LIMITS:
             with contextlib.suppress(OSError, ValueError, KeyError):
@@ -363,7 +408,11 @@ class LoadReader:
                 with open(now) as stream:
                     current = int(stream.read())
                 with open(details) as stream:
-                    kept = {line.split()[0]: int(line.split()[1]) for line in stream if len(line.split()) == 2}
+                    kept = {
+                        line.split()[0]: int(line.split()[1])
+                        for line in stream
+                        if len(line.split()) == 2
+                    }
                 return {"memory_total": limit, "memory_used": max(current - kept[files], 0)}
         return {"memory_total": total, "memory_used": used}
 
@@ -416,7 +465,10 @@ class Sampler:
             self.end()
 
     def end(self) -> None:
-        """Give up the present question. While its program cannot be killed, because the driver holds it, no other is started."""
+        """Give up the present question.
+
+        While its program cannot be killed, because the driver holds it, no other is started.
+        """
         if self.process is not None:
             self.late = True
             with contextlib.suppress(OSError):
@@ -430,13 +482,19 @@ class Sampler:
         try:
             command = [program, query, "--format=csv,noheader,nounits"]
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         except OSError:
             self.program = None
             return
         assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)  # something that it has started may hold the pipe open
+        os.set_blocking(
+            self.process.stdout.fileno(), False
+        )  # something that it has started may hold the pipe open
 
     def _write(self, text: str) -> None:
         found = []
@@ -448,7 +506,10 @@ class Sampler:
             self._append("gpus", found)
 
     def _append(self, name: str, found: Any) -> None:
-        append_sample(self.path, json.dumps({"at": round(time.time(), 3), name: found}).encode("ascii") + b"\n")
+        append_sample(
+            self.path,
+            json.dumps({"at": round(time.time(), 3), name: found}).encode("ascii") + b"\n",
+        )
 
 
 def _figure(text: str) -> Optional[float]:
@@ -460,7 +521,7 @@ def _figure(text: str) -> Optional[float]:
         return None
 
 
-# --- supervisor ---------------------------------------------------------------------------------------------------------------
+# --- supervisor -----------------------------------------------------------------------------------
 
 
 class StageState:
@@ -479,7 +540,8 @@ class StageState:
         self.pid = saved.get("pid")  # type: Optional[int]
         self.pid_id = saved.get("pid_id")  # type: Optional[str]
         self.program = None  # type: Optional[subprocess.Popen[bytes]]
-        self.result = None  # type: Optional[Tuple[int, int, float]]  # exit status, memory in KiB, time
+        # Exit status, memory in KiB, time
+        self.result = None  # type: Optional[Tuple[int, int, float]]
         self.since = clock()
         self.not_before = 0.0
         self.asked = None  # type: Optional[float]
@@ -500,14 +562,20 @@ class StageState:
         }
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program and its group. Its number is its own until its exit status is collected."""
+        """Send a signal to the program and its group.
+
+        Its number is its own until its exit status is collected.
+        """
         if self.program is not None and self.result is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.program.pid, number)
 
 
 def append_sample(path: str, lines: bytes) -> None:
-    """Append whole lines to a file of samples, unless it is full. A disk without room is no reason to stop."""
+    """Append whole lines to a file of samples, unless it is full.
+
+    A disk without room is no reason to stop.
+    """
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -571,7 +639,10 @@ class Supervisor:
     # -- what is written
 
     def _next_sequence(self) -> int:
-        """One more than the last number in events.jsonl, whose last line may be incomplete. Takes note of the ends in it."""
+        """One more than the last number in events.jsonl, whose last line may be incomplete.
+
+        Takes note of the ends in it.
+        """
         highest = 0
         try:
             with open(self.path("events.jsonl"), "rb") as stream:
@@ -580,14 +651,19 @@ class Supervisor:
                         record = json.loads(line.decode("utf-8"))
                         highest = max(highest, int(record["seq"]))
                         if record["type"] == "stage_ended":
-                            self.ends[record["data"]["stage"], record["data"]["attempt"]] = record["data"]
+                            self.ends[record["data"]["stage"], record["data"]["attempt"]] = record[
+                                "data"
+                            ]
         except OSError:
             return 1
         return highest + 1
 
     def event(self, kind: str, **data: Any) -> None:
         """Append an event. On a full disk it waits in memory until there is room."""
-        data = {name: value[:TEXT_LIMIT] if isinstance(value, str) else value for name, value in data.items()}
+        data = {
+            name: value[:TEXT_LIMIT] if isinstance(value, str) else value
+            for name, value in data.items()
+        }
         record = {"seq": self.sequence, "at": time.time(), "type": kind, "data": data}
         self.sequence += 1
         self.unwritten.append(json.dumps(record).encode("utf-8") + b"\n")
@@ -599,7 +675,11 @@ class Supervisor:
         if not self.unwritten:
             return
         try:
-            handle = os.open(self.path("events.jsonl"), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            handle = os.open(
+                self.path("events.jsonl"),
+                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+                0o600,
+            )
         except OSError:
             return
         try:
@@ -662,12 +742,18 @@ class Supervisor:
     def tmux(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """Run a tmux command.
 
-        The first command starts the server, which keeps the environment for all of the user's sessions and shows it to every
-        client: variables that sound like a secret stay out. Stages get theirs another way.
+        The first command starts the server, which keeps the environment for all of the user's
+        sessions and shows it to every client: variables that sound like a secret stay out. Stages
+        get theirs another way.
         """
         env = {name: value for name, value in os.environ.items() if not SECRET.search(name)}
         return subprocess.run(
-            ["tmux", *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30
+            ["tmux", *arguments],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=30,
         )
 
     def choose_mode(self) -> None:
@@ -675,36 +761,74 @@ class Supervisor:
         if self.mode:
             return
         self.mode = "tmux" if shutil.which("tmux") and self.plan.get("tmux", True) else "processes"
-        self.event("started", mode=self.mode, pid=os.getpid(), python=sys.version.split()[0], run=self.plan["run"])
+        self.event(
+            "started",
+            mode=self.mode,
+            pid=os.getpid(),
+            python=sys.version.split()[0],
+            run=self.plan["run"],
+        )
         if self.mode == "processes" and self.plan.get("tmux", True):
             self.without_windows("tmux is not installed on this machine")
 
     def without_windows(self, why: str) -> None:
         """Continue without tmux, and note that as an event."""
         self.mode = "processes"
-        self.event("note", message="%s: stages run as detached processes, without windows" % why, mode=self.mode)
+        self.event(
+            "note",
+            message="%s: stages run as detached processes, without windows" % why,
+            mode=self.mode,
+        )
 
     def open_window(self, stage: StageState, offset: int) -> None:
-        """Show the log of a stage from `offset` on in a window of its name. Without a tmux that works there are no windows."""
+        """Show the log of a stage from `offset` on in a window of its name.
+
+        Without a tmux that works there are no windows.
+        """
         session, name = "=" + self.session, stage.name
         command = ["tail", "-c", "+%d" % (offset + 1), "-F", self.path("logs", name + ".log")]
-        # A dead window stays readable while the run lasts. The user's own settings must not end the session early.
-        settings = [";", "set-option", "-w", "-t", "%s:%s" % (self.session, name), "remain-on-exit", "on"]
+        # A dead window stays readable while the run lasts. The user's own settings must not end the
+        # session early.
+        settings = [
+            ";",
+            "set-option",
+            "-w",
+            "-t",
+            "%s:%s" % (self.session, name),
+            "remain-on-exit",
+            "on",
+        ]
         settings += [";", "set-option", "-t", self.session, "destroy-unattached", "off"]
         try:
             done = self.tmux("respawn-window", "-k", "-t", "%s:=%s" % (session, name), *command)
             if done.returncode != 0:
-                done = self.tmux("new-window", "-d", "-t", session + ":", "-n", name, *(command + settings))
+                done = self.tmux(
+                    "new-window", "-d", "-t", session + ":", "-n", name, *(command + settings)
+                )
             if done.returncode != 0:
                 size = ["-x", "180", "-y", "50"]
-                done = self.tmux("new-session", "-d", *size, "-s", self.session, "-n", name, *(command + settings))
+                done = self.tmux(
+                    "new-session",
+                    "-d",
+                    *size,
+                    "-s",
+                    self.session,
+                    "-n",
+                    name,
+                    *(command + settings),
+                )
             elif not self.tmux("list-clients", "-t", session).stdout.strip():
-                # A client that attaches later sees what runs; a client that is attached already stays where it is.
+                # A client that attaches later sees what runs; a client that is attached already
+                # stays where it is.
                 self.tmux("select-window", "-t", "%s:=%s" % (session, name))
         except (OSError, subprocess.SubprocessError) as error:
             problem = str(error)
         else:
-            problem = done.stderr.decode("utf-8", "replace").strip() or "tmux failed" if done.returncode else ""
+            problem = (
+                done.stderr.decode("utf-8", "replace").strip() or "tmux failed"
+                if done.returncode
+                else ""
+            )
         if problem:
             self.without_windows("tmux cannot be used (%s)" % problem)
 
@@ -733,7 +857,9 @@ class Supervisor:
         if self.save():
             problem = self._start_program(stage)
         else:
-            problem = "the disk is full" if _no_room(self.folder) else "status.json cannot be written"
+            problem = (
+                "the disk is full" if _no_room(self.folder) else "status.json cannot be written"
+            )
         if problem:
             self._ended(stage, 127, "error", problem)
             return
@@ -746,26 +872,44 @@ class Supervisor:
         missing = [name for name in stage.spec.get("secrets", ()) if name not in self.secrets]
         if missing:
             return "its secrets are not known here: " + ", ".join(missing)
-        env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
-        env.update({"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name})
+        env = {
+            name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")
+        }
+        env.update(
+            {"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name}
+        )
         env["HUDTUI_RUN_ID"] = str(self.plan["run"])
         env.update(stage.spec.get("env", {}))
         env.update({name: self.secrets[name] for name in stage.spec.get("secrets", ())})
         argv = stage.spec["argv"]
         where = os.path.join(self.folder, stage.spec.get("cwd") or "")
         try:
-            log = os.open(self.path("logs", stage.name + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            log = os.open(
+                self.path("logs", stage.name + ".log"),
+                os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+                0o600,
+            )
         except OSError as error:
             return "its log cannot be written: %s" % error.strerror
         try:
             if self.mode == "tmux":
                 self.open_window(stage, os.fstat(log).st_size)
             stage.program = subprocess.Popen(
-                argv, cwd=where, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                argv,
+                cwd=where,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         except OSError as error:
             what = "the folder %s" % where if error.filename == where else "`%s`" % argv[0]
-            return "the disk is full" if _no_room(self.folder) else "%s cannot be used: %s" % (what, error.strerror)
+            return (
+                "the disk is full"
+                if _no_room(self.folder)
+                else "%s cannot be used: %s" % (what, error.strerror)
+            )
         except ValueError as error:
             return "`%s` cannot be used: %s" % (argv[0], error)
         finally:
@@ -774,15 +918,24 @@ class Supervisor:
         return None
 
     def reap(self) -> None:
-        """Collect the exit status of every process that has ended. Orphans of a stage are children of this process too."""
+        """Collect the exit status of every process that has ended.
+
+        Orphans of a stage are children of this process too.
+        """
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, code, usage = os.wait4(-1, os.WNOHANG)
                 if not pid:
                     return
                 for stage in self.stages:
-                    if stage.program is not None and stage.program.pid == pid and stage.result is None:
-                        status = -os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code)
+                    if (
+                        stage.program is not None
+                        and stage.program.pid == pid
+                        and stage.result is None
+                    ):
+                        status = (
+                            -os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code)
+                        )
                         stage.program.returncode = status
                         stage.result = status, usage.ru_maxrss, time.time()
 
@@ -793,7 +946,9 @@ class Supervisor:
         if stage.result is not None:
             status, memory, at = stage.result
             self.clear(stage)
-            self._ended(stage, status, "itself" if stage.asked is None else stage.reason, None, at, memory)
+            self._ended(
+                stage, status, "itself" if stage.asked is None else stage.reason, None, at, memory
+            )
         elif stage.asked is not None and clock() - stage.asked > self.patience(stage):
             stage.signal(signal.SIGKILL)
             if clock() - stage.asked > self.patience(stage) + SLACK:
@@ -815,7 +970,10 @@ class Supervisor:
         return victims
 
     def strays(self, ended: Optional[StageState] = None) -> Set[int]:
-        """Orphans that stages have left behind, which come to this process whatever their group and environment."""
+        """Return the orphans that stages have left behind.
+
+        They come to this process whatever their group and environment.
+        """
         alive = [stage for stage in self.stages if stage.result is None and stage is not ended]
         known = {stage.program.pid for stage in alive if stage.program is not None}
         if self.sampler.process is not None:
@@ -866,7 +1024,8 @@ class Supervisor:
         if (stage.name, stage.attempt) in self.ends:
             self._after(stage, status, by, error)
             return
-        data = {"stage": stage.name, "attempt": stage.attempt, "exit": status, "by": by}  # type: Dict[str, Any]
+        ended = {"exit": status, "by": by}  # type: Dict[str, Any]
+        data = {"stage": stage.name, "attempt": stage.attempt, **ended}
         if error:
             data["error"] = error
         if memory:
@@ -875,7 +1034,9 @@ class Supervisor:
         self.save()
         self._after(stage, status, by, error)
 
-    def _after(self, stage: StageState, status: Optional[int], by: str, error: Optional[str]) -> None:
+    def _after(
+        self, stage: StageState, status: Optional[int], by: str, error: Optional[str]
+    ) -> None:
         """Decide what follows from the end of an attempt."""
         if self.state != "running" or (status == 0 and not stage.service):
             return
@@ -900,14 +1061,19 @@ class Supervisor:
         self.begin_stop("failed", "%s: %s" % (stage.name, what))
 
     def last_error(self, stage: StageState) -> str:
-        """The last line of the stage's log that begins with `error: `, as programs of hudtui end; empty when it has none."""
+        """The last line of the stage's log that begins with `error: `, as programs of hudtui end.
+
+        Empty when it has none.
+        """
         try:
             with open(self.path("logs", stage.name + ".log"), "rb") as stream:
                 stream.seek(max(0, os.fstat(stream.fileno()).st_size - 16384))
                 lines = stream.read(16384).decode("utf-8", "replace").splitlines()
         except OSError:
             return ""
-        said = next((line[len("error: ") :] for line in reversed(lines) if line.startswith("error: ")), "")
+        said = next(
+            (line[len("error: ") :] for line in reversed(lines) if line.startswith("error: ")), ""
+        )
         for value in self.secrets.values():
             said = said.replace(value, "***") if value else said
         return "".join(letter if letter.isprintable() else " " for letter in said).strip()[:300]
@@ -956,14 +1122,21 @@ class Supervisor:
             return
         limit = (read_json(self.path("limits.json")) or self.plan).get("max_seconds")
         if wish is not None:
-            self.begin_stop("stopped", str(wish.get("why") or "stopped on request"), self.wished_grace(wish))
+            self.begin_stop(
+                "stopped", str(wish.get("why") or "stopped on request"), self.wished_grace(wish)
+            )
         elif self.signalled:
-            self.begin_stop("stopped", "its supervisor was told to stop by %s" % signal_name(self.signalled))
+            self.begin_stop(
+                "stopped", "its supervisor was told to stop by %s" % signal_name(self.signalled)
+            )
         elif limit and clock() - self.zero > float(limit):
             self.begin_stop("stopped", "its time limit of %g s was reached" % float(limit))
 
     def advance(self) -> None:
-        """Start the next stage when its turn has come; decide the outcome when all stages are done."""
+        """Start the next stage when its turn has come.
+
+        Decide the outcome when all stages are done.
+        """
         for stage in self.stages:
             if stage.state == "waiting" and clock() < stage.not_before:
                 return
@@ -979,7 +1152,9 @@ class Supervisor:
                 if stage.state != "ready":
                     return
         self.outcome = ("finished", None)
-        self.state = "stopping" if any(stage.state == "ready" for stage in self.stages) else "running"
+        self.state = (
+            "stopping" if any(stage.state == "ready" for stage in self.stages) else "running"
+        )
         self.save()
 
     def check_ready(self, stage: StageState) -> None:
@@ -998,12 +1173,17 @@ class Supervisor:
             stage.state = "ready"
             self.event("stage_ready", stage=stage.name, seconds=round(clock() - stage.since, 3))
         elif clock() - stage.since > float(wanted.get("timeout", 600.0)):
-            self.begin_stop("failed", "%s: it was not ready after %g s" % (stage.name, wanted.get("timeout", 600.0)))
+            self.begin_stop(
+                "failed",
+                "%s: it was not ready after %g s" % (stage.name, wanted.get("timeout", 600.0)),
+            )
 
     def ask(self, stage: StageState, reason: str) -> None:
         """Tell a program to end politely; `observe` kills it when it does not."""
         stage.asked, stage.reason = clock(), reason
-        stage.signal(getattr(signal, "SIG" + str(stage.spec.get("stop_signal", "TERM")), signal.SIGTERM))
+        stage.signal(
+            getattr(signal, "SIG" + str(stage.spec.get("stop_signal", "TERM")), signal.SIGTERM)
+        )
 
     def wind_down(self) -> None:
         """Stop what still runs, the newest first; then conclude."""
@@ -1029,12 +1209,17 @@ class Supervisor:
         self.state, self.why, self.ended = state, why, time.time()
         self.event(state, why=why, exits={stage.name: stage.exit for stage in self.stages})
         until = clock() + 600.0
-        while (not self.save() or self.unwritten) and os.path.isdir(self.folder) and clock() < until:
+        while (
+            (not self.save() or self.unwritten) and os.path.isdir(self.folder) and clock() < until
+        ):
             time.sleep(1.0)  # a full disk: later readers should find the truth
             self.flush_events()
 
     def keep_up(self) -> None:
-        """Do the work that must not wait: exit codes, the heartbeat, events that found no room, GPUs."""
+        """Do the work that must not wait.
+
+        Exit codes, the heartbeat, events that found no room, GPUs.
+        """
         self.reap()
         self.sampler.tick()
         if clock() >= self.next_beat:
@@ -1071,13 +1256,28 @@ def start(folder: str, text: bytes = b"") -> int:
     secrets = {}  # type: Dict[str, str]
     if text.strip():
         try:
-            secrets = {str(name): str(value) for name, value in json.loads(text.decode("utf-8"))["env"].items()}
+            secrets = {
+                str(name): str(value)
+                for name, value in json.loads(text.decode("utf-8"))["env"].items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError):
-            print(json.dumps({"ok": False, "status": 2, "error": "standard input is not the JSON object that was expected"}))
+            print(
+                json.dumps(
+                    {
+                        "ok": False,
+                        "status": 2,
+                        "error": "standard input is not the JSON object that was expected",
+                    }
+                )
+            )
             return 2
     answer = detach(lambda report: _serve(folder, secrets, report))
     if not answer:
-        print(json.dumps({"ok": False, "error": "the supervisor died while it started; see supervisor.log"}))
+        print(
+            json.dumps(
+                {"ok": False, "error": "the supervisor died while it started; see supervisor.log"}
+            )
+        )
         return 1
     print(answer.decode("utf-8"))
     return int(json.loads(answer.decode("utf-8"))["status"])
@@ -1113,7 +1313,12 @@ def _serve(folder: str, secrets: Dict[str, str], report: int) -> int:
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGHUP, lambda *_: None)  # not ignored, which programs would inherit
         if not supervisor.save():
-            answer(1, error="the disk is full" if _no_room(folder) else "status.json cannot be written; see supervisor.log")
+            answer(
+                1,
+                error="the disk is full"
+                if _no_room(folder)
+                else "status.json cannot be written; see supervisor.log",
+            )
             return 1
     except (OSError, SystemExit, KeyError, ValueError) as error:
         answer(1, error="the supervisor cannot work in %s: %s" % (folder, error))
@@ -1153,10 +1358,20 @@ def status(folder: str) -> int:
     session = False
     if found and isinstance(found.get("session"), str) and shutil.which("tmux"):
         env = {name: value for name, value in os.environ.items() if name != "TMUX"}
-        asked = subprocess.run(["tmux", "has-session", "-t", "=" + found["session"]], env=env, stderr=subprocess.DEVNULL)
+        asked = subprocess.run(
+            ["tmux", "has-session", "-t", "=" + found["session"]],
+            env=env,
+            stderr=subprocess.DEVNULL,
+        )
         session = asked.returncode == 0
     pid = _holder(folder)
-    answer = {"status": found, "supervisor": pid, "stages": records, "session": session, "now": time.time()}
+    answer = {
+        "status": found,
+        "supervisor": pid,
+        "stages": records,
+        "session": session,
+        "now": time.time(),
+    }
     print(json.dumps(dict(answer, processes=sorted(tagged(folder)))))
     return 0
 
@@ -1167,7 +1382,9 @@ def stop(folder: str, grace: Optional[float], why: str) -> int:
     if found is None or found.get("state") not in ENDED:
         holder = _holder(folder)
         try:
-            write_json(os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": why})
+            write_json(
+                os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": why}
+            )
         except OSError as error:  # a full disk must not keep a run going
             if holder is None:
                 print(json.dumps({"ok": False, "status": 1, "error": str(error)}))

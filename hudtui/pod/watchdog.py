@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
-"""Ends a rented machine that is not needed any more: standard library only, Python 3.8 and newer; `supervisor.py` lies beside it.
+"""Ends a rented machine that is not needed any more.
 
-    watchdog.py arm DIR      start the watchdog of the run in DIR, or find that it runs already; returns at once
-    watchdog.py disarm DIR   end it: the machine stays on
+Standard library only, Python 3.8 and newer; `supervisor.py` lies beside it.
+    watchdog.py arm DIR      start the watchdog of the run in DIR, or find that it runs already;
+    returns at once watchdog.py disarm DIR   end it: the machine stays on
 
-It needs nothing else: the hudtui that armed it may be gone for good, and so may DIR. It obeys `guard.json` in DIR, which it reads
-at every look; while that cannot be read, the rules that were read last hold. Only `disarm` ends it, or the end of its machine
-(the home that it was armed in is gone: so a simulated machine ends).
+It needs nothing else: the hudtui that armed it may be gone for good, and so may DIR. It obeys
+`guard.json` in DIR, which it reads at every look; while that cannot be read, the rules that were
+read last hold. Only `disarm` ends it, or the end of its machine (the home that it was armed in is
+gone: so a simulated machine ends).
 
-    max_seconds     after this time since it was armed, the run is asked to stop
-    grace_seconds   after this time since then, the machine is switched off, whether or not the run has ended
-    start_seconds   how long it may take until a run begins
-    after_seconds   how long a run that has ended may wait until its results are fetched
-    idle_seconds    how long there may be neither a log line nor work for a GPU
-    look_seconds    time between two looks, and between attempts to end the machine, where that is less than usual
-    count_from      any word; from the moment that another word stands there, max_seconds counts again from zero
-    end             {"url", "key_file"}: the request (DELETE) that tells the provider to end this machine, and the file in DIR
+    max_seconds     after this time since it was armed, the run is asked to stop grace_seconds
+    after this time since then, the machine is switched off, whether or not the run has ended
+    start_seconds   how long it may take until a run begins after_seconds   how long a run that has
+    ended may wait until its results are fetched idle_seconds    how long there may be neither a log
+    line nor work for a GPU look_seconds    time between two looks, and between attempts to end the
+    machine, where that is less than usual count_from      any word; from the moment that another
+    word stands there, max_seconds counts again from zero end             {"url", "key_file"}: the
+    request (DELETE) that tells the provider to end this machine, and the file in DIR
                     with the key for it, which may do nothing else
-    power_off       commands to switch off with, tried one after the other; empty: nothing is switched off
+    power_off       commands to switch off with, tried one after the other; empty: nothing is
+    switched off
 
-Each may be missing, or null for no limit; a file that is no JSON object counts as unreadable. What it does is written to
-`guard.jsonl`. A machine that it could neither end nor switch off is tried again for as long as it is on and its time is over.
-Without `end` it cannot end a contract: a machine that is switched off may still be charged for, until its provider ends it.
+Each may be missing, or null for no limit; a file that is no JSON object counts as unreadable. What
+it does is written to `guard.jsonl`. A machine that it could neither end nor switch off is tried
+again for as long as it is on and its time is over. Without `end` it cannot end a contract: a
+machine that is switched off may still be charged for, until its provider ends it.
 """
 
 from __future__ import annotations
@@ -38,9 +42,27 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 if TYPE_CHECKING or __package__:
-    from hudtui.pod.supervisor import ENDED, clock, detach, leave_terminal, open_regular, read_json, take_lock, write_json
+    from hudtui.pod.supervisor import (
+        ENDED,
+        clock,
+        detach,
+        leave_terminal,
+        open_regular,
+        read_json,
+        take_lock,
+        write_json,
+    )
 else:  # on a machine, as a program of its own
-    from supervisor import ENDED, clock, detach, leave_terminal, open_regular, read_json, take_lock, write_json
+    from supervisor import (
+        ENDED,
+        clock,
+        detach,
+        leave_terminal,
+        open_regular,
+        read_json,
+        take_lock,
+        write_json,
+    )
 
 LOOK = 5.0  # seconds between looks
 KEY_LIMIT = 4096  # bytes of a provider's key
@@ -73,9 +95,15 @@ class Watchdog:
     def say(self, what: str, **data: Any) -> None:
         """A line in guard.jsonl; on a full disk it is left out."""
         with contextlib.suppress(OSError):
-            handle = os.open(self.path("guard.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+            handle = os.open(
+                self.path("guard.jsonl"),
+                os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK,
+                0o600,
+            )
             with os.fdopen(handle, "ab") as stream:
-                stream.write(json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n")
+                stream.write(
+                    json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n"
+                )
 
     def trouble(self, problem: str) -> None:
         """Write down something unforeseen, each once."""
@@ -84,7 +112,10 @@ class Watchdog:
             self.say("trouble", problem=problem)
 
     def read(self) -> None:
-        """The rules, the key and the state of the run as they are now; what cannot be read stays as it was."""
+        """The rules, the key and the state of the run as they are now.
+
+        What cannot be read stays as it was.
+        """
         rules = read_json(self.path("guard.json"))
         self.status = read_json(self.path("status.json")) or self.status
         if rules is None:
@@ -106,7 +137,11 @@ class Watchdog:
     def limit(self, name: str) -> float:
         """A limit in seconds; infinite without a limit."""
         value = self.rules.get(name)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("inf")
+        return (
+            float(value)
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            else float("inf")
+        )
 
     def look(self) -> Optional[str]:
         """Do what is due; returns why the machine is to be switched off, once it is."""
@@ -140,7 +175,9 @@ class Watchdog:
         if now - self.armed > self.limit("max_seconds"):
             return self.over()
         if self.idle() > self.limit("idle_seconds"):
-            return "nothing was logged and no GPU worked for %.4g min" % (self.limit("idle_seconds") / 60)
+            return "nothing was logged and no GPU worked for %.4g min" % (
+                self.limit("idle_seconds") / 60
+            )
         return None
 
     def over(self) -> str:
@@ -177,14 +214,23 @@ class Watchdog:
             pause = self.limit("look_seconds")
             try:
                 why = self.look()
-                if why is not None and clock() >= self.again and self.switch_off(why, min(AGAIN, pause)):
+                if (
+                    why is not None
+                    and clock() >= self.again
+                    and self.switch_off(why, min(AGAIN, pause))
+                ):
                     return
-            except Exception as error:  # whatever it is: with the watchdog all limits of the machine would end
+            except (
+                Exception
+            ) as error:  # whatever it is: with the watchdog all limits of the machine would end
                 self.trouble(type(error).__name__)
             time.sleep(min(LOOK, pause))
 
     def switch_off(self, why: str, again_in: float) -> bool:
-        """End the machine, or at least switch it off; returns whether nothing is left to do. Else it is tried again later."""
+        """End the machine, or at least switch it off; returns whether nothing is left to do.
+
+        Else it is tried again later.
+        """
         self.again = clock() + again_in
         ended, off = self.end(why), self.power_off(why)
         if ended or off or ended is off is None:
@@ -193,7 +239,10 @@ class Watchdog:
         return False
 
     def end(self, why: str) -> Optional[bool]:
-        """Tell the provider to end this machine; returns whether it accepted, None without the rule `end`."""
+        """Tell the provider to end this machine.
+
+        Returns whether it accepted, None without the rule `end`.
+        """
         wish = self.rules.get("end")
         if not isinstance(wish, dict):
             return None
@@ -209,12 +258,20 @@ class Watchdog:
                     return True
             except OSError as error:
                 self.say("not_ended", why=why, problem=str(error))
-            except (HTTPException, ValueError, KeyError, TypeError) as error:  # the text of such an error may contain the key
+            except (
+                HTTPException,
+                ValueError,
+                KeyError,
+                TypeError,
+            ) as error:  # the text of such an error may contain the key
                 self.say("not_ended", why=why, problem=type(error).__name__)
         return False
 
     def power_off(self, why: str) -> Optional[bool]:
-        """Switch the machine off, by the first command that works; returns whether one did, None without commands."""
+        """Switch the machine off, by the first command that works.
+
+        Returns whether one did, None without commands.
+        """
         commands = self.rules.get("power_off") or []  # type: List[List[str]]
         self.say("power_off", why=why, commands=len(commands))
         with contextlib.suppress(AttributeError, OSError):
@@ -222,7 +279,11 @@ class Watchdog:
         for command in commands:
             try:
                 done = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    timeout=60,
                 )
             except (OSError, subprocess.SubprocessError) as error:
                 self.say("tried", command=command[0], problem=str(error))

@@ -1,4 +1,7 @@
-"""The simulated account: its keys, pods, wallet and disks. Pure state over a clock; no network and no processes."""
+"""The simulated account: its keys, pods, wallet and disks.
+
+Pure state over a clock; no network and no processes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,15 @@ class SimOutOfCapacity(Exception):
 def default_records() -> dict[str, Any]:
     """What the account has besides pods. Every name is invented."""
     return {
-        "teams": [{"teamId": "team_sim", "name": "Sim Team", "slug": "sim-team", "role": "ADMIN", "createdAt": stamp(0)}],
+        "teams": [
+            {
+                "teamId": "team_sim",
+                "name": "Sim Team",
+                "slug": "sim-team",
+                "role": "ADMIN",
+                "createdAt": stamp(0),
+            }
+        ],
         "members": [
             {
                 "userId": "user_sim",
@@ -128,7 +139,9 @@ class SimAccount:
         self.records = {**default_records(), **(records or {})}
         self.offers = list(offers) if offers is not None else catalogue.default_offers()
         self.clusters = list(clusters) if clusters is not None else catalogue.default_clusters()
-        self.disk_offers = list(disk_offers) if disk_offers is not None else catalogue.default_disks()
+        self.disk_offers = (
+            list(disk_offers) if disk_offers is not None else catalogue.default_disks()
+        )
         self.pods: dict[str, SimPod] = {}
         self.made = 0
         self.last_ports: list[int] = []
@@ -138,7 +151,10 @@ class SimAccount:
     # --- time and money ---
 
     def settle(self) -> float:
-        """Let everything that is due happen: machines taken back, pods ended with the wallet. Returns the time."""
+        """Let everything that is due happen: machines taken back, pods ended with the wallet.
+
+        Returns the time.
+        """
         now = self.clock.now()
         for pod in list(self.pods.values()):
             taken = pod.behaviour.reclaimed
@@ -161,7 +177,13 @@ class SimAccount:
 
     # --- pods ---
 
-    def create(self, order: dict[str, Any], provider: str, team: str | None, disks: Sequence[dict[str, Any]] = ()) -> SimPod:
+    def create(
+        self,
+        order: dict[str, Any],
+        provider: str,
+        team: str | None,
+        disks: Sequence[dict[str, Any]] = (),
+    ) -> SimPod:
         """Take an order that was found in shape.
 
         Raises:
@@ -185,7 +207,9 @@ class SimAccount:
             team=team,
             behaviour=self.behaviour,
             keys=self._keys_for(order.get("sshKeyId")),
-            token=secrets.token_hex(8),  # two simulators with one seed must not end each other's processes
+            token=secrets.token_hex(
+                8
+            ),  # two simulators with one seed must not end each other's processes
         )
         if offer["prepaidTime"]:
             pod.prepaid = round(pod.hourly * offer["prepaidTime"], 6)
@@ -194,8 +218,16 @@ class SimAccount:
             raise SimInsufficientFunds
         for disk in disks:
             disk["pods"].append(pod.id)
-            attached = {"id": disk["id"], "type": "DISK", "status": "ATTACHED", "createdAt": stamp(now), "size": disk["size"]}
-            pod.disks.append({**attached, "mountPath": "/workspace", "resourcePath": None, "isDetachable": True})
+            attached = {
+                "id": disk["id"],
+                "type": "DISK",
+                "status": "ATTACHED",
+                "createdAt": stamp(now),
+                "size": disk["size"],
+            }
+            pod.disks.append(
+                {**attached, "mountPath": "/workspace", "resourcePath": None, "isDetachable": True}
+            )
         if self.behaviour.recycle and self.last_ports:
             pod.ports, self.last_ports = list(self.last_ports), []
         self.pods[pod.id] = pod
@@ -205,7 +237,9 @@ class SimAccount:
         """Take an offer off the market."""
         for market in (self.offers, self.clusters):
             market[:] = [
-                item for item in market if (item["cloudId"], item["dataCenter"]) != (offer["cloudId"], offer["dataCenter"])
+                item
+                for item in market
+                if (item["cloudId"], item["dataCenter"]) != (offer["cloudId"], offer["dataCenter"])
             ]
 
     def terminate(self, pod: SimPod) -> str:
@@ -247,7 +281,11 @@ class SimAccount:
     def past(self) -> list[SimPod]:
         """Terminated pods, the last one first."""
         now = self.settle()
-        return sorted((pod for pod in self.pods.values() if not pod.alive(now)), key=lambda pod: pod.ended or 0, reverse=True)
+        return sorted(
+            (pod for pod in self.pods.values() if not pod.alive(now)),
+            key=lambda pod: pod.ended or 0,
+            reverse=True,
+        )
 
     # --- keys ---
 
@@ -268,7 +306,11 @@ class SimAccount:
         return key
 
     def _keys_for(self, key_id: str | None) -> list[str]:
-        return [key["publicKey"] for key in self.ssh_keys if (key["id"] == key_id if key_id else key["isPrimary"])]
+        return [
+            key["publicKey"]
+            for key in self.ssh_keys
+            if (key["id"] == key_id if key_id else key["isPrimary"])
+        ]
 
     # --- the state file ---
 

@@ -1,4 +1,7 @@
-"""The API, path by path: a handler takes a `SimRequest` and returns a `SimResponse`. HTTP itself is in `web`."""
+"""The API, path by path: a handler takes a `SimRequest` and returns a `SimResponse`.
+
+HTTP itself is in `web`.
+"""
 
 # ruff: noqa: D103 - the route above a handler says what it answers
 
@@ -51,7 +54,9 @@ class SimRequest:
         try:
             value = int(text)
         except ValueError:
-            raise refused_query(name, "Input should be a valid integer, unable to parse string as an integer") from None
+            raise refused_query(
+                name, "Input should be a valid integer, unable to parse string as an integer"
+            ) from None
         if value < low:
             raise refused_query(name, f"Input should be greater than or equal to {low}")
         if high is not None and value > high:
@@ -61,7 +66,12 @@ class SimRequest:
     def window(self, rows: Sequence[Any]) -> dict[str, Any]:
         """The answer of the paths that page with offset and limit."""
         offset, limit = self.number("offset", 0, 0), self.number("limit", 100, 1, 100)
-        return {"data": list(rows[offset : offset + limit]), "total_count": len(rows), "offset": offset, "limit": limit}
+        return {
+            "data": list(rows[offset : offset + limit]),
+            "total_count": len(rows),
+            "offset": offset,
+            "limit": limit,
+        }
 
     def page(self, rows: Sequence[Any]) -> dict[str, Any]:
         """The answer of the paths that page with page and page_size."""
@@ -126,18 +136,29 @@ def _beside_disks(call: SimRequest, offers: list[catalogue.SimOffer]) -> list[ca
     """Offers that every disk of the query can be attached to: the same provider and data centre."""
     wanted = call.query.get("disks", ())
     found = {disk["id"]: disk for disk in call.account.disks}
-    places = {(found[name]["providerType"], found[name]["info"]["dataCenterId"]) if name in found else None for name in wanted}
-    return [item for item in offers if not wanted or places == {(item["provider"], item["dataCenter"])}]
+    places = {
+        (found[name]["providerType"], found[name]["info"]["dataCenterId"])
+        if name in found
+        else None
+        for name in wanted
+    }
+    return [
+        item for item in offers if not wanted or places == {(item["provider"], item["dataCenter"])}
+    ]
 
 
 @_route("GET", "/availability/gpus", "availability")
 def gpus(call: SimRequest) -> SimResponse:
-    return SimResponse(call.page(_beside_disks(call, catalogue.matching(call.account.offers, call.query))))
+    return SimResponse(
+        call.page(_beside_disks(call, catalogue.matching(call.account.offers, call.query)))
+    )
 
 
 @_route("GET", "/availability/multi-node", "availability")
 def multi_node(call: SimRequest) -> SimResponse:
-    return SimResponse(call.page(_beside_disks(call, catalogue.matching(call.account.clusters, call.query))))
+    return SimResponse(
+        call.page(_beside_disks(call, catalogue.matching(call.account.clusters, call.query)))
+    )
 
 
 @_route("GET", "/availability/gpu-summary", "availability")
@@ -185,7 +206,9 @@ def _pod(call: SimRequest) -> SimPod:
 @_route("GET", "/pods/", "instances")
 def list_pods(call: SimRequest) -> SimResponse:
     now = call.account.clock.now()
-    return SimResponse({**call.window([pod.describe(now) for pod in call.account.listed()]), "status": None})
+    return SimResponse(
+        {**call.window([pod.describe(now) for pod in call.account.listed()]), "status": None}
+    )
 
 
 @_route("POST", "/pods/", "instances")
@@ -195,7 +218,11 @@ def create_pod(call: SimRequest) -> SimResponse:
         raise refused_body(faults)
     order, provider, account = dict(call.body["pod"]), call.body["provider"]["type"], call.account
     offer = catalogue.find([*account.offers, *account.clusters], order, provider)
-    missing = missing_field(order, max_price=account.behaviour.max_price_demanded, centre=offer["dataCenter"] if offer else "any")
+    missing = missing_field(
+        order,
+        max_price=account.behaviour.max_price_demanded,
+        centre=offer["dataCenter"] if offer else "any",
+    )
     if missing:
         raise refused(400, missing)
     if offer is not None and order.get("image") not in (None, "custom_template", *offer["images"]):
@@ -205,17 +232,24 @@ def create_pod(call: SimRequest) -> SimResponse:
     team = (call.body.get("team") or {}).get("teamId")
     if team is not None and team not in {item["teamId"] for item in account.records["teams"]}:
         raise refused(403, "You are not a member of this team")
-    disks = [disk for disk in account.disks if disk["id"] in (call.body.get("disks") or ()) and disk["status"] == "ACTIVE"]
+    disks = [
+        disk
+        for disk in account.disks
+        if disk["id"] in (call.body.get("disks") or ()) and disk["status"] == "ACTIVE"
+    ]
     if len(disks) != len(call.body.get("disks") or ()):
         raise refused(404, "Disk not found")
     if offer is not None and any(
-        (disk["providerType"], disk["info"]["dataCenterId"]) != (provider, offer["dataCenter"]) for disk in disks
+        (disk["providerType"], disk["info"]["dataCenterId"]) != (provider, offer["dataCenter"])
+        for disk in disks
     ):
         raise refused(400, "Disk is not available in this location")
     try:
         pod = account.create(order, provider, team, disks)
     except SimOutOfCapacity:
-        raise refused(400, "No capacity available: the requested configuration is out of stock") from None
+        raise refused(
+            400, "No capacity available: the requested configuration is out of stock"
+        ) from None
     except SimInsufficientFunds:
         raise refused(402, "Insufficient balance") from None
     return SimResponse(pod.describe(account.clock.now()))
@@ -227,7 +261,12 @@ def pods_status(call: SimRequest) -> SimResponse:
     if not wanted:
         raise refused_query("pod_ids", "Field required")
     known = [call.account.known(pod_id) for pod_id in wanted]
-    return SimResponse({"data": [pod.brief(now) for pod in known if pod and not pod.behaviour.status_forgets], "status": None})
+    return SimResponse(
+        {
+            "data": [pod.brief(now) for pod in known if pod and not pod.behaviour.status_forgets],
+            "status": None,
+        }
+    )
 
 
 @_route("GET", "/pods/history", "instances")
@@ -256,7 +295,11 @@ def delete_pod(call: SimRequest) -> SimResponse:
 @_route("GET", "/pods/{pod_id}/log", "instances")
 def pod_log(call: SimRequest) -> SimResponse:
     pod, now = _pod(call), call.account.clock.now()
-    steps = [(pod.created, "provisioning"), (pod.active_from, "machine up"), (pod.ready_from, "image installed")]
+    steps = [
+        (pod.created, "provisioning"),
+        (pod.active_from, "machine up"),
+        (pod.ready_from, "image installed"),
+    ]
     lines = [f"{stamp(at)} {text}" for at, text in steps if at <= now]
     if pod.why_ended and not pod.alive(now):
         lines.append(f"{stamp(pod.ended or now)} {pod.why_ended}")
@@ -281,7 +324,9 @@ def add_key(call: SimRequest) -> SimResponse:
     ]
     if faults:
         raise refused_body(faults, documented=True)
-    if len(body["publicKey"].split()) < 2 or not body["publicKey"].startswith(("ssh-", "ecdsa-", "sk-")):
+    if len(body["publicKey"].split()) < 2 or not body["publicKey"].startswith(
+        ("ssh-", "ecdsa-", "sk-")
+    ):
         raise refused(400, "Invalid SSH public key")
     return SimResponse(call.account.add_key(body["name"], body["publicKey"]))
 
@@ -297,7 +342,10 @@ def _key(call: SimRequest) -> dict[str, Any]:
 def change_key(call: SimRequest) -> SimResponse:
     chosen = _key(call)
     if not isinstance(call.body, dict) or call.body.get("isPrimary") is not True:
-        raise refused_body([{"loc": ["body", "isPrimary"], "msg": "Input should be true", "type": "missing"}], documented=True)
+        raise refused_body(
+            [{"loc": ["body", "isPrimary"], "msg": "Input should be true", "type": "missing"}],
+            documented=True,
+        )
     for key in call.account.ssh_keys:
         key["isPrimary"] = key is chosen
     return SimResponse({"message": "SSH key updated", "updated_fields": ["isPrimary"]})
@@ -351,7 +399,9 @@ def wallet(call: SimRequest) -> SimResponse:
     account = call.account
     now = account.settle()
     offset, limit = call.number("offset", 0, 0), call.number("limit", 20, 1, 100)
-    bills = [pod.bill(now) for pod in reversed(account.pods.values()) if pod.cost(now) > 0] + account.records["billings"]
+    bills = [
+        pod.bill(now) for pod in reversed(account.pods.values()) if pod.cost(now) > 0
+    ] + account.records["billings"]
     return SimResponse(
         {
             "wallet_id": "wallet_sim",
@@ -369,7 +419,9 @@ def wallet(call: SimRequest) -> SimResponse:
 
 @_route("GET", "/disks/", "disks")
 def list_disks(call: SimRequest) -> SimResponse:
-    return SimResponse(call.window([disk for disk in call.account.disks if disk["status"] != "TERMINATED"]))
+    return SimResponse(
+        call.window([disk for disk in call.account.disks if disk["status"] != "TERMINATED"])
+    )
 
 
 @_route("POST", "/disks/", "disks")
@@ -423,7 +475,9 @@ def get_disk(call: SimRequest) -> SimResponse:
 def rename_disk(call: SimRequest) -> SimResponse:
     disk = _disk(call)
     if not isinstance(call.body, dict) or not isinstance(call.body.get("name"), str):
-        raise refused_body([{"loc": ["body", "name"], "msg": "Field required", "type": "missing"}], documented=True)
+        raise refused_body(
+            [{"loc": ["body", "name"], "msg": "Field required", "type": "missing"}], documented=True
+        )
     disk["name"] = call.body["name"]
     return SimResponse({"message": "Disk updated"})
 
@@ -443,7 +497,10 @@ def environment(call: SimRequest) -> SimResponse:
     found = call.account.records["environments"].get(f"{call.path['owner']}/{call.path['name']}")
     if found is None or call.path["version"] not in ("latest", found["version"]):
         raise refused(404, "Environment not found")
-    shown = {name: value.replace("{SIM}", call.origin) if isinstance(value, str) else value for name, value in found.items()}
+    shown = {
+        name: value.replace("{SIM}", call.origin) if isinstance(value, str) else value
+        for name, value in found.items()
+    }
     return SimResponse({"data": shown})
 
 
@@ -454,13 +511,19 @@ def create_evaluation(call: SimRequest) -> SimResponse:
     if not name:
         raise refused_body([{"loc": ["body", "name"], "msg": "Field required", "type": "missing"}])
     number = len(evaluations)
-    made = {"evaluation_id": "eval_sim" if not number else f"eval_sim{number + 1}", "name": name, "status": "PENDING"}
+    made = {
+        "evaluation_id": "eval_sim" if not number else f"eval_sim{number + 1}",
+        "name": name,
+        "status": "PENDING",
+    }
     evaluations[made["evaluation_id"]] = {**made, "samples_pushed": 0}
     return SimResponse(made)
 
 
 def _evaluation(call: SimRequest) -> dict[str, Any]:
-    found: dict[str, Any] | None = call.account.records["evaluations"].get(call.path["evaluation_id"])
+    found: dict[str, Any] | None = call.account.records["evaluations"].get(
+        call.path["evaluation_id"]
+    )
     if found is None:
         raise refused(404, "Evaluation not found")
     return found
@@ -469,7 +532,9 @@ def _evaluation(call: SimRequest) -> dict[str, Any]:
 @_route("POST", "/evaluations/{evaluation_id}/samples", "evaluations")
 def push_samples(call: SimRequest) -> SimResponse:
     found = _evaluation(call)
-    found["samples_pushed"] += len(call.body.get("samples", ())) if isinstance(call.body, dict) else 0
+    found["samples_pushed"] += (
+        len(call.body.get("samples", ())) if isinstance(call.body, dict) else 0
+    )
     return SimResponse(found)
 
 
@@ -482,10 +547,20 @@ def finalize_evaluation(call: SimRequest) -> SimResponse:
 
 @_route("GET", "/rft/runs", "rft")
 def runs(call: SimRequest) -> SimResponse:
-    page, limit, rows = call.number("page", 1, 1), call.number("limit", 20, 1, 100), call.account.records["runs"]
+    page, limit, rows = (
+        call.number("page", 1, 1),
+        call.number("limit", 20, 1, 100),
+        call.account.records["runs"],
+    )
     shown = rows[(page - 1) * limit : page * limit]
     return SimResponse(
-        {"runs": shown, "total": len(rows), "page": page, "limit": limit, "total_pages": max(1, -(-len(rows) // limit))}
+        {
+            "runs": shown,
+            "total": len(rows),
+            "page": page,
+            "limit": limit,
+            "total_pages": max(1, -(-len(rows) // limit)),
+        }
     )
 
 
@@ -502,7 +577,9 @@ def run_logs(call: SimRequest) -> SimResponse:
     text = call.account.records["run_logs"].get(call.path["run_id"])
     if text is None:
         raise refused(404, "Run not found")
-    return SimResponse({"logs": "\n".join(text.splitlines()[-call.number("tail_lines", 1000, 1) :])})
+    return SimResponse(
+        {"logs": "\n".join(text.splitlines()[-call.number("tail_lines", 1000, 1) :])}
+    )
 
 
 @_route("GET", "/models", "inference")
@@ -513,4 +590,6 @@ def models(call: SimRequest) -> SimResponse:
 @_route("GET", "/sandbox", "sandboxes")
 def sandboxes(call: SimRequest) -> SimResponse:
     page, size = call.number("page", 1, 1), call.number("per_page", 50, 1, 100)
-    return SimResponse({"sandboxes": [], "total": 0, "page": page, "per_page": size, "has_next": False})
+    return SimResponse(
+        {"sandboxes": [], "total": 0, "page": page, "per_page": size, "has_next": False}
+    )

@@ -12,7 +12,11 @@ _IMAGES = ("ubuntu_22_cuda_12", "cuda_12_4_pytorch_2_5", "cuda_12_6_pytorch_2_7"
 
 
 def _size(
-    default: int | None, low: int | None = None, high: int | None = None, step: int | None = None, price: float | None = None
+    default: int | None,
+    low: int | None = None,
+    high: int | None = None,
+    step: int | None = None,
+    price: float | None = None,
 ) -> dict[str, Any]:
     return {
         "minCount": low,
@@ -83,7 +87,13 @@ def offer(
         "provisioningTime": None,
         "stockStatus": stock,
         "security": "secure_cloud",
-        "prices": {"onDemand": price, "communityPrice": None, "isVariable": None, "currency": "USD", **(prices or {})},
+        "prices": {
+            "onDemand": price,
+            "communityPrice": None,
+            "isVariable": None,
+            "currency": "USD",
+            **(prices or {}),
+        },
         "images": list(images),
         "isSpot": None,
         "prepaidTime": None,
@@ -101,10 +111,36 @@ _DISK_TO_CHOOSE = _size(100, 100, 3000, 1, 0.00014)
 
 
 def default_offers() -> list[SimOffer]:
-    """The market as it opens: plain, spot, free sizes, EUR, prepaid, variable, ambiguous ids, a CPU machine, several nodes."""
+    """The market as it opens.
+
+    Plain, spot, free sizes, EUR, prepaid, variable, ambiguous ids, a CPU machine, several nodes.
+    """
     return [
-        offer("1A100.22V", "A100_80GB", 1, 80, 1.29, _FIN, socket="SXM4", vcpus=22, ram_gb=120, stock="High"),
-        offer("1A100.22V-spot", "A100_80GB", 1, 80, 0.65, _FIN, socket="SXM4", vcpus=22, ram_gb=120, stock="Medium", isSpot=True),
+        offer(
+            "1A100.22V",
+            "A100_80GB",
+            1,
+            80,
+            1.29,
+            _FIN,
+            socket="SXM4",
+            vcpus=22,
+            ram_gb=120,
+            stock="High",
+        ),
+        offer(
+            "1A100.22V-spot",
+            "A100_80GB",
+            1,
+            80,
+            0.65,
+            _FIN,
+            socket="SXM4",
+            vcpus=22,
+            ram_gb=120,
+            stock="Medium",
+            isSpot=True,
+        ),
         offer(
             "a100-pcie-x2",
             "A100_80GB",
@@ -118,7 +154,19 @@ def default_offers() -> list[SimOffer]:
             ram_gb=240,
             stock="Low",
         ),
-        offer("a100-40", "A100_40GB", 1, 40, 0.99, _USA, socket="SXM4", provider="lambdalabs", disk=512, vcpus=30, ram_gb=200),
+        offer(
+            "a100-40",
+            "A100_40GB",
+            1,
+            40,
+            0.99,
+            _USA,
+            socket="SXM4",
+            provider="lambdalabs",
+            disk=512,
+            vcpus=30,
+            ram_gb=200,
+        ),
         *(
             offer(
                 f"{count}H100.80S",
@@ -136,10 +184,44 @@ def default_offers() -> list[SimOffer]:
             )
             for count in (1, 2, 4, 8)
         ),
-        offer("1H100.80S-spot", "H100_80GB", 1, 80, 1.05, _FIN2, socket="SXM5", disk=200, vcpus=30, ram_gb=180, isSpot=True),
+        offer(
+            "1H100.80S-spot",
+            "H100_80GB",
+            1,
+            80,
+            1.05,
+            _FIN2,
+            socket="SXM5",
+            disk=200,
+            vcpus=30,
+            ram_gb=180,
+            isSpot=True,
+        ),
         # The same cloudId in two data centres, at two prices.
-        offer("gpu-h100", "H100_80GB", 1, 80, 2.45, _CAN, provider="hyperstack", disk=750, vcpus=28, ram_gb=180),
-        offer("gpu-h100", "H100_80GB", 1, 80, 2.39, _USA, provider="hyperstack", disk=750, vcpus=28, ram_gb=180),
+        offer(
+            "gpu-h100",
+            "H100_80GB",
+            1,
+            80,
+            2.45,
+            _CAN,
+            provider="hyperstack",
+            disk=750,
+            vcpus=28,
+            ram_gb=180,
+        ),
+        offer(
+            "gpu-h100",
+            "H100_80GB",
+            1,
+            80,
+            2.39,
+            _USA,
+            provider="hyperstack",
+            disk=750,
+            vcpus=28,
+            ram_gb=180,
+        ),
         # Priced in euro; prepaid; priced by the hour's market.
         offer(
             "scw-h100",
@@ -181,7 +263,18 @@ def default_offers() -> list[SimOffer]:
             prices={"onDemand": 0.5, "communityPrice": 0.44, "isVariable": True},
             security="community_cloud",
         ),
-        offer("mc-a6000", "A6000_48GB", 1, 48, 0.57, _USA, provider="massedcompute", disk=256, vcpus=6, ram_gb=48),
+        offer(
+            "mc-a6000",
+            "A6000_48GB",
+            1,
+            48,
+            0.57,
+            _USA,
+            provider="massedcompute",
+            disk=256,
+            vcpus=6,
+            ram_gb=48,
+        ),
         offer(
             "rp-l40s",
             "L40S_48GB",
@@ -222,7 +315,18 @@ def default_offers() -> list[SimOffer]:
             images=("ubuntu_22_cuda_12",),
             stock="Unavailable",
         ),
-        offer("cpu-8", "CPU_NODE", 1, 0, 0.08, _FIN, disk=40, vcpus=8, ram_gb=16, images=("ubuntu_22_cuda_12",)),
+        offer(
+            "cpu-8",
+            "CPU_NODE",
+            1,
+            0,
+            0.08,
+            _FIN,
+            disk=40,
+            vcpus=8,
+            ram_gb=16,
+            images=("ubuntu_22_cuda_12",),
+        ),
     ]
 
 
@@ -280,7 +384,9 @@ def matching(offers: Iterable[SimOffer], query: Mapping[str, Sequence[str]]) -> 
             return False
         if query.get("gpu_count") and str(item.get("gpuCount")) != query["gpu_count"][-1]:
             return False
-        return all(not query.get(name) or item.get(key) == query[name][-1] for name, key in exact.items())
+        return all(
+            not query.get(name) or item.get(key) == query[name][-1] for name, key in exact.items()
+        )
 
     return [item for item in offers if wanted(item)]
 
@@ -288,16 +394,23 @@ def matching(offers: Iterable[SimOffer], query: Mapping[str, Sequence[str]]) -> 
 def price_of(item: SimOffer) -> float:
     """Price per hour of the whole offer, without what free sizes add."""
     prices = item["prices"]
-    return float(prices["communityPrice"] if prices["communityPrice"] is not None else prices["onDemand"])
+    return float(
+        prices["communityPrice"] if prices["communityPrice"] is not None else prices["onDemand"]
+    )
 
 
 def summary(offers: Iterable[SimOffer]) -> dict[str, Any]:
-    """The cheapest prices by GPU type, count and region; here alone spot prices stand beside the others."""
+    """The cheapest prices by GPU type, count and region.
+
+    Here alone spot prices stand beside the others.
+    """
     table: dict[str, Any] = {}
     for item in offers:
         rows = table.setdefault(item["gpuType"], {}).setdefault(str(item["gpuCount"]), {})
         for place in ("cheapest", item["region"]):
-            row = rows.setdefault(place, {"onDemand": None, "communityPrice": None, "spotPrice": None})
+            row = rows.setdefault(
+                place, {"onDemand": None, "communityPrice": None, "spotPrice": None}
+            )
             prices = item["prices"]
             found = (
                 {"spotPrice": prices["onDemand"]}
@@ -311,7 +424,10 @@ def summary(offers: Iterable[SimOffer]) -> dict[str, Any]:
 
 
 def find(offers: Iterable[SimOffer], wanted: Mapping[str, Any], provider: str) -> SimOffer | None:
-    """The offer that a create request means, or None when it is not (or no longer) on the market."""
+    """Return the offer that a create request means, or None when it is not on the market.
+
+    It may be no longer there.
+    """
     for item in offers:
         same = item["provider"] == provider and all(
             item[key] == wanted.get(key) for key in ("cloudId", "gpuType", "gpuCount", "socket")

@@ -15,7 +15,8 @@ class SimClock:
 
     Args:
         rate: Simulated seconds per real second; 0 stands still, 1 is real time.
-        step: Simulated seconds that every request to the API takes: a client that polls sees time pass, always in the same way.
+        step: Simulated seconds that every request to the API takes: a client that polls sees time
+            pass, always in the same way.
         start: Seconds since `EPOCH` at the beginning.
     """
 

@@ -1,4 +1,7 @@
-"""What can go wrong, or merely differently, on the real service: faults of requests, behaviour of pods, and both by name."""
+"""What can go wrong, or merely differently, on the real service.
+
+Faults of requests, behaviour of pods, and both by name.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,25 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-KINDS = ("refuse", "reset_before", "reset_after", "status", "html503", "errors422", "timeout", "malformed", "slow")
+KINDS = (
+    "refuse",
+    "reset_before",
+    "reset_after",
+    "status",
+    "html503",
+    "errors422",
+    "timeout",
+    "malformed",
+    "slow",
+)
 """How a request can fail.
 
-- `refuse`: its connection is dropped before it is handled, and the port refuses connections for `seconds`;
-- `reset_before`, `reset_after`: the connection is reset before, or after, the request was carried out;
-- `status`: this status with a `detail` in JSON, nothing carried out; `html503` and `errors422` are its other forms;
+- `refuse`: its connection is dropped before it is handled, and the port refuses connections for
+  `seconds`;
+- `reset_before`, `reset_after`: the connection is reset before, or after, the request was carried
+  out;
+- `status`: this status with a `detail` in JSON, nothing carried out; `html503` and `errors422` are
+  its other forms;
 - `timeout`: no answer for `seconds`, nothing carried out, then the connection closes;
 - `malformed`: carried out, and the answer stops in the middle of its JSON;
 - `slow`: carried out, and answered after `seconds`.
@@ -37,7 +53,8 @@ DETAILS: Mapping[int, str] = {
 class Fault:
     """The next `times` requests that fit go wrong.
 
-    `path` is a glob over the path in its canonical form (`/api/v1/pods/`), `method` a method or `*`.
+    `path` is a glob over the path in its canonical form (`/api/v1/pods/`), `method` a method or
+    `*`.
     """
 
     method: str
@@ -57,7 +74,9 @@ class Fault:
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind of fault {self.kind!r}; there are: {', '.join(KINDS)}")
         if self.times < 1 or self.seconds < 0 or self.after < 0 or not 400 <= self.status <= 599:
-            raise ValueError("a fault needs times >= 1, seconds >= 0, after >= 0 and a status from 400 to 599")
+            raise ValueError(
+                "a fault needs times >= 1, seconds >= 0, after >= 0 and a status from 400 to 599"
+            )
 
     def fits(self, method: str, path: str) -> bool:
         """Return True if it is about such a request."""
@@ -66,9 +85,21 @@ class Fault:
     def body(self) -> Any:
         """The JSON of a failing answer."""
         if self.kind == "errors422":
-            return {"errors": [{"param": "pod.socket", "details": self.detail or "Input should be PCIe"}]}
+            return {
+                "errors": [
+                    {"param": "pod.socket", "details": self.detail or "Input should be PCIe"}
+                ]
+            }
         if self.status == 422:
-            return {"detail": [{"loc": ["body", "pod", "socket"], "msg": self.detail or "Input should be PCIe", "type": "enum"}]}
+            return {
+                "detail": [
+                    {
+                        "loc": ["body", "pod", "socket"],
+                        "msg": self.detail or "Input should be PCIe",
+                        "type": "enum",
+                    }
+                ]
+            }
         return {"detail": self.detail or DETAILS.get(self.status, "Simulated failure")}
 
 
@@ -129,14 +160,18 @@ class RecordedRequest:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How the service treats a pod that is created now. Times are simulated seconds after creation unless said otherwise."""
+    """How the service treats a pod that is created now.
+
+    Times are simulated seconds after creation unless said otherwise.
+    """
 
     boot: float = 20.0
     """PROVISIONING until then, ACTIVE after it."""
     install: float = 20.0
     """From ACTIVE until the installation is FINISHED."""
     ends: str = "ready"
-    """`ready`, `error` (ERROR at the end of the boot), `stuck` (installing at 40 % for ever), `install_error`, `stopped`."""
+    """`ready`, `error` (ERROR at the end of the boot), `stuck` (installing at 40 % for ever),
+    `install_error`, `stopped`."""
     key_delay: float = 0.0
     """From FINISHED until a login succeeds."""
     reclaimed: float | None = None
@@ -152,7 +187,8 @@ class Behaviour:
     connection: str = "{user}@{host} -p {port}"
     """How sshConnection is written."""
     shape: str = "text"
-    """`text`, `list`, `nulls` (a list with nulls at both ends), `none` (never set: only address and port map are set)."""
+    """`text`, `list`, `nulls` (a list with nulls at both ends), `none` (never set: only address and
+    port map are set)."""
     recycle: bool = False
     """Take the address and port of the pod terminated last, with a new host key."""
     rekey: float | None = None
@@ -209,17 +245,41 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("plain", "everything goes well"),
         Scenario("offer-gone", "an offer is gone between list and create", {"offer_gone": True}),
         Scenario("error-pod", "the machine fails to boot: status ERROR", {"ends": "error"}),
-        Scenario("install-error", "the image fails to install: installation ERROR", {"ends": "install_error"}),
+        Scenario(
+            "install-error",
+            "the image fails to install: installation ERROR",
+            {"ends": "install_error"},
+        ),
         Scenario("stuck-install", "the installation stays at 40 % for ever", {"ends": "stuck"}),
         Scenario("stopped-pod", "the machine stops after its boot", {"ends": "stopped"}),
-        Scenario("key-late", "the key is accepted 90 s after the pod says it is ready", {"key_delay": 90.0}),
-        Scenario("spot-reclaim", "the provider takes the machine back after five minutes", {"reclaimed": 300.0}),
+        Scenario(
+            "key-late",
+            "the key is accepted 90 s after the pod says it is ready",
+            {"key_delay": 90.0},
+        ),
+        Scenario(
+            "spot-reclaim",
+            "the provider takes the machine back after five minutes",
+            {"reclaimed": 300.0},
+        ),
         Scenario("quick", "two seconds to boot and two to install", {"boot": 2.0, "install": 2.0}),
-        Scenario("slow-boot", "twelve minutes to boot and eight to install", {"boot": 720.0, "install": 480.0}),
+        Scenario(
+            "slow-boot",
+            "twelve minutes to boot and eight to install",
+            {"boot": 720.0, "install": 480.0},
+        ),
         Scenario("wallet-empty", "402: no money", balance=0.0),
-        Scenario("wallet-nearly-empty", "the wallet lasts for a few minutes; pods end with it", balance=0.05),
+        Scenario(
+            "wallet-nearly-empty",
+            "the wallet lasts for a few minutes; pods end with it",
+            balance=0.05,
+        ),
         Scenario("unauthorized", "401 to every request", faults=_everything("status", status=401)),
-        Scenario("forbidden", "403 to whatever touches pods", faults=(Fault("*", _POD, "status", times=_ALWAYS, status=403),)),
+        Scenario(
+            "forbidden",
+            "403 to whatever touches pods",
+            faults=(Fault("*", _POD, "status", times=_ALWAYS, status=403),),
+        ),
         Scenario(
             "rate-limited",
             "429 with Retry-After, three times",
@@ -228,27 +288,69 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("server-error", "500 to every request", faults=_everything("status", status=500)),
         Scenario("html-503", "a proxy's page instead of JSON", faults=_everything("html503")),
         Scenario("timeout", "requests are never answered", faults=_everything("timeout")),
-        Scenario("malformed-json", "answers that end in the middle", faults=_everything("malformed")),
         Scenario(
-            "unprocessable", "422 in FastAPI's form to the next creation", faults=(Fault("POST", _PODS, "status", status=422),)
+            "malformed-json", "answers that end in the middle", faults=_everything("malformed")
         ),
-        Scenario("unprocessable-errors", "422 in the form of the published schema", faults=(Fault("POST", _PODS, "errors422"),)),
-        Scenario("create-answer-lost", "a pod is created, and its answer lost", faults=(Fault("POST", _PODS, "reset_after"),)),
-        Scenario("create-lost", "the creation is lost on its way", faults=(Fault("POST", _PODS, "reset_before"),)),
         Scenario(
-            "delete-answer-lost", "a pod is terminated, and the answer lost", faults=(Fault("DELETE", _POD, "reset_after"),)
+            "unprocessable",
+            "422 in FastAPI's form to the next creation",
+            faults=(Fault("POST", _PODS, "status", status=422),),
         ),
-        Scenario("delete-lost", "the termination is lost on its way", faults=(Fault("DELETE", _POD, "reset_before"),)),
-        Scenario("delete-ignored", "the termination is acknowledged and never done", {"delete_ignored": True}),
+        Scenario(
+            "unprocessable-errors",
+            "422 in the form of the published schema",
+            faults=(Fault("POST", _PODS, "errors422"),),
+        ),
+        Scenario(
+            "create-answer-lost",
+            "a pod is created, and its answer lost",
+            faults=(Fault("POST", _PODS, "reset_after"),),
+        ),
+        Scenario(
+            "create-lost",
+            "the creation is lost on its way",
+            faults=(Fault("POST", _PODS, "reset_before"),),
+        ),
+        Scenario(
+            "delete-answer-lost",
+            "a pod is terminated, and the answer lost",
+            faults=(Fault("DELETE", _POD, "reset_after"),),
+        ),
+        Scenario(
+            "delete-lost",
+            "the termination is lost on its way",
+            faults=(Fault("DELETE", _POD, "reset_before"),),
+        ),
+        Scenario(
+            "delete-ignored",
+            "the termination is acknowledged and never done",
+            {"delete_ignored": True},
+        ),
         Scenario("slow-delete", "DELETING for a minute", {"delete": 60.0}),
-        Scenario("recycled-address", "a new pod at the address of the last one, with another host key", {"recycle": True}),
-        Scenario("host-key-changes", "the host key changes two minutes after creation", {"rekey": 120.0}),
+        Scenario(
+            "recycled-address",
+            "a new pod at the address of the last one, with another host key",
+            {"recycle": True},
+        ),
+        Scenario(
+            "host-key-changes", "the host key changes two minutes after creation", {"rekey": 120.0}
+        ),
         Scenario("ubuntu-user", "the login is ubuntu, root is refused", {"user": "ubuntu"}),
-        Scenario("ssh-never-told", "sshConnection stays null; address and port map are right", {"shape": "none"}),
+        Scenario(
+            "ssh-never-told",
+            "sshConnection stays null; address and port map are right",
+            {"shape": "none"},
+        ),
         Scenario("ssh-list", "sshConnection is a list", {"shape": "list"}),
         Scenario("ssh-list-nulls", "sshConnection is a list with nulls", {"shape": "nulls"}),
-        Scenario("ssh-command", "sshConnection is `ssh user@host -p port`", {"connection": "ssh {user}@{host} -p {port}"}),
-        Scenario("ssh-colon", "sshConnection is `user@host:port`", {"connection": "{user}@{host}:{port}"}),
+        Scenario(
+            "ssh-command",
+            "sshConnection is `ssh user@host -p port`",
+            {"connection": "ssh {user}@{host} -p {port}"},
+        ),
+        Scenario(
+            "ssh-colon", "sshConnection is `user@host:port`", {"connection": "{user}@{host}:{port}"}
+        ),
         Scenario("max-price", "a body without maxPrice is refused", {"max_price_demanded": True}),
         Scenario("unknown-values", "status values and unknown keys", {"strange_values": True}),
         Scenario("status-omits", "the status of many leaves pods out", {"status_forgets": True}),

@@ -1,9 +1,10 @@
-"""The machines of a pod: an SSH endpoint on loopback for each node, with a host key, a home and a PATH of its own.
+"""The machines of a pod.
 
-The endpoints are asyncssh's and not OpenSSH's sshd: only so can a simulator that runs as an ordinary user offer logins as root or
-ubuntu, give each pod its own home, and accept a key late; and it needs no sshd where a demo is run. Shells, tmux and
-what they start are real processes, joined to their SSH channels the way sshd does it; they outlive the simulator's process, the
-connections do not.
+An SSH endpoint on loopback for each node, with a host key, a home and a PATH of its own. The
+endpoints are asyncssh's and not OpenSSH's sshd: only so can a simulator that runs as an ordinary
+user offer logins as root or ubuntu, give each pod its own home, and accept a key late; and it needs
+no sshd where a demo is run. Shells, tmux and what they start are real processes, joined to their
+SSH channels the way sshd does it; they outlive the simulator's process, the connections do not.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ class _Door(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return self._node.lets_in(username, key)
 
-    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> bool:
         return True
 
     def server_requested(self, listen_host: str, listen_port: int) -> bool:
@@ -121,7 +124,8 @@ class PodNode:
     Args:
         pod: Whose machine it is.
         index: Its number within the pod.
-        folder: Where its home, its programs and its sockets are; a short path, because sockets lie below it.
+        folder: Where its home, its programs and its sockets are; a short path, because sockets lie
+            below it.
         may_log_in: Returns whether keys are accepted now.
     """
 
@@ -148,12 +152,16 @@ class PodNode:
         offer = self.pod.offer
         if offer["gpuMemory"]:
             count = -(-int(offer["gpuCount"]) // self.pod.nodes)
-            script = _NVIDIA_SMI.format(name=f"'{offer['gpuType']}'", count=count, memory=int(offer["gpuMemory"]) * 1024)
+            script = _NVIDIA_SMI.format(
+                name=f"'{offer['gpuType']}'", count=count, memory=int(offer["gpuMemory"]) * 1024
+            )
             self._write("bin/nvidia-smi", script, 0o755)
         for tool in _TOOLS:
             link = self.folder / "bin" / tool
             if shutil.which(tool, path=SYSTEM_PATH) is None and not link.exists():
-                found = os.path.realpath(sys.executable) if tool == "python3" else shutil.which(tool)
+                found = (
+                    os.path.realpath(sys.executable) if tool == "python3" else shutil.which(tool)
+                )
                 if found:
                     link.symlink_to(found)
 
@@ -265,17 +273,26 @@ class _Files(asyncssh.SFTPServer):
 
 
 def folders(root: Path, pod: SimPod) -> list[Path]:
-    """Where the machines of a pod lie: short names, because the paths of sockets have little room."""
+    """Where the machines of a pod lie.
+
+    Short names, because the paths of sockets have little room.
+    """
     return [root / f"{int(pod.id.removeprefix('simpod')):d}.{index}" for index in range(pod.nodes)]
 
 
 _BLOCK = 65536
-_TAKE_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[2:])"
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], "
+    "sys.argv[2:])"
+)
 _ACCEPTED = ("LANG", "LC_", "TERM", "COLORTERM")
 
 
 def _argv(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> list[str]:
-    """The login shell, or the shell with the command; the first word is the program, the second its name."""
+    """The login shell, or the shell with the command.
+
+    The first word is the program, the second its name.
+    """
     name = os.path.basename(node.shell)
     command = process.command
     if command is None:
@@ -285,7 +302,11 @@ def _argv(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> list[str]
 
 def _environment(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> dict[str, str]:
     values = node.environment()
-    values |= {str(name): str(value) for name, value in process.env.items() if str(name).startswith(_ACCEPTED)}
+    values |= {
+        str(name): str(value)
+        for name, value in process.env.items()
+        if str(name).startswith(_ACCEPTED)
+    }
     client, server = process.get_extra_info("peername"), process.get_extra_info("sockname")
     if client and server:
         values["SSH_CONNECTION"] = f"{client[0]} {client[1]} {server[0]} {server[1]}"
@@ -300,23 +321,38 @@ def _resize(terminal: int, size: tuple[int, int, int, int]) -> None:
 
 
 async def serve_session(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> None:
-    """Run what the client asks for until it ends; the exit status or signal goes back to the client."""
+    """Run what the client asks for until it ends.
+
+    The exit status or signal goes back to the client.
+    """
     terminal: int | None = None
     argv = _argv(process, node)
-    common: dict[str, Any] = {"cwd": node.home, "env": _environment(process, node), "start_new_session": True}
+    common: dict[str, Any] = {
+        "cwd": node.home,
+        "env": _environment(process, node),
+        "start_new_session": True,
+    }
     try:
         if process.term_type:
             terminal, slave = pty.openpty()
             try:
                 _resize(terminal, process.term_size)
                 wrapper = [sys.executable, "-I", "-S", "-c", _TAKE_TERMINAL, *argv]
-                child = await asyncio.create_subprocess_exec(*wrapper, stdin=slave, stdout=slave, stderr=slave, **common)
+                child = await asyncio.create_subprocess_exec(
+                    *wrapper, stdin=slave, stdout=slave, stderr=slave, **common
+                )
             finally:
                 os.close(slave)
         else:
             pipe = asyncio.subprocess.PIPE
             child = await asyncio.create_subprocess_exec(
-                argv[1], *argv[2:], executable=argv[0], stdin=pipe, stdout=pipe, stderr=pipe, **common
+                argv[1],
+                *argv[2:],
+                executable=argv[0],
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                **common,
             )
     except OSError as error:
         if terminal is not None:
@@ -345,7 +381,9 @@ def _signal(child: asyncio.subprocess.Process, name: str) -> None:
             os.killpg(child.pid, number)
 
 
-async def _pump(source: asyncio.StreamReader, process: asyncssh.SSHServerProcess[bytes], error: bool = False) -> None:
+async def _pump(
+    source: asyncio.StreamReader, process: asyncssh.SSHServerProcess[bytes], error: bool = False
+) -> None:
     """Bytes of the child to the client, no faster than it takes them."""
     target = process.stderr if error else process.stdout
     with contextlib.suppress(OSError, asyncssh.Error):
@@ -355,7 +393,10 @@ async def _pump(source: asyncio.StreamReader, process: asyncssh.SSHServerProcess
 
 
 async def _requests(
-    process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process, write: Any, terminal: int | None
+    process: asyncssh.SSHServerProcess[bytes],
+    child: asyncio.subprocess.Process,
+    write: Any,
+    terminal: int | None,
 ) -> None:
     """Input, signals and window sizes of the client to the child, until the input ends."""
     while True:
@@ -377,7 +418,9 @@ async def _requests(
         await write(data)
 
 
-async def _join_pipes(process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process) -> None:
+async def _join_pipes(
+    process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process
+) -> None:
     assert child.stdin and child.stdout and child.stderr
 
     async def write(data: bytes) -> None:
@@ -413,11 +456,15 @@ async def _join_pipes(process: asyncssh.SSHServerProcess[bytes], child: asyncio.
                 side.close()
 
 
-async def _join_terminal(process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process, terminal: int) -> None:
+async def _join_terminal(
+    process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process, terminal: int
+) -> None:
     loop = asyncio.get_running_loop()
     os.set_blocking(terminal, False)
     reader = asyncio.StreamReader()
-    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(terminal), "rb", 0))
+    source, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(terminal), "rb", 0)
+    )
 
     async def write(data: bytes) -> None:
         while data:
@@ -438,7 +485,8 @@ async def _join_terminal(process: asyncssh.SSHServerProcess[bytes], child: async
     try:
         await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not gone.done():
-            # What it wrote last; a background process that keeps the terminal open does not hold the session.
+            # What it wrote last; a background process that keeps the terminal open does not hold
+            # the session.
             await asyncio.wait({reading, gone}, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (feeding, reading, ended, gone):
@@ -468,7 +516,9 @@ class PodFleet:
         async with self._lock:
             now = self._account.settle()
             # First what ends: a new machine may take over its port.
-            for pod_id in [pod_id for pod_id in self._up if not self._account.pods[pod_id].machine_up(now)]:
+            for pod_id in [
+                pod_id for pod_id in self._up if not self._account.pods[pod_id].machine_up(now)
+            ]:
                 for node in self._up.pop(pod_id):
                     await node.destroy()
             for pod in list(self._account.pods.values()):

@@ -1,6 +1,7 @@
 """One simulated pod: its order, its state, and how the API describes it at a given time.
 
-Everything about a pod but its end follows from its order, its behaviour and the clock; there is no state to keep in step.
+Everything about a pod but its end follows from its order, its behaviour and the clock; there is no
+state to keep in step.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class SimPod:
         for part, chosen in (("disk", "diskSize"), ("vcpu", "vcpus"), ("memory", "memory")):
             size = self.offer[part]
             if size["defaultIncludedInPrice"] is False and size["pricePerUnit"]:
-                price += size["pricePerUnit"] * (self.order.get(chosen) or size["defaultCount"] or 0)
+                price += size["pricePerUnit"] * (
+                    self.order.get(chosen) or size["defaultCount"] or 0
+                )
         return round(price * (EUR_IN_USD if self.offer["prices"]["currency"] == "EUR" else 1), 6)
 
     def alive(self, now: float) -> bool:
@@ -85,9 +88,14 @@ class SimPod:
         return self.behaviour.ends == "ready" and self.alive(now) and now >= self.ready_from
 
     def cost(self, now: float) -> float:
-        """USD billed until `now`: nothing while it boots, the full price after that, prepaid hours first."""
+        """USD billed until `now`.
+
+        Nothing while it boots, the full price after that, prepaid hours first.
+        """
         until = now if self.ended is None else min(now, self.ended)
-        return self.prepaid + max(0.0, max(0.0, until - self.active_from) / 3600 * self.hourly - self.prepaid)
+        return self.prepaid + max(
+            0.0, max(0.0, until - self.active_from) / 3600 * self.hourly - self.prepaid
+        )
 
     def status(self, now: float) -> dict[str, Any]:
         """status, installationStatus, installationProgress, installationFailure."""
@@ -98,7 +106,9 @@ class SimPod:
             told = ("DELETING", "FINISHED", None, None)
         elif now < self.active_from:
             told = (
-                ("WARMING_UP", "VERIFYING", None, None) if behaviour.strange_values else ("PROVISIONING", "PENDING", None, None)
+                ("WARMING_UP", "VERIFYING", None, None)
+                if behaviour.strange_values
+                else ("PROVISIONING", "PENDING", None, None)
             )
         elif ends == "error":
             told = ("ERROR", "ERROR", None, "The machine did not boot")
@@ -113,7 +123,13 @@ class SimPod:
             told = ("ACTIVE", "ERROR", 60, "Driver install failed")
         else:
             told = ("ACTIVE", "FINISHED", 100, None)
-        return dict(zip(("status", "installationStatus", "installationProgress", "installationFailure"), told, strict=True))
+        return dict(
+            zip(
+                ("status", "installationStatus", "installationProgress", "installationFailure"),
+                told,
+                strict=True,
+            )
+        )
 
     def connection(self, now: float) -> dict[str, Any]:
         """sshConnection, ip and primePortMapping."""
@@ -121,7 +137,8 @@ class SimPod:
             empty = [None] if self.behaviour.ends == "error" and now >= self.active_from else None
             return {"sshConnection": empty, "ip": empty, "primePortMapping": []}
         ways: list[str | None] = [
-            self.behaviour.connection.format(user=self.behaviour.user, host="127.0.0.1", port=port) for port in self.ports
+            self.behaviour.connection.format(user=self.behaviour.user, host="127.0.0.1", port=port)
+            for port in self.ports
         ]
         addresses: list[str | None] = ["127.0.0.1"] * len(ways)
         shape = self.behaviour.shape if len(ways) == 1 or self.behaviour.shape != "text" else "list"
@@ -132,7 +149,13 @@ class SimPod:
             "sshConnection": None if shape == "none" else ways if listed else ways[0],
             "ip": addresses if listed else addresses[0],
             "primePortMapping": [
-                {"internal": "22", "external": str(self.ports[0]), "protocol": "TCP", "usedBy": "SSH", "description": None}
+                {
+                    "internal": "22",
+                    "external": str(self.ports[0]),
+                    "protocol": "TCP",
+                    "usedBy": "SSH",
+                    "description": None,
+                }
             ],
         }
 
@@ -178,8 +201,19 @@ class SimPod:
     def brief(self, now: float) -> dict[str, Any]:
         """The API's PodStatus."""
         whole = self.describe(now)
-        names = ("status", "sshConnection", "ip", "installationStatus", "installationFailure", "installationProgress")
-        return {"podId": self.id, "providerType": whole["providerType"], **{name: whole[name] for name in names}}
+        names = (
+            "status",
+            "sshConnection",
+            "ip",
+            "installationStatus",
+            "installationFailure",
+            "installationProgress",
+        )
+        return {
+            "podId": self.id,
+            "providerType": whole["providerType"],
+            **{name: whole[name] for name in names},
+        }
 
     def history(self, now: float) -> dict[str, Any]:
         """The row of a terminated pod."""

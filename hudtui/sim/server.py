@@ -1,4 +1,7 @@
-"""The simulator as one object: it serves from a thread of its own, so that its clients may block."""
+"""The simulator as one object.
+
+It serves from a thread of its own, so that its clients may block.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +35,20 @@ _TICK = 0.2
 class PrimeSimulator:
     """A simulated Prime Intellect API on loopback.
 
-    Use it as a context manager, with or without `async`. Entering returns once requests are answered.
+    Use it as a context manager, with or without `async`. Entering returns once requests are
+    answered.
 
     Args:
         port: 0 takes the one before when `state` has it and it is free, or else any free one.
         seed: Of all that is random.
         state: Folder in which everything outlives this object; None forgets it all.
-        rate: Simulated seconds per real second. 0: time moves by `clock.advance` (and by `step`) alone.
+        rate: Simulated seconds per real second. 0: time moves by `clock.advance` (and by `step`)
+            alone.
         step: Simulated seconds that each request takes.
         start: Seconds from `clock.EPOCH` to the beginning, unless `state` continues an earlier one.
         balance: USD in the wallet.
-        api_key: The key that may do everything. None: the one before when `state` has it, or a random one.
+        api_key: The key that may do everything. None: the one before when `state` has it, or a
+            random one.
         scenario: Names of `SCENARIOS` to begin with.
         offers: The market instead of the default one.
         clusters: Offers of several machines instead of the default ones.
@@ -73,7 +79,9 @@ class PrimeSimulator:
     ) -> None:
         self._folder = StateFolder(state)
         saved = self._folder.saved
-        self.api_key: str = api_key or (saved or {}).get("key") or f"sim_{secrets.token_urlsafe(24)}"
+        self.api_key: str = (
+            api_key or (saved or {}).get("key") or f"sim_{secrets.token_urlsafe(24)}"
+        )
         """The key that may do everything."""
         if saved:
             start = saved["clock"] + max(0.0, time.time() - saved["saved_at"]) * rate
@@ -157,16 +165,19 @@ class PrimeSimulator:
     # --- what tests change ---
 
     def scenario(self, *names: str) -> None:
-        """Begin situations: pods created from now on, and requests that come from now on, are treated as `SCENARIOS` says.
+        """Begin situations.
 
-        Each call starts from plain behaviour; waiting faults are dropped.
+        Pods created from now on, and requests that come from now on, are treated as `SCENARIOS`
+        says. Each call starts from plain behaviour; waiting faults are dropped.
 
         Raises:
             ValueError: A name is unknown.
         """
         unknown = [name for name in names if name not in SCENARIOS]
         if unknown:
-            raise ValueError(f"no scenario is called {', '.join(unknown)}; there are: {', '.join(SCENARIOS)}")
+            raise ValueError(
+                f"no scenario is called {', '.join(unknown)}; there are: {', '.join(SCENARIOS)}"
+            )
         with self._lock:
             behaviour = Behaviour()
             self._app_state.faults.clear()
@@ -208,12 +219,18 @@ class PrimeSimulator:
             self._app_state.requests.clear()
 
     def add_token(self, token: str, scopes: Mapping[str, Any] | None) -> None:
-        """Make an API key that ends with this object; `scopes` is `{area: {"read": bool, "write": bool}}`, None may do all."""
+        """Make an API key that ends with this object.
+
+        `scopes` is `{area: {"read": bool, "write": bool}}`, None may do all.
+        """
         with self._lock:
             self.account.tokens[token] = dict(scopes) if scopes is not None else None
 
     def add_ssh_key(self, public: str, name: str = "test") -> str:
-        """Register a public key (OpenSSH's form) with the account; returns its id. The first one is installed on pods."""
+        """Register a public key (OpenSSH's form) with the account; returns its id.
+
+        The first one is installed on pods.
+        """
         with self._lock:
             return str(self.account.add_key(name, public)["id"])
 
@@ -304,7 +321,10 @@ class PrimeSimulator:
             await self.sync()
 
     def stop(self) -> None:
-        """End everything: requests, machines and what they started. What lasts is in the state folder."""
+        """End everything: requests, machines and what they started.
+
+        What lasts is in the state folder.
+        """
         if self._loop is None:
             return
         self.clock.on_advance = None
@@ -354,20 +374,33 @@ class PrimeSimulator:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def _from_outside(self) -> None:
-        """Bring machines in step after a change made by a test; a change made over HTTP does so itself."""
+        """Bring machines in step after a change made by a test.
+
+        A change made over HTTP does so itself.
+        """
         if self._loop is not None and threading.current_thread() is not self._thread:
             self.settle()
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await asyncio.to_thread(self.stop)
 
 
@@ -401,9 +434,18 @@ def control_routes(sim: PrimeSimulator) -> list[Route]:
         post("/sim/advance", lambda request, body: sim.clock.advance(float(body["seconds"]))),
         post("/sim/fail", lambda request, body: sim.fail_next(**body)),
         post("/sim/heal", lambda request, body: sim.heal()),
-        post("/sim/scenario", lambda request, body: sim.scenario(*body.get("names", [body.get("name", "plain")]))),
+        post(
+            "/sim/scenario",
+            lambda request, body: sim.scenario(*body.get("names", [body.get("name", "plain")])),
+        ),
         post("/sim/refuse", lambda request, body: sim.listener.refuse(float(body["seconds"]))),
         post("/sim/tokens", lambda request, body: sim.add_token(body["token"], body.get("scopes"))),
-        post("/sim/pods/{pod_id}", lambda request, body: sim.set_pod(request.path_params["pod_id"], **body)),
-        post("/sim/pods/{pod_id}/reclaim", lambda request, body: sim.reclaim(request.path_params["pod_id"])),
+        post(
+            "/sim/pods/{pod_id}",
+            lambda request, body: sim.set_pod(request.path_params["pod_id"], **body),
+        ),
+        post(
+            "/sim/pods/{pod_id}/reclaim",
+            lambda request, body: sim.reclaim(request.path_params["pod_id"]),
+        ),
     ]

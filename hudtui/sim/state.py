@@ -1,7 +1,8 @@
 """What outlives a simulator: the folder of its state, and the processes that its pods started.
 
-Processes are found by a mark in their environment, and by descent. A process that leaves its session, its group and its parent
-(tmux, nohup, a daemon) still carries the mark; a process that clears its environment is found as long as an ancestor lives.
+Processes are found by a mark in their environment, and by descent. A process that leaves its
+session, its group and its parent (tmux, nohup, a daemon) still carries the mark; a process that
+clears its environment is found as long as an ancestor lives.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def _table_of_proc(mark: bytes) -> tuple[set[int], dict[int, int]]:
             continue
         try:
             # The second field is a name in parentheses that may hold anything.
-            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            state, parent = (
+                (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            )
             if state == "Z":
                 continue
             parents[int(entry.name)] = int(parent)
@@ -47,29 +50,39 @@ def _table_of_proc(mark: bytes) -> tuple[set[int], dict[int, int]]:
 def _table_of_ps(mark: str) -> tuple[set[int], dict[int, int]]:
     """As `_table_of_proc`, where there is no /proc."""
     command = ["ps", "axeww", "-o", "pid=,ppid=,command="]
-    listing = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
+    listing = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False
+    ).stdout
     rows = [words for words in map(str.split, listing.splitlines()) if len(words) > 2]
-    return {int(words[0]) for words in rows if mark in words[2:]}, {int(words[0]): int(words[1]) for words in rows}
+    return {int(words[0]) for words in rows if mark in words[2:]}, {
+        int(words[0]): int(words[1]) for words in rows
+    }
 
 
 def processes_of(token: str) -> set[int]:
     """The ids of all living processes of the pod with this mark."""
     mark = f"{MARK}={token}"
-    found, parents = _table_of_proc(mark.encode()) if _PROC.joinpath("self").exists() else _table_of_ps(mark)
+    found, parents = (
+        _table_of_proc(mark.encode()) if _PROC.joinpath("self").exists() else _table_of_ps(mark)
+    )
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {os.getpid()}
 
 
 def end_all(token: str) -> int:
-    """Kill every process of the pod with this mark, and what comes up meanwhile, for 5 s at most; returns how many."""
+    """Kill every process of the pod with this mark, and what comes up meanwhile, for 5 s at most.
+
+    Returns how many.
+    """
     seen: set[int] = set()
     limit = time.monotonic() + 5.0
     while time.monotonic() < limit:
         found = processes_of(token)
         if not found:
             break
-        # All are stopped first: none is to see that another one is gone, as a window sees the end of tmux.
+        # All are stopped first: none is to see that another one is gone, as a window sees the end
+        # of tmux.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
@@ -80,7 +93,11 @@ def end_all(token: str) -> int:
 
 
 _PREFIX = "hs-"
-_PARENT = Path("/tmp")  # not below the state: sockets lie there, and their paths may have little more than a hundred characters
+_PARENT = Path(
+    "/tmp"
+    # not below the state: sockets lie there, and their paths may have little more than a hundred
+    # characters
+)
 
 
 class StateInUse(Exception):
@@ -133,7 +150,10 @@ class StateFolder:
             return
         text = json.dumps({**data, "machines": str(self.machines)})
         if text != self._written:
-            write_private(self._folder / "state.json", json.dumps({**json.loads(text), "saved_at": time.time()}))
+            write_private(
+                self._folder / "state.json",
+                json.dumps({**json.loads(text), "saved_at": time.time()}),
+            )
             self._written = text
 
     def close(self) -> None:
@@ -151,13 +171,18 @@ def write_private(path: Path, text: str) -> None:
     """Write a file, whole or not at all, that no other user can read at any moment."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+    with open(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as stream:
         stream.write(text)
     os.replace(fresh, path)
 
 
 def _taken(lock: TextIO) -> bool:
-    """Return True if the lock could be had. Who only looks whether a simulator lives holds it for a moment."""
+    """Return True if the lock could be had.
+
+    Who only looks whether a simulator lives holds it for a moment.
+    """
     for _ in range(20):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +198,10 @@ def _own(folder: Path) -> bool:
 
 
 def _claim(machines: Path) -> TextIO:
-    """Mark machines as those of a living simulator that keeps nothing; the mark appears with its lock already taken."""
+    """Mark machines as those of a living simulator that keeps nothing.
+
+    The mark appears with its lock already taken.
+    """
     lock = machines.joinpath("claim").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     machines.joinpath("claim").rename(machines / "claimed")
@@ -181,7 +209,10 @@ def _claim(machines: Path) -> TextIO:
 
 
 def remove_leftovers() -> int:
-    """Clear up after simulators that kept nothing and were killed: end what their pods started; returns how many there were."""
+    """Clear up after simulators that kept nothing and were killed.
+
+    End what their pods started; returns how many there were.
+    """
     found = 0
     for mark in _PARENT.glob(f"{_PREFIX}*/claimed"):
         try:

@@ -58,13 +58,23 @@ def pod_faults(body: Any) -> list[Fault422]:
     pod = body.get("pod")
     if not isinstance(pod, Mapping):
         return [_fault(("pod",), "Field required", "missing"), *_provider_faults(body)]
-    found = [_fault(("pod", name), "Field required", "missing") for name in _POD_REQUIRED if pod.get(name) is None]
+    found = [
+        _fault(("pod", name), "Field required", "missing")
+        for name in _POD_REQUIRED
+        if pod.get(name) is None
+    ]
     for name, value in pod.items():
         kinds = _POD_FIELDS.get(name)
         if kinds is None:
             found.append(_fault(("pod", name), "Extra inputs are not permitted", "extra_forbidden"))
         elif value is not None and not _is(value, kinds):
-            found.append(_fault(("pod", name), f"Input should be a valid {_NAMES[kinds[-1]]}", f"{_NAMES[kinds[-1]]}_type"))
+            found.append(
+                _fault(
+                    ("pod", name),
+                    f"Input should be a valid {_NAMES[kinds[-1]]}",
+                    f"{_NAMES[kinds[-1]]}_type",
+                )
+            )
         elif value is not None and name in _POSITIVE and value <= 0:
             found.append(_fault(("pod", name), "Input should be greater than 0", "greater_than"))
     for index, variable in enumerate(pod.get("envVars") or ()):
@@ -73,9 +83,15 @@ def pod_faults(body: Any) -> list[Fault422]:
             or not isinstance(variable.get("key"), str)
             or not isinstance(variable.get("value"), str)
         ):
-            found.append(_fault(("pod", "envVars", index), "Input should have a key and a value", "model_type"))
+            found.append(
+                _fault(
+                    ("pod", "envVars", index), "Input should have a key and a value", "model_type"
+                )
+            )
     disks = body.get("disks")
-    if disks is not None and not (isinstance(disks, list) and all(isinstance(item, str) for item in disks)):
+    if disks is not None and not (
+        isinstance(disks, list) and all(isinstance(item, str) for item in disks)
+    ):
         found.append(_fault(("disks",), "Input should be a valid list of strings", "list_type"))
     team = body.get("team")
     if team is not None and not (isinstance(team, Mapping) and isinstance(team.get("teamId"), str)):
@@ -84,7 +100,10 @@ def pod_faults(body: Any) -> list[Fault422]:
 
 
 def missing_field(order: Mapping[str, Any], *, max_price: bool, centre: str | None) -> str | None:
-    """The refusal of the layer behind the schema, which the published schema does not mention; None when there is none."""
+    """The refusal of the layer behind the schema, which the published schema does not mention.
+
+    None when there is none.
+    """
     if order.get("dataCenterId") is None and centre is not None:
         return "Missing field: data_center_id"
     if max_price and order.get("maxPrice") is None:
@@ -97,7 +116,9 @@ def disk_faults(body: Any) -> list[Fault422]:
     if not isinstance(body, Mapping) or not isinstance(body.get("disk"), Mapping):
         return [_fault(("disk",), "Field required", "missing")]
     found = [
-        _fault(("disk", name), "Field required", "missing") for name in _DISK_REQUIRED if not _is(body["disk"].get(name), (int,))
+        _fault(("disk", name), "Field required", "missing")
+        for name in _DISK_REQUIRED
+        if not _is(body["disk"].get(name), (int,))
     ]
     if not found and body["disk"]["size"] <= 0:
         found.append(_fault(("disk", "size"), "Input should be greater than 0", "greater_than"))
@@ -106,4 +127,9 @@ def disk_faults(body: Any) -> list[Fault422]:
 
 def as_errors(faults: list[Fault422]) -> dict[str, Any]:
     """The same faults in the form that the published schema documents."""
-    return {"errors": [{"param": ".".join(map(str, fault["loc"][1:])), "details": fault["msg"]} for fault in faults]}
+    return {
+        "errors": [
+            {"param": ".".join(map(str, fault["loc"][1:])), "details": fault["msg"]}
+            for fault in faults
+        ]
+    }

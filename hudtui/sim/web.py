@@ -31,7 +31,10 @@ TRANSPORT = "hudtui.sim.transport"
 """Where a request's scope holds the transport of its connection."""
 _HERE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _LONGEST_BODY = 2**20
-_HTML = "<html><head><title>503 Service Temporarily Unavailable</title></head><body><h1>503</h1></body></html>"
+_HTML = (
+    "<html><head><title>503 Service Temporarily "
+    "Unavailable</title></head><body><h1>503</h1></body></html>"
+)
 
 
 @dataclass
@@ -66,11 +69,16 @@ def _unauthorized() -> Response:
 
 
 def _foreign(headers: Headers) -> Response | None:
-    """What a request is refused with that a web page sends, or that is for another host: any name can be made to lead here."""
+    """What a request is refused with that a web page sends, or that is for another host.
+
+    Any name can be made to lead here.
+    """
     host = headers.get("host", "")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     if name.lower() not in _HERE:
-        return JSONResponse({"detail": "The simulator answers for 127.0.0.1, localhost and [::1] only"}, 421)
+        return JSONResponse(
+            {"detail": "The simulator answers for 127.0.0.1, localhost and [::1] only"}, 421
+        )
     if "origin" in headers:
         return JSONResponse({"detail": "The simulator does not answer web pages"}, 403)
     return None
@@ -88,14 +96,27 @@ def _endpoint(entry: ApiRoute, state: AppState) -> Callable[[Request], Awaitable
         try:
             body = json.loads(raw) if raw else None
         except (ValueError, RecursionError):
-            return JSONResponse({"detail": [{"loc": ["body", 0], "msg": "JSON decode error", "type": "json_invalid"}]}, 422)
+            return JSONResponse(
+                {
+                    "detail": [
+                        {"loc": ["body", 0], "msg": "JSON decode error", "type": "json_invalid"}
+                    ]
+                },
+                422,
+            )
         query = parse_qs(request.url.query, keep_blank_values=True)
         assert state.sync
         await state.sync()
         with state.lock:
             try:
                 given = entry.handler(
-                    SimRequest(state.account, {**request.path_params, "token": token}, query, body, state.origin)
+                    SimRequest(
+                        state.account,
+                        {**request.path_params, "token": token},
+                        query,
+                        body,
+                        state.origin,
+                    )
                 )
             except SimRefused as refusal:
                 given = refusal.answer
@@ -113,19 +134,31 @@ def make_app(state: AppState, control: Sequence[Route]) -> ASGIApp:
 
     Paths that lack (or have) the slash of their canonical form are answered with a 307 to it.
     """
-    routes = [Route(entry.path, _endpoint(entry, state), methods=[entry.method]) for entry in ENTRIES]
+    routes = [
+        Route(entry.path, _endpoint(entry, state), methods=[entry.method]) for entry in ENTRIES
+    ]
 
     async def unknown(request: Request, error: Exception) -> Response:
         return JSONResponse(
-            {"detail": "Not Found" if getattr(error, "status_code", 404) == 404 else "Method Not Allowed"},
+            {
+                "detail": "Not Found"
+                if getattr(error, "status_code", 404) == 404
+                else "Method Not Allowed"
+            },
             getattr(error, "status_code", 404),
         )
 
-    return _Gate(Starlette(routes=[*routes, *control], exception_handlers={404: unknown, 405: unknown}), state)
+    return _Gate(
+        Starlette(routes=[*routes, *control], exception_handlers={404: unknown, 405: unknown}),
+        state,
+    )
 
 
 class _Gate:
-    """Every request passes here. With one to the API time passes, and faults happen; all others need a key that may do all."""
+    """Every request passes here.
+
+    With one to the API time passes, and faults happen; all others need a key that may do all.
+    """
 
     def __init__(self, app: ASGIApp, state: AppState) -> None:
         self._app = app
@@ -134,9 +167,18 @@ class _Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        state, method, path, headers = self._state, scope["method"], scope["path"], Headers(scope=scope)
+        state, method, path, headers = (
+            self._state,
+            scope["method"],
+            scope["path"],
+            Headers(scope=scope),
+        )
         refusal = _foreign(headers)
-        if refusal is None and not path.startswith(PREFIX) and state.account.tokens.get(_token(headers), {}) is not None:
+        if (
+            refusal is None
+            and not path.startswith(PREFIX)
+            and state.account.tokens.get(_token(headers), {}) is not None
+        ):
             refusal = _unauthorized()
         if refusal is not None:
             await refusal(scope, receive, send)
@@ -154,12 +196,22 @@ class _Gate:
             place = len(state.requests)
             query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             state.requests.append(
-                RecordedRequest(state.account.clock.now(), method, path, query, _parsed(raw), None, fault.kind if fault else None)
+                RecordedRequest(
+                    state.account.clock.now(),
+                    method,
+                    path,
+                    query,
+                    _parsed(raw),
+                    None,
+                    fault.kind if fault else None,
+                )
             )
 
         def note(status: int | None, handled: bool) -> None:
             seen = state.requests[place]
-            state.requests[place] = RecordedRequest(seen.at, method, path, query, seen.body, status, seen.fault, handled)
+            state.requests[place] = RecordedRequest(
+                seen.at, method, path, query, seen.body, status, seen.fault, handled
+            )
 
         if fault is None or fault.kind in ("slow", "malformed", "reset_after"):
             held = await self._handled(scope, raw)
@@ -189,7 +241,12 @@ class _Gate:
         return held
 
     async def _fail(
-        self, fault: Fault, scope: Scope, receive: Receive, send: Send, note: Callable[[int | None, bool], None]
+        self,
+        fault: Fault,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        note: Callable[[int | None, bool], None],
     ) -> None:
         if fault.kind in ("reset_before", "refuse", "timeout"):
             note(None, False)
@@ -201,7 +258,9 @@ class _Gate:
             return
         status = {"html503": 503, "errors422": 422}.get(fault.kind, fault.status)
         response: Response = (
-            Response(_HTML, 503, media_type="text/html") if fault.kind == "html503" else JSONResponse(fault.body(), status)
+            Response(_HTML, 503, media_type="text/html")
+            if fault.kind == "html503"
+            else JSONResponse(fault.body(), status)
         )
         if fault.retry_after is not None:
             response.headers["Retry-After"] = f"{fault.retry_after:g}"
@@ -213,7 +272,9 @@ def _cut(held: list[Message]) -> list[Message]:
     """An answer that is whole as HTTP, and whose JSON stops in the middle."""
     body = b"".join(message.get("body", b"") for message in held[1:])
     cut = body[: max(1, len(body) * 2 // 3)]
-    headers = [(name, value) for name, value in held[0]["headers"] if name.lower() != b"content-length"]
+    headers = [
+        (name, value) for name, value in held[0]["headers"] if name.lower() != b"content-length"
+    ]
     start = {**held[0], "headers": [*headers, (b"content-length", str(len(cut)).encode())]}
     return [start, {"type": "http.response.body", "body": cut}]
 
@@ -285,7 +346,9 @@ class Listener:
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self.port = port
-        self._config = uvicorn.Config(app, lifespan="off", log_config=None, log_level="critical", access_log=False)
+        self._config = uvicorn.Config(
+            app, lifespan="off", log_config=None, log_level="critical", access_log=False
+        )
         self._config.load()
         self._state = ServerState()
         self._server: asyncio.Server | None = None
@@ -302,9 +365,13 @@ class Listener:
         loop = asyncio.get_running_loop()
 
         def protocol() -> Any:
-            return _Protocol(config=self._config, server_state=self._state, app_state={}, _loop=loop)
+            return _Protocol(
+                config=self._config, server_state=self._state, app_state={}, _loop=loop
+            )
 
-        self._server = await loop.create_server(protocol, "127.0.0.1", self.port, family=socket.AF_INET, reuse_address=True)
+        self._server = await loop.create_server(
+            protocol, "127.0.0.1", self.port, family=socket.AF_INET, reuse_address=True
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def shut(self) -> None:
@@ -330,10 +397,11 @@ class Listener:
                 await self.open()
 
     async def close(self) -> None:
-        """Close the port and every connection, and end the requests that are still being answered."""
+        """Close the port and every connection, and end requests still being answered."""
         self._closed_until = float("inf")
         self.shut()
-        # First the connections: a request that is cancelled before would be answered with an error of the simulator's own.
+        # First the connections: a request that is cancelled before would be answered with an error
+        # of the simulator's own.
         for connection in tuple(self._state.connections):
             if connection.transport is not None:
                 connection.transport.abort()

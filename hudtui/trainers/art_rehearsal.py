@@ -1,6 +1,7 @@
-"""What stands for a GPU in a rehearsal with ART: a model that makes random calls, and a backend that trains nothing.
+"""What stands for a GPU in a rehearsal with ART.
 
-Everything else is real: environments, episodes, trajectories, groups, judges, and ART's own records.
+A model that makes random calls, and a backend that trains nothing. Everything else is real:
+environments, episodes, trajectories, groups, judges, and ART's own records.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class RehearsalChat:
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
 
-    async def complete(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> ChatCompletion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> ChatCompletion:
         """Return a random call; see `Chat.complete`."""
         message: dict[str, Any] = {"role": "assistant", "content": None}
         if not tools or self._random.random() < _ENDS:
@@ -35,7 +38,9 @@ class RehearsalChat:
             function = self._random.choice(list(tools))["function"]
             arguments = json.dumps(self._arguments(function["parameters"]))
             call = {"id": f"call_{uuid.uuid4().hex[:12]}", "type": "function"}
-            message["tool_calls"] = [{**call, "function": {"name": function["name"], "arguments": arguments}}]
+            message["tool_calls"] = [
+                {**call, "function": {"name": function["name"], "arguments": arguments}}
+            ]
         reason = "tool_calls" if "tool_calls" in message else "stop"
         return ChatCompletion.model_validate(
             {
@@ -65,7 +70,10 @@ class RehearsalChat:
 
 
 class RehearsalBackend:
-    """A backend of ART that counts steps and trains nothing. Its methods are those that ART calls."""
+    """A backend of ART that counts steps and trains nothing.
+
+    Its methods are those that ART calls.
+    """
 
     def __init__(self, endpoint: tuple[str, str] | None = None) -> None:
         self._endpoint = endpoint
@@ -97,7 +105,9 @@ class RehearsalBackend:
     def _model_inference_name(self, model: Any, step: int | None = None) -> str:
         return self._endpoint[1] if self._endpoint else str(model.name)
 
-    async def train(self, model: Any, trajectory_groups: Sequence[art.TrajectoryGroup], **settings: Any) -> art.TrainResult:
+    async def train(
+        self, model: Any, trajectory_groups: Sequence[art.TrajectoryGroup], **settings: Any
+    ) -> art.TrainResult:
         """Count a step."""
         step = await self._get_step(model) + 1
         assert self._state is not None

@@ -1,6 +1,8 @@
-"""Episodes as ART's trajectories: a model with tool calls of its own plays a task, through the same rollouts as everywhere.
+"""Episodes as ART's trajectories.
 
-A trajectory holds the messages as the endpoint saw them, with the model's answers as `Choice` objects: ART trains these alone.
+A model with tool calls of its own plays a task, through the same rollouts as everywhere. A
+trajectory holds the messages as the endpoint saw them, with the model's answers as `Choice`
+objects: ART trains these alone.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class ModelError(HudtuiError):
 class Chat(Protocol):
     """The model: an endpoint, or what stands for one in a rehearsal."""
 
-    async def complete(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> ChatCompletion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> ChatCompletion:
         """Return the model's next answer.
 
         Raises:
@@ -79,10 +83,20 @@ class ToolRollouts:
     def __post_init__(self) -> None:
         self.config = replace(self.config, examples=())  # they show calls as text
 
-    async def play(self, task: Task, chat: Chat, *, info: Mapping[str, Any] | None = None, version: int | None = None) -> Played:
-        """Play a task once, in an environment of its own. Never raises on account of the environment or of the model.
+    async def play(
+        self,
+        task: Task,
+        chat: Chat,
+        *,
+        info: Mapping[str, Any] | None = None,
+        version: int | None = None,
+    ) -> Played:
+        """Play a task once, in an environment of its own.
 
-        `info` is kept in the episode's record; `version` is the step of the model, for ART's records.
+        Never raises on account of the environment or of the model.
+
+        `info` is kept in the episode's record; `version` is the step of the model, for ART's
+        records.
         """
         play = _PlayedEpisode(self, task, chat, dict(info or {}), version)
         try:
@@ -98,7 +112,14 @@ class ToolRollouts:
 class _PlayedEpisode:
     """One episode while it is played."""
 
-    def __init__(self, rollouts: ToolRollouts, task: Task, chat: Chat, info: dict[str, Any], version: int | None) -> None:
+    def __init__(
+        self,
+        rollouts: ToolRollouts,
+        task: Task,
+        chat: Chat,
+        info: dict[str, Any],
+        version: int | None,
+    ) -> None:
         self._rollouts, self._task, self._chat = rollouts, task, chat
         self._info = info
         self._player: EpisodePlayer | None = None
@@ -134,7 +155,10 @@ class _PlayedEpisode:
             self._episode = await player.finish(stop)
 
     async def _talk(self, player: EpisodePlayer) -> str:
-        """Let the model answer until it is done. Returns why the episode ends, where it has not ended by itself."""
+        """Let the model answer until it is done.
+
+        Returns why the episode ends, where it has not ended by itself.
+        """
         messages = self._trajectory.messages_and_choices
         messages += [dict(message) for message in await player.start()]
         actions = [tool for tool in player.actions if tool.name != DONE]
@@ -157,14 +181,18 @@ class _PlayedEpisode:
                 return "done"
             shown: list[Any] = []
             for index, call in enumerate(calls):
-                text, parts = await self._call(player, call, *(("", 0.0) if index else (said, seconds)))
+                text, parts = await self._call(
+                    player, call, *(("", 0.0) if index else (said, seconds))
+                )
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
                 shown += parts
             if shown:  # a tool's message holds text alone
                 messages.append({"role": "user", "content": shown})
         return "max_turns"
 
-    async def _call(self, player: EpisodePlayer, call: Any, said: str, seconds: float) -> tuple[str, list[Any]]:
+    async def _call(
+        self, player: EpisodePlayer, call: Any, said: str, seconds: float
+    ) -> tuple[str, list[Any]]:
         """Carry out one call. Returns the text for the model, and its images."""
         if player.stop is not None:
             return "error: the episode is over", []
@@ -181,7 +209,11 @@ class _PlayedEpisode:
         turn: Turn = await player.call(name, arguments, said=said, seconds=seconds)
         self._errors += turn.is_error
         content = player.messages[-1]["content"] if player.messages else ""
-        images = [part for part in content if part.get("type") == "image_url"] if isinstance(content, list) else []
+        images = (
+            [part for part in content if part.get("type") == "image_url"]
+            if isinstance(content, list)
+            else []
+        )
         return turn.observation, images
 
     def broke(self, error: Exception) -> None:
@@ -191,7 +223,9 @@ class _PlayedEpisode:
     def result(self) -> Played:
         episode = self._episode
         if episode is None:
-            player = self._player or EpisodePlayer(NO_SESSION, self._rollouts.config, self._task, info=self._info)
+            player = self._player or EpisodePlayer(
+                NO_SESSION, self._rollouts.config, self._task, info=self._info
+            )
             player.fail(self._failure or ModelError("the episode did not begin"))
             episode = player.record()
         trajectory = self._trajectory
@@ -215,8 +249,19 @@ class _PlayedEpisode:
 def as_function(tool: Tool) -> dict[str, Any]:
     """A tool in the form of an OpenAI request."""
     schema = tool.input_schema or {"type": "object", "properties": {}}
-    return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": dict(schema)}}
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(schema),
+        },
+    }
 
 
 def _metadata(task: Task) -> dict[str, Any]:
-    return {"task_id": task.id, "scenario_id": task.id, "task_prompt": clean_line(task.prompt, 2000)}
+    return {
+        "task_id": task.id,
+        "scenario_id": task.id,
+        "task_prompt": clean_line(task.prompt, 2000),
+    }

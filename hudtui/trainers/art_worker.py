@@ -1,10 +1,13 @@
-"""Training with ART: `python -m hudtui.trainers.art_worker --recipe R --tasks T --config C --out DIR`.
+"""Training with ART.
 
-Writes to DIR: `metrics.jsonl`, `traces.jsonl`, and `.art/PROJECT/models/NAME/` with ART's own records (`history.jsonl`,
-`trajectories/`) and checkpoints. A second start continues after the last checkpoint.
+`python -m hudtui.trainers.art_worker --recipe R --tasks T --config C --out DIR`. Writes to DIR:
+`metrics.jsonl`, `traces.jsonl`, and `.art/PROJECT/models/NAME/` with ART's own records
+(`history.jsonl`, `trajectories/`) and checkpoints. A second start continues after the last
+checkpoint.
 
-The episodes are gathered here and not by ART: with a time limit for each, a line for each that is over, and a look at the model's
-server meanwhile, because a server that has died would otherwise leave the training waiting without a word.
+The episodes are gathered here and not by ART: with a time limit for each, a line for each that is
+over, and a look at the model's server meanwhile, because a server that has died would otherwise
+leave the training waiting without a word.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-# ART asks for a table of prices on the network at its import, and hands metrics to services that are not asked for.
+# ART asks for a table of prices on the network at its import, and hands metrics to services that
+# are not asked for.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 os.environ.setdefault("WEAVE_DISABLED", "true")
 
@@ -51,7 +55,14 @@ from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
 from hudtui.trainers.art_rehearsal import RehearsalBackend, RehearsalChat
 from hudtui.trainers.art_rollout import Chat, ModelError, Played, RolloutLimits, ToolRollouts
-from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
+from hudtui.trainers.records import (
+    begin_job,
+    forget_after,
+    forget_traces_after,
+    read_inputs,
+    say,
+    say_error,
+)
 from hudtui.trainers.steps import PAUSES, REHEARSED, play_step
 
 ART = ".art"
@@ -75,7 +86,9 @@ class EndpointChat:
         self._name = name
         self._recipe = recipe
 
-    async def complete(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> ChatCompletion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> ChatCompletion:
         """See `Chat.complete`."""
         given: dict[str, Any] = {"tools": list(tools)} if tools else {}
         try:
@@ -89,12 +102,16 @@ class EndpointChat:
                 **given,
             )
         except APIConnectionError as error:
-            raise ModelError("the model's server does not answer", why=clean_line(str(error.__cause__ or error), 300)) from None
+            raise ModelError(
+                "the model's server does not answer",
+                why=clean_line(str(error.__cause__ or error), 300),
+            ) from None
         except APIError as error:
             text = clean_line(str(error), 300)
             if "context length" in text or "max_model_len" in text or "maximum context" in text:
                 raise ModelError(
-                    f"the conversation is longer than the model's {self._recipe.max_seq_len} tokens",
+                    f"the conversation is longer than the model's {self._recipe.max_seq_len} "
+                    "tokens",
                     why=text,
                     fix="Raise max_seq_len, or lower max_turns.",
                 ) from None
@@ -104,8 +121,8 @@ class EndpointChat:
 class Gatherer:
     """Plays the groups of a step, and watches what they wait for.
 
-    `group` is the number of episodes of each task; `health` an address that answers while the model's server lives, None: it is
-    not watched.
+    `group` is the number of episodes of each task; `health` an address that answers while the
+    model's server lives, None: it is not watched.
     """
 
     def __init__(self, rollouts: ToolRollouts, group: int, *, health: str | None = None) -> None:
@@ -118,7 +135,13 @@ class Gatherer:
         self._told_of_range = False
 
     async def groups(
-        self, tasks: Sequence[Task], chat: Chat, *, info: Mapping[str, Any], version: int, group: int | None = None
+        self,
+        tasks: Sequence[Task],
+        chat: Chat,
+        *,
+        info: Mapping[str, Any],
+        version: int,
+        group: int | None = None,
     ) -> list[list[Played]]:
         """Play every task of a step.
 
@@ -129,27 +152,38 @@ class Gatherer:
         jobs = [(task, number) for task in tasks for number in range(count)]
         async with asyncio.TaskGroup() as work:
             watch = work.create_task(self._watch(info))
-            played = [work.create_task(self._one(task, chat, number, info, version)) for task, number in jobs]
+            played = [
+                work.create_task(self._one(task, chat, number, info, version))
+                for task, number in jobs
+            ]
             done = await asyncio.gather(*played)
             watch.cancel()
         return [list(done[start : start + count]) for start in range(0, len(done), count)]
 
-    async def _one(self, task: Task, chat: Chat, number: int, info: Mapping[str, Any], version: int) -> Played:
+    async def _one(
+        self, task: Task, chat: Chat, number: int, info: Mapping[str, Any], version: int
+    ) -> Played:
         async with self._seats:
             key = id(asyncio.current_task())
             self._open[key] = (task.id, time.monotonic())
             try:
-                one = await self._rollouts.play(task, chat, info={**info, "rollout": number}, version=version)
+                one = await self._rollouts.play(
+                    task, chat, info={**info, "rollout": number}, version=version
+                )
             finally:
                 self._open.pop(key, None)
         metrics, episode = one.trajectory.metrics, one.episode
         told = f" error={clean_line(episode.error, 200)!r}" if episode.error else ""
         reward = f"{one.trajectory.reward:.4g}" if episode.ok else "none"
         self._say(
-            f"rollout {clean_line(task.id, 60)}#{number} reward={reward} turns={metrics['num_turns']} "
-            f"stop={episode.stop} seconds={episode.seconds.get('total', 0.0):.1f}{told}"
+            f"rollout {clean_line(task.id, 60)}#{number} reward={reward} "
+            f"turns={metrics['num_turns']} stop={episode.stop} "
+            f"seconds={episode.seconds.get('total', 0.0):.1f}{told}"
         )
-        if not self._told_of_range and (warning := reward_warning(episode.scores.task_completion)) is not None:
+        if (
+            not self._told_of_range
+            and (warning := reward_warning(episode.scores.task_completion)) is not None
+        ):
             self._told_of_range = True
             self._say(f"warning: task {clean_line(task.id, 60)}: {warning}")
         return one
@@ -164,8 +198,9 @@ class Gatherer:
                 task, since = min(self._open.values(), key=lambda one: one[1])
                 state = "answers" if why is None else "does NOT answer"
                 self._say(
-                    f"step {info.get('step')}: {len(self._open)} episodes are being played, the oldest "
-                    f"({clean_line(task, 60)}) for {time.monotonic() - since:.0f} s; the model's server {state}"
+                    f"step {info.get('step')}: {len(self._open)} episodes are being played, the "
+                    f"oldest ({clean_line(task, 60)}) for {time.monotonic() - since:.0f} s; the "
+                    f"model's server {state}"
                 )
 
 
@@ -190,8 +225,9 @@ async def server_states(address: str | None, *, ends: bool = True) -> AsyncItera
                 raise MachineError(
                     f"the model's server has not answered for {failed * LOOK_EVERY:.0f} s",
                     why=why,
-                    fix="Look at the end of its log (vllm.log, below .art). Often the memory of the GPU was full: "
-                    "lower gpu_memory_utilization or max_seq_len, or set enforce_eager.",
+                    fix="Look at the end of its log (vllm.log, below .art). Often the memory of "
+                    "the GPU was full: lower gpu_memory_utilization or max_seq_len, or set "
+                    "enforce_eager.",
                 )
             yield why
 
@@ -210,8 +246,8 @@ async def _health(client: httpx2.AsyncClient, address: str | None) -> str | None
 class Training:
     """A training: steps of gathering and learning, with records and checkpoints.
 
-    The last `recipe.held_out` tasks are for evaluation. Values that `lookup` gives are redacted in the records. A rehearsal has
-    no layout; its calls are random without an endpoint.
+    The last `recipe.held_out` tasks are for evaluation. Values that `lookup` gives are redacted in
+    the records. A rehearsal has no layout; its calls are random without an endpoint.
     """
 
     def __init__(
@@ -239,7 +275,9 @@ class Training:
         self.rollouts = ToolRollouts(
             config,
             connector(None, out, with_python_variable(lookup), timeout=recipe.timeout),
-            RolloutLimits(recipe.max_turns or config.max_turns, recipe.timeout, recipe.episode_timeout),
+            RolloutLimits(
+                recipe.max_turns or config.max_turns, recipe.timeout, recipe.episode_timeout
+            ),
             judged=recipe.ruler is not None,
         )
 
@@ -254,11 +292,16 @@ class Training:
             model = await self._registered(backend)
             step: int = await model.get_step()
             if step:
-                say(f"resuming after step {step}; the state of the optimizer is not kept, the adapter is")
+                say(
+                    f"resuming after step {step}; the state of the optimizer is not kept, the "
+                    "adapter is"
+                )
             forget_after(self.out / METRICS, step)
             if (self.out / TRACES).exists():
                 forget_traces_after(self.out / TRACES, step)
-            gatherer = Gatherer(self.rollouts, recipe.num_generations, health=self._health_address(model))
+            gatherer = Gatherer(
+                self.rollouts, recipe.num_generations, health=self._health_address(model)
+            )
             began = time.monotonic()
             while step < recipe.steps and not self._asked:
                 step = await self._step(model, backend, gatherer, step, began)
@@ -267,7 +310,9 @@ class Training:
                 say(f"training stops at step {step}: it was asked to")
         return step
 
-    async def _step(self, model: Any, backend: Any, gatherer: Gatherer, done: int, began: float) -> int:
+    async def _step(
+        self, model: Any, backend: Any, gatherer: Gatherer, done: int, began: float
+    ) -> int:
         recipe = self.recipe
         step = done + 1
         chosen = tasks_of_step(self.tasks, done, recipe.groups_per_step or 2, seed=recipe.seed)
@@ -284,16 +329,28 @@ class Training:
         groups = [group for group in groups if group.trajectories]  # ART takes no empty ones
         equal = all(_equal([one.reward for one in group.trajectories]) for group in groups)
         if equal:
-            say(f"warning: step {step}: the rewards of each group are equal, so that there is nothing to learn from it")
+            say(
+                f"warning: step {step}: the rewards of each group are equal, so that there is "
+                "nothing to learn from it"
+            )
         gathered = time.monotonic() - began
-        say(f"step {step}/{recipe.steps}: {len(rewards)} episodes in {gathered:.1f} s, training begins")
+        say(
+            f"step {step}/{recipe.steps}: {len(rewards)} episodes in {gathered:.1f} s, training "
+            "begins"
+        )
         result = await self._learn(backend, model, groups, step)
         split = [one for group in played for one in group]
         await model.log(groups, metrics=dict(result.metrics), step=result.step, split="train")
         row = {
             **_row(split, step, recipe.steps),
-            **{name: float(value) for name, value in result.metrics.items() if isinstance(value, int | float)},
-            "reward_std": statistics.fmean(_spread([one.reward for one in group.trajectories]) for group in groups),
+            **{
+                name: float(value)
+                for name, value in result.metrics.items()
+                if isinstance(value, int | float)
+            },
+            "reward_std": statistics.fmean(
+                _spread([one.reward for one in group.trajectories]) for group in groups
+            ),
             "frac_reward_zero_std": statistics.fmean(
                 float(_equal([one.reward for one in group.trajectories])) for group in groups
             ),
@@ -308,7 +365,9 @@ class Training:
         self._prune(model, step)
         return step
 
-    async def _learn(self, backend: Any, model: Any, groups: Sequence[art.TrajectoryGroup], step: int) -> Any:
+    async def _learn(
+        self, backend: Any, model: Any, groups: Sequence[art.TrajectoryGroup], step: int
+    ) -> Any:
         recipe = self.recipe
         work = asyncio.create_task(
             backend.train(
@@ -329,7 +388,8 @@ class Training:
     async def _watch_training(self, address: str | None, step: int) -> None:
         """Say how long a training takes, and whether the model's server lives behind it.
 
-        With a GPU of its own the server has to answer all the time. On a shared one it sleeps meanwhile, so silence is said only.
+        With a GPU of its own the server has to answer all the time. On a shared one it sleeps
+        meanwhile, so silence is said only.
         """
         began = spoke = time.monotonic()
         dedicated = self.layout is not None and self.layout.dedicated
@@ -340,31 +400,44 @@ class Training:
                 say(f"step {step}: training for {spoke - began:.0f} s{state}")
 
     async def _judged(self, group: Sequence[Played], task: Task) -> art.TrajectoryGroup:
-        """The group as it is learned from. RULER's scores replace the rewards where a judge is named; broken episodes stay out.
+        """The group as it is learned from.
 
-        A broken episode says nothing about the model, and RULER drops failures without a word: they are counted here.
+        RULER's scores replace the rewards where a judge is named; broken episodes stay out. A
+        broken episode says nothing about the model, and RULER drops failures without a word: they
+        are counted here.
         """
         broken = [one for one in group if not one.episode.ok]
         whole = [one.trajectory for one in group if one.episode.ok]
         made = art.TrajectoryGroup(
             whole,
-            exceptions=[RuntimeError(clean_line(one.episode.error or one.episode.stop, 300)) for one in broken],
+            exceptions=[
+                RuntimeError(clean_line(one.episode.error or one.episode.stop, 300))
+                for one in broken
+            ],
             metadata={"task_id": task.id, "scenario_id": task.id},
         )
         if self.recipe.ruler is None or len(whole) < 2:
             return made
         from art.rewards import ruler_score_group
 
-        # Every judge is a model of this one endpoint, whatever other keys its name may stand for elsewhere.
+        # Every judge is a model of this one endpoint, whatever other keys its name may stand for
+        # elsewhere.
         extra = {"api_key": self._lookup("OPENAI_API_KEY") or "none", "timeout": JUDGE_PATIENCE}
         if base := self._lookup("OPENAI_BASE_URL"):
             extra["api_base"] = base
         judge = f"openai/{self.recipe.ruler.removeprefix('openai/')}"
         try:
-            judged = await ruler_score_group(made, judge, extra_litellm_params=extra, swallow_exceptions=False)
-        except Exception as error:  # of litellm, of the judge's answer: the environment's rewards are still there
+            judged = await ruler_score_group(
+                made, judge, extra_litellm_params=extra, swallow_exceptions=False
+            )
+        except (
+            Exception
+        ) as error:  # of litellm, of the judge's answer: the environment's rewards are still there
             why = clean_line(str(error), 300)
-            say(f"warning: the judge {self.recipe.ruler} gave no scores for {clean_line(task.id, 60)}: {why}")
+            say(
+                f"warning: the judge {self.recipe.ruler} gave no scores for "
+                f"{clean_line(task.id, 60)}: {why}"
+            )
             return made
         if judged is None:
             return made
@@ -373,12 +446,22 @@ class Training:
 
     async def _evaluate(self, model: Any, gatherer: Gatherer, step: int) -> dict[str, float]:
         info = {"step": step, "split": "eval", "model": self.recipe.model}
-        played = await gatherer.groups(self.held_out, self._chat(model, step), info=info, version=step, group=1)
+        played = await gatherer.groups(
+            self.held_out, self._chat(model, step), info=info, version=step, group=1
+        )
         self._keep(self.held_out, played)
-        groups = [art.TrajectoryGroup([one.trajectory]) for group in played for one in group if one.episode.ok]
+        groups = [
+            art.TrajectoryGroup([one.trajectory])
+            for group in played
+            for one in group
+            if one.episode.ok
+        ]
         if groups:
             await model.log(groups, step=step, split="val")
-        return {f"eval_{name}": value for name, value in _means([one for group in played for one in group]).items()}
+        return {
+            f"eval_{name}": value
+            for name, value in _means([one for group in played for one in group]).items()
+        }
 
     def _keep(self, tasks: Sequence[Task], played: Sequence[Sequence[Played]]) -> None:
         for task, group in zip(tasks, played, strict=True):
@@ -386,11 +469,13 @@ class Training:
             for one in group:
                 write_episode(self.out / TRACES, one.episode, secrets=secrets)
                 if self._telemetry is not None:
-                    self._telemetry.end(self._telemetry.begin(task.id, self.recipe.model), one.episode, secrets)
+                    self._telemetry.end(
+                        self._telemetry.begin(task.id, self.recipe.model), one.episode, secrets
+                    )
         for text in self._telemetry.warnings() if self._telemetry is not None else ():
             say(f"warning: {text}")
 
-    # --- the model and its backend ---------------------------------------------------------------------------------------
+    # --- the model and its backend ----------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _backend(self) -> AsyncIterator[Any]:
@@ -404,7 +489,8 @@ class Training:
             return
         from art.local import LocalBackend
 
-        # In the process: a process of its own ends every process called model-service on the machine when it starts.
+        # In the process: a process of its own ends every process called model-service on the
+        # machine when it starts.
         backend = LocalBackend(in_process=not self.layout.dedicated, path=str(self.out / ART))
         try:
             yield backend
@@ -413,7 +499,8 @@ class Training:
 
     async def _registered(self, backend: Any) -> Any:
         recipe = self.recipe
-        # The one private argument: there is no public way to these settings in the version that is locked.
+        # The one private argument: there is no public way to these settings in the version that is
+        # locked.
         own: Any = None if self.layout is None else internal_config(recipe, self.layout)
         model = art.TrainableModel(
             name=model_name(recipe),
@@ -439,7 +526,13 @@ class Training:
         return EndpointChat(self._client, self.endpoint[1], self.recipe)
 
     def _health_address(self, model: Any) -> str | None:
-        base = self.endpoint[0] if self.layout is None and self.endpoint else model.inference_base_url if self.layout else None
+        base = (
+            self.endpoint[0]
+            if self.layout is None and self.endpoint
+            else model.inference_base_url
+            if self.layout
+            else None
+        )
         return None if not base else f"{str(base).rstrip('/')}/models"
 
     def _prune(self, model: Any, step: int) -> None:
@@ -447,13 +540,18 @@ class Training:
         recipe = self.recipe
         checkpoints = Path(get_model_dir(model, model.base_path)) / "checkpoints"
         found = sorted(path for path in checkpoints.glob("[0-9]*") if path.name.isdigit())
-        kept = [path for path in found if int(path.name) % recipe.save_every == 0][-recipe.keep_checkpoints :]
+        kept = [path for path in found if int(path.name) % recipe.save_every == 0][
+            -recipe.keep_checkpoints :
+        ]
         for path in found[:-2]:
             if path not in kept and int(path.name) < step:
                 shutil.rmtree(path, ignore_errors=True)
 
     def listen(self) -> None:
-        """Handle SIGTERM and SIGINT: the training ends after the current step. A second signal ends it at once."""
+        """Handle SIGTERM and SIGINT: the training ends after the current step.
+
+        A second signal ends it at once.
+        """
 
         def ask(number: int, frame: Any) -> None:
             if self._asked:
@@ -465,7 +563,10 @@ class Training:
 
 
 def internal_config(recipe: Recipe, layout: ArtLayout) -> Any:
-    """The settings of the trainer and of the model's server. The longest conversation is set in both: ART does not link them."""
+    """The settings of the trainer and of the model's server.
+
+    The longest conversation is set in both: ART does not link them.
+    """
     from art import dev
 
     config: dict[str, Any] = {
@@ -483,10 +584,12 @@ def internal_config(recipe: Recipe, layout: ArtLayout) -> Any:
 
 
 def tasks_of_step(tasks: Sequence[Task], done: int, count: int, *, seed: int) -> list[Task]:
-    """The tasks of a step: each task once in an epoch, in an order that the seed decides: a resumed training continues it.
+    """The tasks of a step.
 
-    `done` is the number of steps that are done, `count` that of the tasks of a step; at most all of them. The seed decides the
-    order.
+    Each task once in an epoch, in an order that the seed decides: a resumed training continues it.
+
+    `done` is the number of steps that are done, `count` that of the tasks of a step; at most all of
+    them. The seed decides the order.
     """
     chosen: list[Task] = []
     count = min(count, len(tasks))
@@ -498,7 +601,7 @@ def tasks_of_step(tasks: Sequence[Task], done: int, count: int, *, seed: int) ->
     return chosen
 
 
-# --- records -------------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 def _means(played: Sequence[Played]) -> dict[str, float]:
@@ -510,20 +613,29 @@ def _means(played: Sequence[Played]) -> dict[str, float]:
         "reward": statistics.fmean(one.trajectory.reward for one in whole),
         "task_completion": statistics.fmean(one.episode.scores.task_completion for one in whole),
         "turns": statistics.fmean(float(one.trajectory.metrics["num_turns"]) for one in whole),
-        **{f"rewards/{name}": statistics.fmean(one.episode.scores.own[name] for one in whole) for name in _own_parts(whole)},
+        **{
+            f"rewards/{name}": statistics.fmean(one.episode.scores.own[name] for one in whole)
+            for name in _own_parts(whole)
+        },
         **means,
     }
 
 
 def _own_parts(played: Sequence[Played]) -> list[str]:
     """Return the user's own parts of the reward that all episodes have."""
-    return [name for name in played[0].episode.scores.own if all(name in one.episode.scores.own for one in played)]
+    return [
+        name
+        for name in played[0].episode.scores.own
+        if all(name in one.episode.scores.own for one in played)
+    ]
 
 
 def _row(played: Sequence[Played], step: int, steps: int) -> dict[str, Any]:
     tokens = sum(float(one.trajectory.metrics["completion_tokens"]) for one in played) / len(played)
     row = {"step": step, "max_steps": steps, "time": round(time.time(), 3), **_means(played)}
-    row["tool_errors"] = statistics.fmean(float(one.trajectory.metrics["tool_errors"]) for one in played)
+    row["tool_errors"] = statistics.fmean(
+        float(one.trajectory.metrics["tool_errors"]) for one in played
+    )
     return {**row, "completion_length": tokens}
 
 
@@ -536,15 +648,26 @@ def _equal(rewards: Sequence[float]) -> bool:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    names = ("reward", "reward_std", "eval_reward", "loss/train", "task_completion", "turns", "broken", "step_time")
+    names = (
+        "reward",
+        "reward_std",
+        "eval_reward",
+        "loss/train",
+        "task_completion",
+        "turns",
+        "broken",
+        "step_time",
+    )
     shown = " ".join(f"{name}={row[name]:.4g}" for name in names if name in row)
     return f"step {row['step']}/{row['max_steps']} {shown}"
 
 
-# --- the program ----------------------------------------------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------------------
 
 
-def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe, GymConfig, tuple[Task, ...]]:
+def read_all(
+    arguments: argparse.Namespace, settings: Settings
+) -> tuple[Recipe, GymConfig, tuple[Task, ...]]:
     """Read and check all input files.
 
     Raises:
@@ -552,12 +675,17 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
     """
     recipe, config, read = read_inputs(arguments, settings)
     if len(read.tasks) <= recipe.held_out:
-        raise InputError(f"{recipe.held_out} of {len(read.tasks)} tasks are held out: none is left to train on")
+        raise InputError(
+            f"{recipe.held_out} of {len(read.tasks)} tasks are held out: none is left to train on"
+        )
     return recipe, config, tuple(read.tasks)
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
-    """Run the training of the command line. Exit code 0 at its end, 1 if it failed, 2 if an input cannot be used."""
+    """Run the training of the command line.
+
+    Exit code 0 at its end, 1 if it failed, 2 if an input cannot be used.
+    """
     parser = argparse.ArgumentParser(prog="art_worker", description="Train a model with ART.")
     for name in ("recipe", "tasks", "config", "out"):
         parser.add_argument(f"--{name}", required=True)
@@ -585,13 +713,16 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
             out,
             lookup=settings.lookup,
             layout=art_layout(arguments.gpus) if arguments.gpus else None,
-            endpoint=(arguments.base_url, arguments.endpoint_model or recipe.model) if arguments.base_url else None,
+            endpoint=(arguments.base_url, arguments.endpoint_model or recipe.model)
+            if arguments.base_url
+            else None,
             telemetry=telemetry,
         )
         training.listen()
         say(
-            f"{recipe.steps} steps, {len(training.tasks)} tasks ({len(training.held_out)} for evaluation), "
-            f"{recipe.groups_per_step} tasks a step, {recipe.num_generations} episodes a task, learning rate {recipe.rate:g}"
+            f"{recipe.steps} steps, {len(training.tasks)} tasks ({len(training.held_out)} for "
+            f"evaluation), {recipe.groups_per_step} tasks a step, {recipe.num_generations} "
+            f"episodes a task, learning rate {recipe.rate:g}"
         )
         status: Status = "failed"
         try:

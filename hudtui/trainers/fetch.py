@@ -1,7 +1,8 @@
-"""Download a model to the machine before a stage needs it: `python -m hudtui.trainers.fetch --recipe R --config C`.
+"""Download a model to the machine before a stage needs it.
 
-Checks what would otherwise end a run much later: the model exists, the user may download it, it fits onto the disk, and its chat
-template can be used.
+`python -m hudtui.trainers.fetch --recipe R --config C`. Checks what would otherwise end a run much
+later: the model exists, the user may download it, it fits onto the disk, and its chat template can
+be used.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ _SPARE = 2 * _GIB
 
 def bytes_wanted(files: Iterable[Any]) -> int:
     """Return the size in bytes of the files of a repository that match `WANTED`."""
-    return sum(file.size or 0 for file in files if any(fnmatch(file.rfilename, pattern) for pattern in WANTED))
+    return sum(
+        file.size or 0
+        for file in files
+        if any(fnmatch(file.rfilename, pattern) for pattern in WANTED)
+    )
 
 
 def check_room(model: str, wanted: int, folder: Path) -> None:
@@ -45,13 +50,16 @@ def check_room(model: str, wanted: int, folder: Path) -> None:
     free = shutil.disk_usage(place).free
     if wanted + _SPARE > free:
         raise MachineError(
-            f"{model} takes {wanted / _GIB:.1f} GiB, and {free / _GIB:.1f} are free on the disk of {place}",
+            f"{model} takes {wanted / _GIB:.1f} GiB, and {free / _GIB:.1f} are free on the disk of "
+            f"{place}",
             fix="Take a machine with a larger disk, or a smaller model.",
         )
 
 
 def fetch(model: str) -> None:
-    """Download a model into the Hub's cache. Files in the cache are not downloaded again; a local folder is not changed.
+    """Download a model into the Hub's cache.
+
+    Files in the cache are not downloaded again; a local folder is not changed.
 
     Raises:
         InputError: The model does not exist, or the user may not download it.
@@ -66,7 +74,9 @@ def fetch(model: str) -> None:
         facts = HfApi().model_info(model, files_metadata=True)
         wanted = bytes_wanted(facts.siblings or ())
         if not any(file.rfilename.endswith(".safetensors") for file in facts.siblings or ()):
-            raise InputError(f"{model} has no weights in the form of safetensors", fix="Choose another model.")
+            raise InputError(
+                f"{model} has no weights in the form of safetensors", fix="Choose another model."
+            )
         there = Path(HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
         if not there.is_dir():
             check_room(model, wanted, Path(HF_HUB_CACHE))
@@ -83,7 +93,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hudtui.trainers.fetch")
     for name in ("recipe", "config"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--model", help="instead of that of the recipe: the folder that the model was sent to")
+    parser.add_argument(
+        "--model", help="instead of that of the recipe: the folder that the model was sent to"
+    )
     given = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     try:
@@ -93,7 +105,9 @@ def main(words: Sequence[str] | None = None) -> int:
         fetch(model)
         from transformers import AutoTokenizer
 
-        scribe, warning = chat_tokens_for(AutoTokenizer.from_pretrained(model), thinking=config.parser.use_thinking)
+        scribe, warning = chat_tokens_for(
+            AutoTokenizer.from_pretrained(model), thinking=config.parser.use_thinking
+        )
         scribe.check_opening(config.opening())
         if warning:
             say(f"warning: {warning}")

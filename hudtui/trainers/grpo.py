@@ -1,7 +1,8 @@
-"""GRPO on a model that plays tasks: `python -m hudtui.trainers.grpo --recipe R --tasks T --config C --out DIR`.
+"""GRPO on a model that plays tasks.
 
-Writes to DIR: `metrics.jsonl`, `traces.jsonl`, `checkpoints/`, and `model/` (the adapter or the weights, with the tokenizer).
-A second start continues from the last checkpoint.
+`python -m hudtui.trainers.grpo --recipe R --tasks T --config C --out DIR`. Writes to DIR:
+`metrics.jsonl`, `traces.jsonl`, `checkpoints/`, and `model/` (the adapter or the weights, with the
+tokenizer). A second start continues from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.task import Task
 from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe
-from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
+from hudtui.trainers.records import (
+    begin_job,
+    forget_after,
+    forget_traces_after,
+    read_inputs,
+    say,
+    say_error,
+)
 from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySource, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
 from hudtui.trainers.steps import PAUSES, REHEARSED
@@ -50,7 +58,9 @@ def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
     if logprobs is None:
         return replies, None
     # One for each token that is left; none is known for an end that was put there.
-    return replies, [[*own, None][: len(reply)] for reply, own in zip(replies, logprobs, strict=True)]
+    return replies, [
+        [*own, None][: len(reply)] for reply, own in zip(replies, logprobs, strict=True)
+    ]
 
 
 def _trimmed(ids: list[int], trainer: Any) -> list[int]:
@@ -77,16 +87,19 @@ class _Processes(RankSync):
 
 
 def replies_of(trainer: Any, server: str, *, cpu: bool = False) -> ReplySource:
-    """Return where a trainer's replies come from: its vLLM server, asked for each by itself, or batches of its own.
+    """Return where a trainer's replies come from.
 
-    With a server, every process asks for its own conversations: TRL has sent the weights before it calls for rollouts.
+    Its vLLM server, asked for each by itself, or batches of its own. With a server, every process
+    asks for its own conversations: TRL has sent the weights before it calls for rollouts.
     """
     end = trainer._tokenizer.eos_token_id
     accelerator = trainer.accelerator
     if server:
         accelerator.wait_for_everyone()  # the first process alone sends the weights
         generation = trainer.vllm_generation
-        return ServerReplies(server, sampling_of(generation), end=end, model=generation.model if cpu else "")
+        return ServerReplies(
+            server, sampling_of(generation), end=end, model=generation.model if cpu else ""
+        )
     peers = _Processes(accelerator) if accelerator.num_processes > 1 else None
     return BatchReplies(lambda prompts: generate_turn(trainer, prompts), filler=[end], peers=peers)
 
@@ -104,12 +117,19 @@ def sampling_of(generation: Any) -> dict[str, Any]:
     }
 
 
-def environment(completions: Sequence[Any], episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:
-    """The reward function: returns the rewards of the episodes. TRL names the metric after the function."""
+def environment(
+    completions: Sequence[Any], episode_reward: Sequence[float | None], **_: Any
+) -> list[float | None]:
+    """The reward function: returns the rewards of the episodes.
+
+    TRL names the metric after the function.
+    """
     return list(episode_reward)
 
 
-def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe, GymConfig, tuple[Task, ...]]:
+def read_all(
+    arguments: argparse.Namespace, settings: Settings
+) -> tuple[Recipe, GymConfig, tuple[Task, ...]]:
     """Read and check all input files before anything large is loaded.
 
     Raises:
@@ -118,14 +138,16 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
     recipe, config, read = read_inputs(arguments, settings)
     if len(read.tasks) < FEWEST_TASKS:
         raise InputError(
-            f"there are {len(read.tasks)} tasks that can be played; training takes {FEWEST_TASKS} or more",
+            f"there are {len(read.tasks)} tasks that can be played; training takes {FEWEST_TASKS} "
+            "or more",
             why=str(read.problems[0]) if read.problems else None,
             fix="Add tasks: with so few a model learns them by heart.",
             where=Location(str(arguments.tasks)),
         )
     if len(read.tasks) - recipe.held_out < FEWEST_TASKS:
         raise InputError(
-            f"{recipe.held_out} of {len(read.tasks)} tasks are held out: fewer than {FEWEST_TASKS} are left to train on"
+            f"{recipe.held_out} of {len(read.tasks)} tasks are held out: fewer than {FEWEST_TASKS} "
+            "are left to train on"
         )
     return recipe, config, tuple(read.tasks)
 
@@ -139,18 +161,28 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
     import torch
 
     if recipe.model == TINY:
-        # Its matrices are too small to be shared out: threads would only wait for one another, and add up in another order.
+        # Its matrices are too small to be shared out: threads would only wait for one another, and
+        # add up in another order.
         torch.set_num_threads(1)
         from hudtui.trainers import tiny
 
         replies = tiny.example_replies(config)
-        texts = [*(message["content"] for message in config.opening()), *(task.prompt for task in tasks), *(replies * 8)]
+        texts = [
+            *(message["content"] for message in config.opening()),
+            *(task.prompt for task in tasks),
+            *(replies * 8),
+        ]
         tokenizer = tiny.build_tokenizer(texts)
         model = tiny.build_model(tokenizer, seed=recipe.seed, context=recipe.max_seq_len)
         if recipe.warm_start:
             before = tiny.openings(ChatTokens(tokenizer), config, tasks, seed=recipe.seed)
-            loss = tiny.imitate(model, tokenizer, before, replies, steps=recipe.warm_start, seed=recipe.seed)
-            say(f"built a model of {sum(p.numel() for p in model.parameters())} parameters; it imitates calls (loss {loss:.2f})")
+            loss = tiny.imitate(
+                model, tokenizer, before, replies, steps=recipe.warm_start, seed=recipe.seed
+            )
+            say(
+                f"built a model of {sum(p.numel() for p in model.parameters())} parameters; it "
+                f"imitates calls (loss {loss:.2f})"
+            )
         return model, tokenizer
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -170,15 +202,28 @@ def model_problem(model: str, error: Exception) -> InputError:
     """Return an error that explains why a download failed."""
     text = str(error)
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
-    kinds = {kind.__name__ for each in (error, error.__cause__, error.__context__) if each for kind in type(each).__mro__}
-    missing = "not a valid model identifier" in text or "Repository Not Found" in text or "RepositoryNotFoundError" in kinds
+    kinds = {
+        kind.__name__
+        for each in (error, error.__cause__, error.__context__)
+        if each
+        for kind in type(each).__mro__
+    }
+    missing = (
+        "not a valid model identifier" in text
+        or "Repository Not Found" in text
+        or "RepositoryNotFoundError" in kinds
+    )
     if "GatedRepoError" in kinds or ("gated repo" in text and not missing):
         return InputError(
-            f"{model} is gated: its owner decides who may have it", why=first, fix="Ask for access on its page, and set HF_TOKEN."
+            f"{model} is gated: its owner decides who may have it",
+            why=first,
+            fix="Ask for access on its page, and set HF_TOKEN.",
         )
     if missing:
         return InputError(
-            f"there is no model {model} on the Hub, or it is private", why=first, fix="Look at its spelling, or set HF_TOKEN."
+            f"there is no model {model} on the Hub, or it is private",
+            why=first,
+            fix="Look at its spelling, or set HF_TOKEN.",
         )
     return InputError(f"the model {model} cannot be loaded", why=first)
 
@@ -266,8 +311,14 @@ def make_trainer(
             players.play(
                 chosen,
                 replies_of(trainer, server, cpu=not gpu),
-                peers=_Processes(trainer.accelerator) if trainer.accelerator.num_processes > 1 else None,
-                info={"step": trainer.state.global_step + (split == "train"), "split": split, "model": recipe.model},
+                peers=_Processes(trainer.accelerator)
+                if trainer.accelerator.num_processes > 1
+                else None,
+                info={
+                    "step": trainer.state.global_step + (split == "train"),
+                    "split": split,
+                    "model": recipe.model,
+                },
             )
         )
         if trainer.accelerator.is_main_process:
@@ -281,7 +332,9 @@ def make_trainer(
         reward_funcs=[environment],
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": [task.id for task in train]}),
-        eval_dataset=Dataset.from_dict({"prompt": [task.id for task in held_out]}) if held_out else None,
+        eval_dataset=Dataset.from_dict({"prompt": [task.id for task in held_out]})
+        if held_out
+        else None,
         processing_class=tokenizer,
         callbacks=[chronicle],
         peft_config=adapter if recipe.lora else None,
@@ -289,30 +342,38 @@ def make_trainer(
     )
     if server and not gpu:
         if not recipe.lora:
-            raise InputError("on a CPU a model's server takes adapters alone", fix="Leave out lora: false.")
+            raise InputError(
+                "on a CPU a model's server takes adapters alone", fix="Leave out lora: false."
+            )
         from hudtui.trainers.handover import attach
 
         attach(trainer, server, out / HANDOVER)
-    # `dr_grpo` divides the loss by the longest completion, which is that of an episode here and not that of a reply.
+    # `dr_grpo` divides the loss by the longest completion, which is that of an episode here and not
+    # that of a reply.
     trainer.max_completion_length = min(recipe.max_seq_len, recipe.max_tokens * players.most_turns)
     if trainer.accelerator.num_processes > 1:
         chronicle.peers = _Processes(trainer.accelerator)
-    trainer.remove_callback(PrinterCallback)  # it prints what the chronicle writes, in a form of its own
+    trainer.remove_callback(
+        PrinterCallback
+    )  # it prints what the chronicle writes, in a form of its own
     return trainer
 
 
 def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
     """Return episodes in the form that TRL expects from a rollout function.
 
-    An episode that ended before its first reply has no log probabilities: its only token is masked, and its log probability is 0.
-    An episode without a reward is masked whole, so that no term of the loss is made of it.
+    An episode that ended before its first reply has no log probabilities: its only token is masked,
+    and its log probability is 0. An episode without a reward is masked whole, so that no term of
+    the loss is made of it.
     """
     known = any(one.logprobs is not None for one in played)
     return {
         "prompt_ids": [one.prompt_ids for one in played],
         "completion_ids": [one.completion_ids for one in played],
         "env_mask": [one.mask if one.reward is not None else [0] * len(one.mask) for one in played],
-        "logprobs": [one.logprobs or [0.0] * len(one.completion_ids) for one in played] if known else None,
+        "logprobs": [one.logprobs or [0.0] * len(one.completion_ids) for one in played]
+        if known
+        else None,
         "episode_reward": [one.reward for one in played],
     }
 
@@ -334,8 +395,14 @@ def train(arguments: argparse.Namespace) -> None:
     torch.manual_seed(recipe.seed)
     out = Path(arguments.out)
     (out / "checkpoints").mkdir(parents=True, exist_ok=True)
-    say(f"training {recipe.model} on {len(tasks) - recipe.held_out} tasks ({recipe.held_out} held out), {recipe.steps} steps")
-    say(f"learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, replies of up to {recipe.max_tokens} tokens")
+    say(
+        f"training {recipe.model} on {len(tasks) - recipe.held_out} tasks ({recipe.held_out} held "
+        f"out), {recipe.steps} steps"
+    )
+    say(
+        f"learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, replies of up "
+        f"to {recipe.max_tokens} tokens"
+    )
     model, tokenizer = load_model(recipe, config, tasks)
     scribe, warning = chat_tokens_for(tokenizer, thinking=config.parser.use_thinking)
     if warning:
@@ -344,7 +411,9 @@ def train(arguments: argparse.Namespace) -> None:
 
     last = last_checkpoint(out / "checkpoints")
     telemetry = begin_job(config, settings, recipe, out)
-    journal = TrainingLog(out, per_step=recipe.traces_per_step, lookup=settings.lookup, telemetry=telemetry)
+    journal = TrainingLog(
+        out, per_step=recipe.traces_per_step, lookup=settings.lookup, telemetry=telemetry
+    )
     chronicle = MetricsCallback(out, journal, recipe)
     players = EpisodeRunner(
         config,
@@ -379,21 +448,31 @@ def train(arguments: argparse.Namespace) -> None:
         tokenizer.save_pretrained(str(out / "model"))
         shutil.rmtree(out / HANDOVER, ignore_errors=True)
         why = f" before its end: {chronicle.why}" if chronicle.why else ""
-        say(f"training is over at step {trainer.state.global_step}{why}; {'adapter' if recipe.lora else 'model'} in {out}/model")
+        say(
+            f"training is over at step {trainer.state.global_step}{why}; "
+            f"{'adapter' if recipe.lora else 'model'} in {out}/model"
+        )
 
 
 def wandb_defaults(environ: Mapping[str, str], out: Path) -> dict[str, str]:
-    """Return default variables for Weights & Biases: files below `out`, and offline without a key (see `wandb sync`)."""
+    """Return default variables for Weights & Biases.
+
+    Files below `out`, and offline without a key (see `wandb sync`).
+    """
     offline = {} if environ.get("WANDB_API_KEY") else {"WANDB_MODE": "offline"}
     return {"WANDB_PROJECT": "hudtui", "WANDB_DIR": str(out.absolute()), **offline}
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    parser = argparse.ArgumentParser(prog="hudtui.trainers.grpo", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="hudtui.trainers.grpo", description=(__doc__ or "").partition("\n")[0]
+    )
     for name in ("recipe", "tasks", "config", "out"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--model", help="instead of that of the recipe: the folder that the model was sent to")
+    parser.add_argument(
+        "--model", help="instead of that of the recipe: the folder that the model was sent to"
+    )
     arguments = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -421,9 +500,10 @@ def _leave_group() -> None:
 def _exit(status: int) -> NoReturn:
     """End this process.
 
-    One of several processes ends without the interpreter's finalization: a worker thread of Gloo that still holds a tensor asks
-    for the interpreter then, and the C++ runtime aborts the process (https://github.com/pytorch/pytorch/pull/179291). A training
-    that had finished would count as failed. Weights & Biases, which sends the rest of its data at exit, is finished by hand.
+    One of several processes ends without the interpreter's finalization: a worker thread of Gloo
+    that still holds a tensor asks for the interpreter then, and the C++ runtime aborts the process
+    (https://github.com/pytorch/pytorch/pull/179291). A training that had finished would count as
+    failed. Weights & Biases, which sends the rest of its data at exit, is finished by hand.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         wandb = sys.modules.get("wandb")

@@ -1,4 +1,7 @@
-"""Merge an adapter into its base model: `python -m hudtui.trainers.merge --run R --adapter A --out DIR`."""
+"""Merge an adapter into its base model.
+
+`python -m hudtui.trainers.merge --run R --adapter A --out DIR`.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,19 @@ def merge(run: Path, adapter: Path, out: Path) -> None:
         HudtuiError: A file of the run is missing, or the base cannot be loaded.
     """
     recipe = read_recipe(read_text(run / "files" / "recipe.json"), name="recipe.json")
-    config = load_config(next(path for path in (run / "files" / "config").iterdir() if path.is_file() and path.suffix != ".py"))
+    config = load_config(
+        next(
+            path
+            for path in (run / "files" / "config").iterdir()
+            if path.is_file() and path.suffix != ".py"
+        )
+    )
     settings = load_settings(Path.cwd())
-    tasks = read_tasks(next((run / "files" / "tasks").iterdir()), lookup=settings.lookup, platform=settings.platform).tasks
+    tasks = read_tasks(
+        next((run / "files" / "tasks").iterdir()),
+        lookup=settings.lookup,
+        platform=settings.platform,
+    ).tasks
     model, tokenizer = load_model(recipe, config, tasks)
     import torch
     from peft import PeftModel

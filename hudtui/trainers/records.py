@@ -1,4 +1,7 @@
-"""Parts of all trainings: their input files, their log, their job on the platform, and what a resumed one writes again."""
+"""Parts of all trainings.
+
+Their input files, their log, their job on the platform, and what a resumed one writes again.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ def say_error(error: HudtuiError) -> None:
         say(f"  {line}")
 
 
-def read_inputs(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe, GymConfig, LoadedTasks]:
+def read_inputs(
+    arguments: argparse.Namespace, settings: Settings
+) -> tuple[Recipe, GymConfig, LoadedTasks]:
     """Read the files that the options `--recipe`, `--config` and `--tasks` name.
 
     Raises:
@@ -55,16 +60,29 @@ def read_inputs(arguments: argparse.Namespace, settings: Settings) -> tuple[Reci
 
 
 def begin_job(config: GymConfig, settings: Settings, recipe: Recipe, out: Path) -> Telemetry | None:
-    """Begin the training's job on the platform, in the first process; None without telemetry, and in the others."""
+    """Begin the training's job on the platform, in the first process.
+
+    None without telemetry, and in the others.
+    """
     if os.environ.get("RANK", "0") != "0":
         return None
-    about = {"model": recipe.model, "steps": recipe.steps, "group": recipe.num_generations, "tool": "hudtui"}
-    opened = open_telemetry(config, settings, out, about=about, resume=True)  # a second start continues
+    about = {
+        "model": recipe.model,
+        "steps": recipe.steps,
+        "group": recipe.num_generations,
+        "tool": "hudtui",
+    }
+    opened = open_telemetry(
+        config, settings, out, about=about, resume=True
+    )  # a second start continues
     if isinstance(opened, str):
         say(f"warning: {opened}")
         return None
     if opened is not None:
-        say(f"job {opened.job.name} id={opened.job.id}" + (f" {opened.job.url}" if opened.job.url else ""))
+        say(
+            f"job {opened.job.name} id={opened.job.id}"
+            + (f" {opened.job.url}" if opened.job.url else "")
+        )
     return opened
 
 
@@ -84,7 +102,10 @@ def forget_after(path: Path, step: int) -> None:
 
 
 def forget_traces_after(path: Path, step: int) -> None:
-    """Cut the records of episodes off from the first one after `step` on: a resumed training plays those again."""
+    """Cut the records of episodes off from the first one after `step` on.
+
+    A resumed training plays those again.
+    """
     index = ResultIndex([ResultRun("", path, "training")])
     while not index.advance(1.0).complete:
         pass

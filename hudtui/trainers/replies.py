@@ -1,7 +1,8 @@
-"""Sources of the replies of a training: batches of the trainer's own model, or a vLLM server that answers each by itself.
+"""Sources of the replies of a training.
 
-A batch waits for the slowest environment of its turn. A server does not: each conversation requests its next reply as soon as its
-environment has answered.
+Batches of the trainer's own model, or a vLLM server that answers each by itself. A batch waits for
+the slowest environment of its turn. A server does not: each conversation requests its next reply as
+soon as its environment has answered.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry
 from hudtui.core.text import clean_line
 
 Reply = tuple[list[int], list[float | None] | None]
-"""The tokens of a reply, and a log probability for each where the backend gives them (None: it is not known)."""
+"""The tokens of a reply, and a log probability for each where the backend gives them (None: it is
+not known)."""
 
 Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float | None]] | None]
 """Sampled tokens for each prompt, and their log probabilities where the backend gives them."""
@@ -55,7 +57,10 @@ class RankSync(Protocol):
     """The other training processes. A generation is a collective call of all of them."""
 
     def any(self, waiting: bool) -> bool:
-        """Return whether any process has unfinished conversations. A collective call: every process must make it."""
+        """Return whether any process has unfinished conversations.
+
+        A collective call: every process must make it.
+        """
         ...
 
 
@@ -67,15 +72,21 @@ class SingleRank:
 
 
 class BatchReplies:
-    """Collects the requests of conversations, and generates their replies together once all unfinished ones have a request.
+    """Collects the requests of conversations, and generates their replies together.
+
+    It does so once all unfinished conversations have a request.
 
     Args:
         generate: Generates a batch of replies.
-        filler: A prompt that stands for conversations that have ended, where every generation needs one for each.
-        peers: Processes that generate together with this one. With peers, every generation has a prompt for every conversation.
+        filler: A prompt that stands for conversations that have ended, where every generation needs
+            one for each.
+        peers: Processes that generate together with this one. With peers, every generation has a
+            prompt for every conversation.
     """
 
-    def __init__(self, generate: Generate, *, filler: Sequence[int] = (0,), peers: RankSync | None = None) -> None:
+    def __init__(
+        self, generate: Generate, *, filler: Sequence[int] = (0,), peers: RankSync | None = None
+    ) -> None:
         self._generate = generate
         self._filler = list(filler)
         self._peers = peers
@@ -119,23 +130,37 @@ class BatchReplies:
             replies, logprobs = self._generate(prompts)
             for number, (_, answer) in enumerate(requests):
                 if not answer.done():
-                    answer.set_result((list(replies[number]), None if logprobs is None else list(logprobs[number])))
+                    answer.set_result(
+                        (
+                            list(replies[number]),
+                            None if logprobs is None else list(logprobs[number]),
+                        )
+                    )
 
 
 class ServerReplies:
     """Requests each reply by itself from a vLLM server, with the tokens of the prompt.
 
-    The request is that of TRL's own `VLLMClient.generate` for one prompt. The log probabilities are those of the sampled
-    tokens, as the server has them (`--logprobs-mode`).
+    The request is that of TRL's own `VLLMClient.generate` for one prompt. The log probabilities are
+    those of the sampled tokens, as the server has them (`--logprobs-mode`).
 
     Args:
         url: The server's address, without `/v1`.
-        sampling: How replies are sampled: fields of vLLM's completion request, such as `max_tokens` and `temperature`.
+        sampling: How replies are sampled: fields of vLLM's completion request, such as `max_tokens`
+            and `temperature`.
         end: The end token: it stands for a reply without tokens.
         model: The server's name of the model; by default the first that it names.
     """
 
-    def __init__(self, url: str, sampling: Mapping[str, Any], *, end: int, model: str = "", retry: Retry = _RETRY) -> None:
+    def __init__(
+        self,
+        url: str,
+        sampling: Mapping[str, Any],
+        *,
+        end: int,
+        model: str = "",
+        retry: Retry = _RETRY,
+    ) -> None:
         self._url = url.rstrip("/")
         self._sampling = dict(sampling)
         self._end = end
@@ -169,16 +194,25 @@ class ServerReplies:
 
     async def reply(self, prompt: list[int]) -> Reply:
         asked = {"model": self._model, "prompt": [prompt], "n": 1, "logprobs": 0}
-        body = {**asked, "return_token_ids": True, "return_tokens_as_token_ids": True, **self._sampling}
+        body = {
+            **asked,
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+            **self._sampling,
+        }
         answer = await self._send("POST", "/v1/completions", body)
         try:
             choice = answer["choices"][0]
             tokens = [_token(one) for one in choice["token_ids"]]
             logprobs = [_logprob(one) for one in choice["logprobs"]["token_logprobs"]]
         except (KeyError, IndexError, TypeError, ValueError):
-            raise self._odd("answered without the tokens of a reply and their log probabilities") from None
+            raise self._odd(
+                "answered without the tokens of a reply and their log probabilities"
+            ) from None
         if len(tokens) != len(logprobs):
-            raise self._odd(f"answered with {len(tokens)} tokens and {len(logprobs)} log probabilities")
+            raise self._odd(
+                f"answered with {len(tokens)} tokens and {len(logprobs)} log probabilities"
+            )
         return (tokens, logprobs) if tokens else ([self._end], [None])
 
     async def _send(self, method: str, path: str, body: Any = None) -> Any:
@@ -188,16 +222,22 @@ class ServerReplies:
         try:
             answer = await self._http.send(method, self._url + path, body=body, again=again)
         except HttpError as error:
-            raise RunError(f"the model's server {self._url} does not answer", why=error.why) from None
+            raise RunError(
+                f"the model's server {self._url} does not answer", why=error.why
+            ) from None
         if not answer.ok:
             raise RunError(
-                f"the model's server {self._url} answered {method} {path} with status {answer.status}",
+                f"the model's server {self._url} answered {method} {path} with status "
+                f"{answer.status}",
                 why=clean_line(answer.message(), 500) or None,
             )
         return answer.data
 
     def _odd(self, what: str) -> RunError:
-        return RunError(f"the model's server {self._url} {what}", fix="The server has to be vLLM, 0.22 or later.")
+        return RunError(
+            f"the model's server {self._url} {what}",
+            fix="The server has to be vLLM, 0.22 or later.",
+        )
 
 
 def _token(value: Any) -> int:

@@ -1,7 +1,8 @@
-"""Episodes for a trainer, with their tokens: the conversations of a step are played at the same time.
+"""Episodes for a trainer, with their tokens.
 
-Each conversation runs as an asyncio task of its own, with a connection of its own, through the rollout core (`EpisodePlayer`),
-and requests its replies from a `ReplySource`.
+The conversations of a step are played at the same time. Each conversation runs as an asyncio task
+of its own, with a connection of its own, through the rollout core (`EpisodePlayer`), and requests
+its replies from a `ReplySource`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class TrainingEpisode:
     mask: list[int]
     logprobs: list[float | None] | None
     reward: float | None
-    """None if the environment failed or the reward is not a number: the episode then says nothing about the model."""
+    """None if the environment failed or the reward is not a number: the episode then says nothing
+    about the model."""
 
 
 @dataclass
@@ -71,16 +73,22 @@ class EpisodeRunner:
         return self.config.max_turns if self.max_turns is None else self.max_turns
 
     async def play(
-        self, tasks: Sequence[Task], replies: ReplySource, *, peers: RankSync | None = None, info: dict[str, Any] | None = None
+        self,
+        tasks: Sequence[Task],
+        replies: ReplySource,
+        *,
+        peers: RankSync | None = None,
+        info: dict[str, Any] | None = None,
     ) -> list[TrainingEpisode]:
-        """Play one episode of each task, all at the same time; all of them again where every one breaks off.
+        """Play one episode of each task, all at the same time.
 
-        A task may come several times. `peers` are the other processes that play episodes of the step, None if there are none.
-        `info` is kept in the records of the episodes.
+        All of them again where every one breaks off. A task may come several times. `peers` are the
+        other processes that play episodes of the step, None if there are none. `info` is kept in
+        the records of the episodes.
 
         Raises:
-            RunError: No episode could be played because of the environment, the model cannot be asked, or a prompt is longer than
-                the context.
+            RunError: No episode could be played because of the environment, the model cannot be
+                asked, or a prompt is longer than the context.
         """
         played = await play_step(
             lambda: self._play(tasks, replies, info),
@@ -92,19 +100,28 @@ class EpisodeRunner:
         self._complain(played, alone=peers is None)
         return _without_unjudged(tasks, played)
 
-    async def _play(self, tasks: Sequence[Task], replies: ReplySource, info: dict[str, Any] | None) -> list[TrainingEpisode]:
+    async def _play(
+        self, tasks: Sequence[Task], replies: ReplySource, info: dict[str, Any] | None
+    ) -> list[TrainingEpisode]:
         try:
             async with replies.serving(len(tasks)), asyncio.TaskGroup() as group:
                 conversations = [
-                    group.create_task(self._converse(task, replies, {**(info or {}), "rollout": number}))
+                    group.create_task(
+                        self._converse(task, replies, {**(info or {}), "rollout": number})
+                    )
                     for task, number in zip(tasks, rollout_numbers(tasks), strict=True)
                 ]
         except ExceptionGroup as errors:  # the first is why; the others were broken off by it
             raise _first(errors) from None
         return [conversation.result() for conversation in conversations]
 
-    async def _converse(self, task: Task, replies: ReplySource, info: dict[str, Any]) -> TrainingEpisode:
-        """Play one episode, from the connection to the evaluation. A failure of the environment is not raised."""
+    async def _converse(
+        self, task: Task, replies: ReplySource, info: dict[str, Any]
+    ) -> TrainingEpisode:
+        """Play one episode, from the connection to the evaluation.
+
+        A failure of the environment is not raised.
+        """
         player: EpisodePlayer | None = None
         episode: Episode | None = None
         transcript: TokenTranscript | None = None
@@ -118,9 +135,12 @@ class EpisodeRunner:
                     transcript = self.scribe.open(messages)
                     if len(transcript.ids) > self.max_seq_len - self.max_tokens:
                         raise RunError(
-                            f"the prompt of task {clean_line(task.id, 80)} has {len(transcript.ids)} tokens; with replies of "
-                            f"{self.max_tokens} it does not fit into {self.max_seq_len}",
-                            fix="Raise max_seq_len, lower max_tokens, or shorten the system prompt.",
+                            f"the prompt of task {clean_line(task.id, 80)} has "
+                            f"{len(transcript.ids)} tokens; with replies of {self.max_tokens} it "
+                            f"does not fit into {self.max_seq_len}",
+                            fix=(
+                                "Raise max_seq_len, lower max_tokens, or shorten the system prompt."
+                            ),
                         )
                     await self._talk(player, transcript, replies)
                     await talk.aclose()  # no other conversation waits for the evaluation
@@ -135,13 +155,17 @@ class EpisodeRunner:
         assert episode is not None
         return self._result(episode, transcript)
 
-    async def _talk(self, player: EpisodePlayer, transcript: TokenTranscript, replies: ReplySource) -> None:
+    async def _talk(
+        self, player: EpisodePlayer, transcript: TokenTranscript, replies: ReplySource
+    ) -> None:
         while player.stop is None and len(transcript.ids) <= self.max_seq_len - self.max_tokens:
             prompt, began = transcript.ids, perf_counter()
             reply, logprobs = await replies.reply(prompt)
             transcript.say(reply, logprobs)
             tokens = {"prompt": len(prompt), "completion": len(reply)}
-            turn = await player.step(self.scribe.text(reply), seconds=perf_counter() - began, tokens=tokens)
+            turn = await player.step(
+                self.scribe.text(reply), seconds=perf_counter() - began, tokens=tokens
+            )
             self._look_for_images(player.task, turn.observation)
             if player.stop is None:
                 ended = bool(transcript.completion) and transcript.completion[-1] == self.scribe.end
@@ -149,41 +173,82 @@ class EpisodeRunner:
 
     def _player(self, session: Session, task: Task, info: dict[str, Any]) -> EpisodePlayer:
         return EpisodePlayer(
-            session, self.config, task, max_turns=self.max_turns, info=info, keep_images=False, timeout=self.timeout
+            session,
+            self.config,
+            task,
+            max_turns=self.max_turns,
+            info=info,
+            keep_images=False,
+            timeout=self.timeout,
         )
 
     def _result(self, episode: Episode, transcript: TokenTranscript | None) -> TrainingEpisode:
-        used = {f"{name}_tokens": sum(turn.tokens[name] for turn in episode.turns) for name in ("prompt", "completion")}
+        used = {
+            f"{name}_tokens": sum(turn.tokens[name] for turn in episode.turns)
+            for name in ("prompt", "completion")
+        }
         episode = replace(episode, info={**episode.info, "usage": used})
         transcript = transcript or TokenTranscript([self.scribe.end])
-        if not transcript.completion:  # a trainer cannot do without a token; this one is not the model's and teaches nothing
+        if (
+            not transcript.completion
+        ):  # a trainer cannot do without a token; this one is not the model's and teaches nothing
             transcript.hear([self.scribe.end])
         reward: float | None = episode.scores.reward if episode.ok else None
         if reward is not None and not math.isfinite(reward):
-            self._say(f"the reward of task {clean_line(episode.task_id, 80)} is not a number: its episodes are left out")
+            self._say(
+                f"the reward of task {clean_line(episode.task_id, 80)} is not a number: its "
+                "episodes are left out"
+            )
             reward = None
-        return TrainingEpisode(episode, transcript.prompt, transcript.completion, transcript.mask, transcript.logprobs, reward)
+        return TrainingEpisode(
+            episode,
+            transcript.prompt,
+            transcript.completion,
+            transcript.mask,
+            transcript.logprobs,
+            reward,
+        )
 
     def _complain(self, played: Sequence[TrainingEpisode], *, alone: bool) -> None:
         broken = [one.episode for one in played if not one.episode.ok]
         for episode in broken:
             why = clean_line(episode.error or "", 300)
-            self._say(f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}")
-        if alone and (text := _nothing_to_learn(played)):  # of several processes none knows the others' rewards
+            self._say(
+                f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}"
+            )
+        if alone and (
+            text := _nothing_to_learn(played)
+        ):  # of several processes none knows the others' rewards
             self.warn(text)
-        missing = [one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found]
+        missing = [
+            one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found
+        ]
         for episode in missing:
-            self._say(f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward: its own parts alone count")
+            self._say(
+                f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward: its own "
+                "parts alone count"
+            )
 
-        outside = (text for one in played if (text := reward_warning(one.episode.scores.task_completion)) is not None)
+        outside = (
+            text
+            for one in played
+            if (text := reward_warning(one.episode.scores.task_completion)) is not None
+        )
         if not self._told_of_range and (text := next(outside, None)) is not None:
             self._told_of_range = True
             self.warn(text)
 
     def _look_for_images(self, task: Task, shown: object) -> None:
-        text = shown if isinstance(shown, str) else "".join(str(message.get("content")) for message in _messages(shown))
+        text = (
+            shown
+            if isinstance(shown, str)
+            else "".join(str(message.get("content")) for message in _messages(shown))
+        )
         if "[image/" in text and "not shown]" in text:
-            self._say(f"the environment of {clean_line(task.id, 80)} sends images: the model gets a description in words instead")
+            self._say(
+                f"the environment of {clean_line(task.id, 80)} sends images: the model gets a "
+                "description in words instead"
+            )
 
     def _say(self, text: str) -> None:
         if text not in self._said and len(self._said) < 200:
@@ -192,7 +257,10 @@ class EpisodeRunner:
 
 
 def rollout_numbers(tasks: Sequence[Task]) -> list[int]:
-    """Return which rollout of its task each one is, from 0, where a task is played several times."""
+    """Return which rollout of its task each is, from 0.
+
+    A task may be played several times.
+    """
     seen: Counter[str] = Counter()
     numbers = []
     for task in tasks:
@@ -202,7 +270,10 @@ def rollout_numbers(tasks: Sequence[Task]) -> list[int]:
 
 
 def _nothing_to_learn(played: Sequence[TrainingEpisode]) -> str | None:
-    """Return a warning if no task has episodes with different rewards; None if a task has, or each was played once."""
+    """Return a warning if no task has episodes with different rewards.
+
+    None if a task has, or each was played once.
+    """
     groups: dict[str, list[float]] = {}
     for one in played:
         if one.reward is not None:
@@ -212,14 +283,23 @@ def _nothing_to_learn(played: Sequence[TrainingEpisode]) -> str | None:
         return None
     values = {rewards[0] for rewards in compared}
     if len(values) == 1:
-        return f"all {len(played)} episodes of this step have the reward {values.pop():g}: there is nothing to learn from it"
+        return (
+            f"all {len(played)} episodes of this step have the reward {values.pop():g}: there is "
+            "nothing to learn from it"
+        )
     return (
-        f"each of the {len(compared)} tasks of this step gave all its episodes the same reward: there is nothing to learn from it"
+        f"each of the {len(compared)} tasks of this step gave all its episodes the same reward: "
+        "there is nothing to learn from it"
     )
 
 
-def _without_unjudged(tasks: Sequence[Task], played: list[TrainingEpisode]) -> list[TrainingEpisode]:
-    """Drop the reward of episodes that were not evaluated if others were: a reward of 0 would punish the model for it."""
+def _without_unjudged(
+    tasks: Sequence[Task], played: list[TrainingEpisode]
+) -> list[TrainingEpisode]:
+    """Drop the reward of episodes that were not evaluated if others were.
+
+    A reward of 0 would punish the model for it.
+    """
     judged = [one.episode.scores.reward_found for one in played]
     if not any(judged):
         return played

@@ -1,5 +1,6 @@
-"""An environment for TRL's `GRPOTrainer(environment_factory=...)`: models with tool calls of their own play hudtui's tasks.
+"""An environment for TRL's `GRPOTrainer(environment_factory=...)`.
 
+Models with tool calls of their own play hudtui's tasks.
     from hudtui.gym import HudtuiSpec
 
     spec = HudtuiSpec("configs/2048.yaml", "tasks.jsonl")
@@ -10,8 +11,9 @@
         reward_funcs=spec.reward_funcs,
     )
 
-Each rollout plays a task in an environment of its own. The tools of the model are the actions of the configuration, and `done`.
-The reward is that of the configuration's rubric. It is the same episode as in `hudtui eval`: equal calls, equal rewards.
+Each rollout plays a task in an environment of its own. The tools of the model are the actions of
+the configuration, and `done`. The reward is that of the configuration's rubric. It is the same
+episode as in `hudtui eval`: equal calls, equal rewards.
 """
 
 from __future__ import annotations
@@ -40,7 +42,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TAKEN = frozenset({"reset", "get_reward"})
-_SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": list}
+_SIMPLE: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+}
 _LONGEST = 1_000
 _TRIES = 3
 """Times that an environment is started for one episode."""
@@ -52,8 +61,9 @@ _log = logging.getLogger(__name__)
 class HudtuiSpec:
     """Tasks and a configuration, as the three arguments that `GRPOTrainer` takes.
 
-    The files are read, and the environment of the first task is started once, when a property is first read. Tasks that name a
-    server need the user's agreement, as everywhere: `hudtui trust` in the folder gives it.
+    The files are read, and the environment of the first task is started once, when a property is
+    first read. Tasks that name a server need the user's agreement, as everywhere: `hudtui trust` in
+    the folder gives it.
 
     Args:
         config: The gym configuration (YAML).
@@ -61,11 +71,14 @@ class HudtuiSpec:
         source: An environment to play in instead of the one each task names.
         split: The split of a dataset with several; None: `train`.
         limit: Take only the first so many tasks.
-        system_prompt: The system message of every task; what the task's `agent_config` adds to it follows. The configuration's
-            own one and its `examples` are not used: they teach calls in text.
+        system_prompt: The system message of every task; what the task's `agent_config` adds to it
+            follows. The configuration's own one and its `examples` are not used: they teach calls
+            in text.
         max_turns: Calls that an episode may have; None for the configuration's limit.
-        reward: Code of your own for the reward, as `FILE.py:NAME` or `package.module:NAME`; None for the configuration's.
-        timeout: Seconds for a connection, and for one call; None: the setting `HUD_CLIENT_TIMEOUT`, else 60.
+        reward: Code of your own for the reward, as `FILE.py:NAME` or `package.module:NAME`; None
+            for the configuration's.
+        timeout: Seconds for a connection, and for one call; None: the setting `HUD_CLIENT_TIMEOUT`,
+            else 60.
         folder: The project folder, where relative paths start; None: the current one.
     """
 
@@ -98,7 +111,9 @@ class HudtuiSpec:
 
     @cached_property
     def train_dataset(self) -> Any:
-        """A `datasets.Dataset` with a row for each task: `prompt` (messages; `reset` adds the task's text) and `task_id`.
+        """A `datasets.Dataset` with a row for each task.
+
+        `prompt` (messages; `reset` adds the task's text) and `task_id`.
 
         Raises:
             InputError: A file cannot be read, or holds no task that can be played.
@@ -111,13 +126,18 @@ class HudtuiSpec:
     def _row(self, task: Task) -> dict[str, Any]:
         from hudtui.core.tasks.agent import agent_settings
 
-        prompt = "\n\n".join(text for text in (self._system_prompt, agent_settings(task).system_prompt) if text)
+        prompt = "\n\n".join(
+            text for text in (self._system_prompt, agent_settings(task).system_prompt) if text
+        )
         system = [{"role": "system", "content": prompt}] if prompt else []
         return {"prompt": [*system, {"role": "user", "content": ""}], "task_id": task.id}
 
     @property
     def environment_factory(self) -> Callable[[], Any]:
-        """What makes an environment for one rollout. It can be pickled, and builds the same environments in another process."""
+        """What makes an environment for one rollout.
+
+        It can be pickled, and builds the same environments in another process.
+        """
         _loaded(self._plan)
         return _Factory(self._plan)
 
@@ -132,24 +152,33 @@ class HudtuiSpec:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Actions that the model cannot call: their names, or those of an argument, are not names in Python."""
+        """Actions that the model cannot call.
+
+        Their names, or those of an argument, are not names in Python.
+        """
         return _loaded(self._plan).left_out
 
     def close(self) -> None:
-        """End all environments of this specification; they begin again at their next `reset`. Happens at exit by itself."""
+        """End all environments of this specification; they begin again at their next `reset`.
+
+        Happens at exit by itself.
+        """
         loaded = _LOADED.get(self._plan)
         if loaded is not None:
             loaded.close()
 
 
 def hudtui_reward(
-    environments: Sequence[Any] | None = None, environment_reward: Sequence[float | None] | None = None, **columns: Any
+    environments: Sequence[Any] | None = None,
+    environment_reward: Sequence[float | None] | None = None,
+    **columns: Any,
 ) -> list[float | None]:
     """The reward of each rollout, as TRL asks for it.
 
     Args:
         environments: The environments of the batch, after their rollouts.
-        environment_reward: The rewards, where the trainer has asked the environments before (`AsyncGRPOTrainer`).
+        environment_reward: The rewards, where the trainer has asked the environments before
+            (`AsyncGRPOTrainer`).
         columns: Further columns of the batch, which are not used.
     """
     if environment_reward is not None:
@@ -179,7 +208,10 @@ class _Factory:
 
 
 class ToolEnvironment:
-    """One rollout after the other, each of a task of its own. A method for each tool is added in a subclass."""
+    """One rollout after the other, each of a task of its own.
+
+    A method for each tool is added in a subclass.
+    """
 
     _loaded: _Loaded
 
@@ -199,8 +231,8 @@ class ToolEnvironment:
             row: The other columns of the dataset, which are not used.
 
         Returns:
-            The task's prompt with what its set-up answered. Where the environment fails again and again, words that say so: the
-            episode is over then, and has no reward.
+            The task's prompt with what its set-up answered. Where the environment fails again and
+            again, words that say so: the episode is over then, and has no reward.
 
         Raises:
             RunError: There is no such task, or several episodes in a row could not begin.
@@ -222,7 +254,9 @@ class ToolEnvironment:
         self._loaded.lost += 1
         if self._loaded.lost >= _HOPELESS:
             raise RunError(f"the task {name} does not begin, as {_HOPELESS - 1} before it", why=why)
-        _log.warning("an episode of %s does not begin, and is left out: %s", name, clean_line(why, 300))
+        _log.warning(
+            "an episode of %s does not begin, and is left out: %s", name, clean_line(why, 300)
+        )
         return "The environment does not answer: this episode is over."
 
     @property
@@ -239,7 +273,9 @@ class ToolEnvironment:
         if self._over:
             return "error: the episode is over"
         try:
-            answer = self._loaded.run(self._session.step({"type": "call_tool", "tool_name": name, "arguments": arguments}))
+            answer = self._loaded.run(
+                self._session.step({"type": "call_tool", "tool_name": name, "arguments": arguments})
+            )
         except Refused as refused:
             self._over = True
             return f"error: {refused.message}"
@@ -249,7 +285,10 @@ class ToolEnvironment:
 
 
 class _Loaded:
-    """What the environments of one plan share in this process: tasks, tools, their class, and the thread of their connections."""
+    """What the environments of one plan share in this process.
+
+    Tasks, tools, their class, and the thread of their connections.
+    """
 
     def __init__(self, plan: _Plan) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -265,7 +304,10 @@ class _Loaded:
             if len(self.tools) <= 1:
                 raise InputError(
                     "no action of this configuration can be a tool of the model",
-                    why=f"These are no names in Python, or have an argument whose name is none: {', '.join(self.left_out)}.",
+                    why=(
+                        "These are no names in Python, or have an argument whose name is none: "
+                        f"{', '.join(self.left_out)}."
+                    ),
                     fix="Give them other names in action_mappings.",
                 )
         except BaseException:
@@ -279,7 +321,9 @@ class _Loaded:
         with self._guard:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_keep, args=(self._loop,), name="hudtui environments", daemon=True)
+                self._thread = threading.Thread(
+                    target=_keep, args=(self._loop,), name="hudtui environments", daemon=True
+                )
                 self._thread.start()
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result()
@@ -290,7 +334,9 @@ class _Loaded:
             return
 
         async def end() -> None:
-            await asyncio.gather(*(session.close() for session in self.sessions), return_exceptions=True)
+            await asyncio.gather(
+                *(session.close() for session in self.sessions), return_exceptions=True
+            )
 
         self.run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -321,7 +367,9 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     folder = Path(plan.folder)
     settings = load_settings(folder)
     settings.require_trust()
-    config = await asyncio.to_thread(load_playable_config, folder / plan.config, folder, reward=plan.reward)
+    config = await asyncio.to_thread(
+        load_playable_config, folder / plan.config, folder, reward=plan.reward
+    )
     request = ServeRequest(tasks=plan.tasks, source=plan.source, split=plan.split, limit=plan.limit)
     tasks, _ = await served_tasks(request, config, settings)
     timeout = settings.client_timeout if plan.timeout is None else plan.timeout
@@ -346,8 +394,15 @@ def _loaded(plan: _Plan) -> _Loaded:
 def _nameable(tool: Tool) -> bool:
     """Return True if a tool can be a method."""
     names = (tool.name, *_properties(tool))
-    fit = all(name.isidentifier() and not keyword.iskeyword(name) and name != "self" for name in names)
-    return fit and not tool.name.startswith("_") and tool.name not in _TAKEN and not hasattr(ToolEnvironment, tool.name)
+    fit = all(
+        name.isidentifier() and not keyword.iskeyword(name) and name != "self" for name in names
+    )
+    return (
+        fit
+        and not tool.name.startswith("_")
+        and tool.name not in _TAKEN
+        and not hasattr(ToolEnvironment, tool.name)
+    )
 
 
 def _properties(tool: Tool) -> Mapping[str, Any]:
@@ -356,11 +411,16 @@ def _properties(tool: Tool) -> Mapping[str, Any]:
 
 
 def _method(tool: Tool) -> Callable[..., str]:
-    """A method with the signature, the annotations and the docstring from which a tool's schema is made again."""
+    """Return a method from which a tool's schema is made again.
+
+    It has the signature, the annotations and the docstring for that.
+    """
     given = (tool.input_schema or {}).get("required")
     required = set(given) if isinstance(given, list) else set()
     properties = _properties(tool)
-    names = sorted(properties, key=lambda name: name not in required)  # those without a default come first
+    names = sorted(
+        properties, key=lambda name: name not in required
+    )  # those without a default come first
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     annotations: dict[str, Any] = {}
     lines: list[str] = []
@@ -370,14 +430,24 @@ def _method(tool: Tool) -> Callable[..., str]:
         annotations[name] = kind if name in required else kind | None if kind is not Any else Any
         default = inspect.Parameter.empty if name in required else schema.get("default")
         parameters.append(
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotations[name])
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=default,
+                annotation=annotations[name],
+            )
         )
-        lines.append(f"    {name}: {_words(schema.get('description')) or _words(schema.get('title')) or name}")
+        lines.append(
+            f"    {name}: "
+            f"{_words(schema.get('description')) or _words(schema.get('title')) or name}"
+        )
     signature = inspect.Signature(parameters, return_annotation=str)
 
     def method(self: ToolEnvironment, *args: Any, **kwargs: Any) -> str:
         bound = signature.bind(self, *args, **kwargs).arguments
-        return self._call(tool.name, {name: value for name, value in bound.items() if name != "self"})
+        return self._call(
+            tool.name, {name: value for name, value in bound.items() if name != "self"}
+        )
 
     about = _words(tool.description) or f"Call {tool.name}."
     method.__name__, method.__qualname__ = tool.name, f"HudtuiEnvironment.{tool.name}"
@@ -388,7 +458,10 @@ def _method(tool: Tool) -> Callable[..., str]:
 
 
 def _words(value: Any) -> str:
-    """A foreign text in one line, without what would be read as a part of a docstring or as a list of choices."""
+    """Return a foreign text in one line, fit for a docstring.
+
+    Nothing in it can be read as a part of a docstring or as a list of choices.
+    """
     if not isinstance(value, str):
         return ""
     return clean_line(value, _LONGEST).replace("(choices:", "(choices").strip()
@@ -397,7 +470,11 @@ def _words(value: Any) -> str:
 def _annotation(schema: Mapping[str, Any]) -> Any:
     """The type of an argument as far as Python's types can say it."""
     choices = schema.get("enum")
-    if isinstance(choices, list) and choices and all(isinstance(one, str | int | bool) for one in choices):
+    if (
+        isinstance(choices, list)
+        and choices
+        and all(isinstance(one, str | int | bool) for one in choices)
+    ):
         return Literal[tuple(choices)]
     kind = schema.get("type")
     if kind == "array":

@@ -14,7 +14,8 @@ from hudtui.core.text import clean_line, none_of
 T = TypeVar("T")
 
 PAUSES = (5.0, 30.0)
-"""Seconds before a step of which no episode came to its end is played again: an environment that is restarted is back by then."""
+"""Seconds before a step of which no episode came to its end is played again: an environment that is
+restarted is back by then."""
 REHEARSED = (1.0,)
 """The same in a rehearsal, which somebody waits for."""
 _MOST_CAUSES = 3
@@ -35,7 +36,8 @@ async def play_step(
         episodes: The episodes in what `play` returned.
         warn: Told before it is played again.
         pauses: Seconds before each further try.
-        any_of_all: Whether an episode of any process came to its end, given whether one of this process did.
+        any_of_all: Whether an episode of any process came to its end, given whether one of this
+            process did.
 
     Returns:
         What `play` returned at last.
@@ -48,7 +50,10 @@ async def play_step(
         played = episodes(made)
         if any_of_all(any(one.ok for one in played)):
             return made
-        what, why = f"{none_of(len(played), 'episode')} of this step could be played", causes(played)
+        what, why = (
+            f"{none_of(len(played), 'episode')} of this step could be played",
+            causes(played),
+        )
         if pause is not None:
             warn(f"{what}, and they are played again in {pause:g} s: {why}")
             await asyncio.sleep(pause)
@@ -60,9 +65,17 @@ async def play_step(
 
 
 def causes(episodes: Sequence[Episode]) -> str:
-    """Return why episodes broke off, in one line: the most frequent causes, with their numbers where there are several."""
+    """Return why episodes broke off, in one line.
+
+    The most frequent causes, with their numbers where there are several.
+    """
     counted = Counter(clean_line(one.error or one.stop, 300) for one in episodes if not one.ok)
     if len(counted) == 1:
         return next(iter(counted))
-    more = f"; and {len(counted) - _MOST_CAUSES} other causes" if len(counted) > _MOST_CAUSES else ""
-    return "; ".join(f"{number} x {cause}" for cause, number in counted.most_common(_MOST_CAUSES)) + more
+    more = (
+        f"; and {len(counted) - _MOST_CAUSES} other causes" if len(counted) > _MOST_CAUSES else ""
+    )
+    return (
+        "; ".join(f"{number} x {cause}" for cause, number in counted.most_common(_MOST_CAUSES))
+        + more
+    )

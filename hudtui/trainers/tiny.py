@@ -1,4 +1,7 @@
-"""A language model for rehearsals and tests: small enough for any CPU, and built in code instead of downloaded."""
+"""A language model for rehearsals and tests.
+
+Small enough for any CPU, and built in code instead of downloaded.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ _NOISE = string.digits * 4 + string.ascii_letters + string.punctuation + " " * 6
 
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
+    "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -31,9 +34,16 @@ def build_tokenizer(texts: Iterable[str]) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=768, special_tokens=list(_SPECIAL), initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=768,
+        special_tokens=list(_SPECIAL),
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
     tokenizer.train_from_iterator(list(texts), trainer)
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=_SPECIAL[0], eos_token=_SPECIAL[2])
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=_SPECIAL[0], eos_token=_SPECIAL[2]
+    )
     wrapped.chat_template = _TEMPLATE
     return wrapped
 
@@ -64,24 +74,33 @@ def example_replies(config: GymConfig) -> tuple[str, ...]:
     """Return replies that use each action of the configuration."""
     given = prompt_examples(config)
     calls = [text for texts in given.values() for text in texts]
-    calls += [example_call(mapping, None) for name, mapping in config.mappings.items() if name not in given]
+    calls += [
+        example_call(mapping, None)
+        for name, mapping in config.mappings.items()
+        if name not in given
+    ]
     calls = [call for call in dict.fromkeys(calls) if call != "done()"]
     if not calls:
         raise InputError("the configuration has no actions that could be tried")
     return tuple(reply_of(call, config.parser.use_thinking) for call in calls)
 
 
-def openings(scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0) -> list[list[int]]:
+def openings(
+    scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0
+) -> list[list[int]]:
     """Return the tokens of conversations whose next message is a reply.
 
-    Each is the system prompt, the examples and the prompt of a task, followed by noise in place of the environment's answers.
+    Each is the system prompt, the examples and the prompt of a task, followed by noise in place of
+    the environment's answers.
     """
     choice = random.Random(seed)
     found = []
     for number in range(24):
         task = tasks[number % len(tasks)]
         noise = "".join(choice.choice(_NOISE) for _ in range(choice.randrange(160)))
-        transcript = scribe.open([*config.opening(), {"role": "user", "content": f"{task.prompt}\n\n{noise}"}])
+        transcript = scribe.open(
+            [*config.opening(), {"role": "user", "content": f"{task.prompt}\n\n{noise}"}]
+        )
         if number % 2:
             transcript.hear(scribe.answer(noise, ended=False))
         found.append(transcript.ids)
@@ -97,16 +116,21 @@ def imitate(
     steps: int,
     seed: int = 0,
 ) -> float:
-    """Train the model to answer with one of `replies`, so that a rehearsal makes real tool calls. Returns the last loss.
+    """Train the model to answer with one of `replies`, so that a rehearsal makes real tool calls.
 
-    `before` has the tokens of the conversations before a reply. Each of the `steps` is a batch of eight replies. The seed decides
-    which replies follow which conversations.
+    Returns the last loss.
+
+    `before` has the tokens of the conversations before a reply. Each of the `steps` is a batch of
+    eight replies. The seed decides which replies follow which conversations.
     """
     import torch
 
     choice = random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    endings = [[*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for reply in replies]
+    endings = [
+        [*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        for reply in replies
+    ]
     last = float("inf")
     model.train()
     for _ in range(steps):

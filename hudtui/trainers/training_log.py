@@ -1,4 +1,7 @@
-"""The records of a running training (`metrics.jsonl`, sample episodes), and the decision when to stop it."""
+"""The records of a running training, and the decision when to stop it.
+
+They are `metrics.jsonl` and sample episodes.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,18 @@ from hudtui.trainers.rollout import TrainingEpisode
 class TrainingLog:
     """Counts the episodes between two lines of the metrics, and records some of them.
 
-    `per_step` is the number of episodes to record per step. Values that `lookup` gives are redacted in the records.
+    `per_step` is the number of episodes to record per step. Values that `lookup` gives are redacted
+    in the records.
     """
 
-    def __init__(self, out: Path, *, per_step: int, lookup: Lookup | None = None, telemetry: Telemetry | None = None) -> None:
+    def __init__(
+        self,
+        out: Path,
+        *,
+        per_step: int,
+        lookup: Lookup | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
         self._out = out
         self._per_step = per_step
         self._lookup = lookup
@@ -61,7 +72,9 @@ class TrainingLog:
                 trace = telemetry.begin(task.id, str(one.episode.info.get("model", "")))
                 telemetry.end(trace, one.episode, secrets_of(task.mcp_config, self._lookup))
         for task, one in list(zip(tasks, played, strict=True))[: self._per_step]:
-            write_episode(self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup))
+            write_episode(
+                self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup)
+            )
 
     def warnings(self) -> list[str]:
         """Return what went wrong with the telemetry since the last call."""
@@ -79,7 +92,10 @@ class TrainingLog:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint, or None. A checkpoint that is only partly written does not count."""
+    """Return the newest complete checkpoint, or None.
+
+    A checkpoint that is only partly written does not count.
+    """
     return next(reversed(checkpoints(folder).values()), None)
 
 
@@ -96,18 +112,25 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         self._tokens: float | None = None
         self._asked = False
         self.peers: RankSync = SingleRank()
-        """The other training processes. All stop together, because a collective call waits for every process."""
+        """The other training processes. All stop together, because a collective call waits for
+        every process."""
         self.why: str | None = None
         """Reason why the training stopped before its last step."""
 
     def recall(self) -> None:
-        """Read the rewards so far from the metrics, so that a resumed training decides on all of them."""
+        """Read the rewards so far from the metrics.
+
+        So a resumed training decides on all of them.
+        """
         if self._path.exists():
             for line in self._path.read_text(encoding="utf-8").splitlines():
                 self._weigh(json.loads(line))
 
     def listen(self) -> None:
-        """Handle SIGTERM and SIGINT: the training ends after the current step, with a checkpoint."""
+        """Handle SIGTERM and SIGINT.
+
+        The training ends after the current step, with a checkpoint.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
 
@@ -120,7 +143,11 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         """Write a line of the metrics for each log of the trainer."""
         if not logs or "train_runtime" in logs:
             return
-        row: dict[str, Any] = {"step": state.global_step, "max_steps": state.max_steps, "time": round(time.time(), 3)}
+        row: dict[str, Any] = {
+            "step": state.global_step,
+            "max_steps": state.max_steps,
+            "time": round(time.time(), 3),
+        }
         for name, value in logs.items():
             number = _number(value)
             if number is not None:
@@ -176,6 +203,16 @@ def _number(value: Any) -> float | None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    names = ("reward", "reward_std", "eval_reward", "loss", "kl", "task_completion", "format_compliance", "turns", "step_time")
+    names = (
+        "reward",
+        "reward_std",
+        "eval_reward",
+        "loss",
+        "kl",
+        "task_completion",
+        "format_compliance",
+        "turns",
+        "step_time",
+    )
     shown = " ".join(f"{name}={row[name]:.4g}" for name in names if name in row)
     return f"step {row['step']}/{row['max_steps']} {shown}"

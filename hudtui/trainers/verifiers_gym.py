@@ -1,10 +1,13 @@
-"""hudtui's tasks and configurations as an environment of verifiers (its v1 API): `vf-eval hud-vf-gym`.
+"""hudtui's tasks and configurations as an environment of verifiers (its v1 API).
 
-verifiers finds a taskset, a harness and an environment by a module's name; `hud_vf_gym` and `buckeye_vf_gym` export those of this
-module. An episode is the one of `hudtui eval`: a connection of its own, the task's set-up, the interpreter of replies, and the
-rubric, so that equal replies have equal rewards. Replies come through verifiers' interception server, which records them.
+`vf-eval hud-vf-gym`. verifiers finds a taskset, a harness and an environment by a module's name;
+`hud_vf_gym` and `buckeye_vf_gym` export those of this module. An episode is the one of
+`hudtui eval`: a connection of its own, the task's set-up, the interpreter of replies, and the
+rubric, so that equal replies have equal rewards. Replies come through verifiers' interception
+server, which records them.
 
-A gym of one's own is a module that exports a subclass of `HUDGym` beside `HUDTaskset` and `HUDEnv` (`examples/verifiers_gym`).
+A gym of one's own is a module that exports a subclass of `HUDGym` beside `HUDTaskset` and `HUDEnv`
+(`examples/verifiers_gym`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,13 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
-from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatEndpoint, ChatOptions, TokenUsage, reply_text
+from hudtui.core.rollouts.chat import (
+    DEFAULT_BASE_URL,
+    ChatEndpoint,
+    ChatOptions,
+    TokenUsage,
+    reply_text,
+)
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import connector, read_playable_tasks, secrets_of
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
@@ -46,7 +55,8 @@ from hudtui.core.text import clean_line
 __all__ = ["BuckeyeTaskset", "HUDBaseRubric", "HUDEnv", "HUDGym", "HUDTaskset", "load_environment"]
 
 RECORD = "hudtui"
-"""Key in a trace's `info` with the episode as hudtui records it, without the messages that the trace has itself."""
+"""Key in a trace's `info` with the episode as hudtui records it, without the messages that the
+trace has itself."""
 
 _REPLY_SECONDS = 3600.0
 """Longest wait for a reply. verifiers has limits of its own (`--env.agent.timeout.rollout`)."""
@@ -55,7 +65,10 @@ _OLD_OPTIONS = ("--env-args", "-a", "--num-examples", "--rollouts-per-example")
 
 
 class PlayOptions(BaseModel):
-    """Tasks and their settings; kept with each task, because workers of a trainer have nothing else to find it by."""
+    """Tasks and their settings.
+
+    Kept with each task, because workers of a trainer have nothing else to find it by.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,13 +95,15 @@ class HUDTasksetConfig(vf.TasksetConfig):
     split: str | None = None
     """Split of a dataset with several; `train` by default."""
     reward: str | None = None
-    """Code of your own for the reward: `FILE.py:NAME` or `package.module:NAME`; by default the configuration's."""
+    """Code of your own for the reward: `FILE.py:NAME` or `package.module:NAME`; by default the
+    configuration's."""
     source: str | None = None
     """Environment to play in instead of the one each task names."""
     max_turns: int | None = None
     """Replies an episode may have; by default as configured."""
     timeout: float | None = None
-    """Seconds for a connection, and for one call; by default the platform's setting, such as HUD_CLIENT_TIMEOUT."""
+    """Seconds for a connection, and for one call; by default the platform's setting, such as
+    HUD_CLIENT_TIMEOUT."""
     images: bool = True
     """Show images to the model."""
 
@@ -107,7 +122,10 @@ class HUDTask(vf.Task[HUDTaskData]):
         return str(self.data.id)
 
     async def score(self, trace: Any, runtime: Any = None) -> None:
-        """Record the parts of the reward in the rubric's order: verifiers adds them up in this order, as the rubric does."""
+        """Record the parts of the reward in the rubric's order.
+
+        Verifiers adds them up in this order, as the rubric does.
+        """
         if self.scoring_deferred:
             return
         record = trace.info.get(RECORD)
@@ -127,7 +145,8 @@ class HUDTaskset(vf.Taskset[HUDTask, HUDTasksetConfig]):
     """The tasks of a file, a folder, or a dataset on the Hub."""
 
     PLATFORM: ClassVar[str | None] = None
-    """Name of the platform that tasks without servers are played on; None: the one of the folder."""
+    """Name of the platform that tasks without servers are played on; None: the one of the
+    folder."""
 
     def load(self) -> list[HUDTask]:
         """Read the tasks.
@@ -140,7 +159,10 @@ class HUDTaskset(vf.Taskset[HUDTask, HUDTasksetConfig]):
         gym = _loaded(play)
         prompt = gym.config.system_prompt or None
         return [
-            self.task_type()(HUDTaskData(id=task.id, prompt=task.prompt, system_prompt=prompt, play=play), self.config.task)
+            self.task_type()(
+                HUDTaskData(id=task.id, prompt=task.prompt, system_prompt=prompt, play=play),
+                self.config.task,
+            )
             for task in gym.tasks[: self.config.num_tasks]
         ]
 
@@ -154,8 +176,12 @@ class HUDTaskset(vf.Taskset[HUDTask, HUDTasksetConfig]):
         for name in ("taskset", "config_path"):
             if not getattr(given, name):
                 flag = f"--env.taskset.{name.replace('_', '-')}"
-                raise InputError(f"{given.id or 'the gym'} lacks {name}", fix=f"Name it: {flag} VALUE.")
-        options = {name: getattr(given, name) for name in PlayOptions.model_fields if name != "platform"}
+                raise InputError(
+                    f"{given.id or 'the gym'} lacks {name}", fix=f"Name it: {flag} VALUE."
+                )
+        options = {
+            name: getattr(given, name) for name in PlayOptions.model_fields if name != "platform"
+        }
         return PlayOptions(**options, platform=self.PLATFORM)
 
 
@@ -172,10 +198,11 @@ class HUDGymConfig(vf.HarnessConfig):
 class HUDGym(vf.Harness[HUDGymConfig]):
     """Plays an episode: the model's replies become calls to the environment.
 
-    A subclass may change `setup_state` and `env_response`. One object plays all episodes, several at once: what belongs to an
-    episode stands in its `state`, a dict. It holds `task` (the task), `config`, `session` (the open connection, whose
-    `call_tool` a subclass may use) and `player` (the episode so far). Numbers that a subclass adds become metrics of the trace,
-    and `state["stop"] = "why"` ends the episode after the turn.
+    A subclass may change `setup_state` and `env_response`. One object plays all episodes, several
+    at once: what belongs to an episode stands in its `state`, a dict. It holds `task` (the task),
+    `config`, `session` (the open connection, whose `call_tool` a subclass may use) and `player`
+    (the episode so far). Numbers that a subclass adds become metrics of the trace, and
+    `state["stop"] = "why"` ends the episode after the turn.
     """
 
     APPENDS_SYSTEM_PROMPT = True
@@ -183,7 +210,9 @@ class HUDGym(vf.Harness[HUDGymConfig]):
     NEEDS_CONTAINER = False
 
     def setup_state(self, state: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Prepare the state of an episode whose task is set up. Called once, before the first reply.
+        """Prepare the state of an episode whose task is set up.
+
+        Called once, before the first reply.
 
         Args:
             state: The state so far.
@@ -194,7 +223,9 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         """
         return state
 
-    async def env_response(self, messages: list[dict[str, Any]], state: dict[str, Any], **kwargs: Any) -> list[dict[str, Any]]:
+    async def env_response(
+        self, messages: list[dict[str, Any]], state: dict[str, Any], **kwargs: Any
+    ) -> list[dict[str, Any]]:
         """Play the last message, a reply of the model. An override may be a plain function.
 
         Args:
@@ -227,28 +258,46 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         gym = _loaded(data.play)
         task = gym.by_id[str(data.id)]
         config = replace(gym.config, system_prompt=data.system_prompt or "")
-        options = ChatOptions(base_url=endpoint, key=secret, key_name="the rollout's secret", timeout=_REPLY_SECONDS)
+        options = ChatOptions(
+            base_url=endpoint, key=secret, key_name="the rollout's secret", timeout=_REPLY_SECONDS
+        )
         over = False
         try:
-            async with ChatEndpoint(ctx.model, options) as model, gym.connect(task.mcp_config) as session:
+            async with (
+                ChatEndpoint(ctx.model, options) as model,
+                gym.connect(task.mcp_config) as session,
+            ):
                 await self._play(session, config, task, model, trace, gym)
                 over = True
         except asyncio.CancelledError:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
                 raise
-            raise vf.HarnessError("the connection to the environment was lost") from None  # it tore its own task down
+            raise vf.HarnessError(
+                "the connection to the environment was lost"
+            ) from None  # it tore its own task down
         except HudtuiError as error:
             if not over:
                 raise vf.HarnessError("; ".join(error.lines())) from None
             _say(f"warning: an environment did not close well: {clean_line(str(error), 300)}")
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
-    async def _play(self, session: Session, config: GymConfig, task: Task, model: ChatEndpoint, trace: Any, gym: _Loaded) -> None:
+    async def _play(
+        self,
+        session: Session,
+        config: GymConfig,
+        task: Task,
+        model: ChatEndpoint,
+        trace: Any,
+        gym: _Loaded,
+    ) -> None:
         play = gym.play
         info = {"policy": f"openai:{model.model}", "verifiers_trace": trace.id}
         if gym.telemetry is not None:
-            info |= {"job": gym.telemetry.job.id, "trace": gym.telemetry.begin(task.id, info["policy"])}
+            info |= {
+                "job": gym.telemetry.job.id,
+                "trace": gym.telemetry.begin(task.id, info["policy"]),
+            }
         player = EpisodePlayer(
             session,
             config,
@@ -266,20 +315,34 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         try:
             messages: list[dict[str, Any]] = [dict(message) for message in await player.start()]
             if player.stop is None:
-                state = {"task": task, "config": config, "session": session, "player": player, "reply": {}}
+                state = {
+                    "task": task,
+                    "config": config,
+                    "session": session,
+                    "player": player,
+                    "reply": {},
+                }
                 before = frozenset(state)
                 state = self.setup_state(state)
             loop = asyncio.get_running_loop()
             while player.stop is None:
                 began, spent = loop.time(), (usage.prompt_tokens, usage.completion_tokens)
                 messages.append(_as_sent(await model.message(messages, usage=usage)))
-                tokens = {"prompt": usage.prompt_tokens - spent[0], "completion": usage.completion_tokens - spent[1]}
-                state["reply"] = {"seconds": loop.time() - began, "tokens": tokens if any(tokens.values()) else None}
+                tokens = {
+                    "prompt": usage.prompt_tokens - spent[0],
+                    "completion": usage.completion_tokens - spent[1],
+                }
+                state["reply"] = {
+                    "seconds": loop.time() - began,
+                    "tokens": tokens if any(tokens.values()) else None,
+                }
                 answer: Any = self.env_response(messages, state)
                 messages += await answer if inspect.isawaitable(answer) else answer
                 if player.stop is None and state.get("stop"):
                     break
-        except asyncio.CancelledError:  # out of time, or the user is leaving: what was played is evaluated all the same
+        except (
+            asyncio.CancelledError
+        ):  # out of time, or the user is leaving: what was played is evaluated all the same
             self._keep(await player.finish(), trace, gym)
             raise
         except Exception as error:
@@ -303,28 +366,44 @@ class HUDGym(vf.Harness[HUDGymConfig]):
             gym.telemetry.end(episode.info["trace"], episode, gym.secrets(episode.task_id))
             for text in gym.telemetry.warnings():
                 _say(f"warning: {clean_line(text, 300)}")
-        if not gym.told_of_range and (told := reward_warning(episode.scores.task_completion)) is not None:
+        if (
+            not gym.told_of_range
+            and (told := reward_warning(episode.scores.task_completion)) is not None
+        ):
             gym.told_of_range = True
             _say(f"warning: task {clean_line(episode.task_id, 80)}: {told}")
         if episode.stop == "error":
             return  # verifiers records the error; such an episode has no rewards
-        trace.info[RECORD] = redact(episode_to_json(replace(episode, messages=())), gym.secrets(episode.task_id))
+        trace.info[RECORD] = redact(
+            episode_to_json(replace(episode, messages=())), gym.secrets(episode.task_id)
+        )
 
     async def cleanup(self, trace: Any, runtime: Any) -> None:
-        """Mask the secrets of the task's servers in what verifiers has recorded, wherever an environment has echoed them."""
+        """Mask the secrets of the task's servers in what verifiers has recorded.
+
+        An environment may have echoed them anywhere.
+        """
         data = trace.task.data
         secrets = _loaded(data.play).secrets(str(data.id))
         if not secrets:
             return
         for node in trace.nodes:
-            node.message = type(node.message).model_validate(redact(node.message.model_dump(), secrets))
-        for error in (*trace.errors, *(call.error for call in trace.calls if call.error is not None)):
+            node.message = type(node.message).model_validate(
+                redact(node.message.model_dump(), secrets)
+            )
+        for error in (
+            *trace.errors,
+            *(call.error for call in trace.calls if call.error is not None),
+        ):
             error.message = redact(error.message, secrets)
             error.traceback = redact(error.traceback, secrets)
 
 
 class HUDEnvConfig(vf.EnvConfig):
-    """One agent, in a process of this machine instead of verifiers' hosted sandboxes: the agent runs no code there."""
+    """One agent, in a process of this machine instead of verifiers' hosted sandboxes.
+
+    The agent runs no code there.
+    """
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
@@ -332,8 +411,8 @@ class HUDEnvConfig(vf.EnvConfig):
 class HUDEnv(vf.Env[HUDEnvConfig]):
     """One agent plays the task.
 
-    The replies come from Prime's inference where a key for it is there, as in verifiers. Without one, and with an
-    OPENAI_API_KEY, they come from OPENAI_BASE_URL, or OpenAI itself.
+    The replies come from Prime's inference where a key for it is there, as in verifiers. Without
+    one, and with an OPENAI_API_KEY, they come from OPENAI_BASE_URL, or OpenAI itself.
     """
 
     async def start(self) -> None:
@@ -360,7 +439,9 @@ def load_environment(
     gym: str = "hud-vf-gym",
     **settings: Any,
 ) -> Any:
-    """Make an environment of verifiers' v1 API: `async with env.serving(): await env.run_episode(task, context)`.
+    """Make an environment of verifiers' v1 API.
+
+    `async with env.serving(): await env.run_episode(task, context)`.
 
     Args:
         taskset: A file or folder of tasks, or a dataset on the Hub.
@@ -368,20 +449,29 @@ def load_environment(
         num_tasks: Only the first so many tasks.
         split: The split of a dataset with several.
         gym: The id of the gym: the name of an importable module.
-        settings: Further settings of the taskset: `reward`, `source`, `max_turns`, `timeout`, `images`.
+        settings: Further settings of the taskset: `reward`, `source`, `max_turns`, `timeout`,
+            `images`.
 
     Raises:
         InputError: There is no such setting, or a value does not fit.
     """
     from pydantic import ValidationError
 
-    chosen = {"taskset": taskset, "config_path": config_path, "num_tasks": num_tasks, "split": split, **settings}
+    chosen = {
+        "taskset": taskset,
+        "config_path": config_path,
+        "num_tasks": num_tasks,
+        "split": split,
+        **settings,
+    }
     try:
         config = vf.resolve_env_config({"taskset": {"id": gym, **chosen}})
     except ValidationError as error:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"] if part != "taskset")
-        raise InputError(f"{where} is no setting of {gym}, or has a value that does not fit", why=wrong["msg"]) from None
+        raise InputError(
+            f"{where} is no setting of {gym}, or has a value that does not fit", why=wrong["msg"]
+        ) from None
     return vf.load_environment(config)
 
 
@@ -402,8 +492,13 @@ class _Loaded:
         if told is not None:
             _say(f"note: {told}")
         self.config = load_playable_config(folder / file, folder, reward=play.reward)
-        read, warning = read_playable_tasks(play.taskset, self.config, settings, split=play.split, source=play.source)
-        for text in (*(str(one) for one in read.problems), *([warning.message] if warning is not None else [])):
+        read, warning = read_playable_tasks(
+            play.taskset, self.config, settings, split=play.split, source=play.source
+        )
+        for text in (
+            *(str(one) for one in read.problems),
+            *([warning.message] if warning is not None else []),
+        ):
             _say(f"warning: {clean_line(text, 500)}")
         self.tasks = read.tasks
         self.by_id = {task.id: task for task in read.tasks}
@@ -411,7 +506,9 @@ class _Loaded:
 
     def begin_job(self) -> None:
         """Begin the job of the configuration's `job` section, unless telemetry is off."""
-        with temporary_folder("hudtui-job") as place:  # for the record of the job, which verifiers has no place for
+        with temporary_folder(
+            "hudtui-job"
+        ) as place:  # for the record of the job, which verifiers has no place for
             opened = open_telemetry(self.config, self._settings, place, about={"tool": "verifiers"})
         if isinstance(opened, str):
             _say(f"warning: {clean_line(opened, 300)}")
@@ -437,13 +534,22 @@ _loaded_in = lru_cache(maxsize=4)(_Loaded)
 
 
 def _as_sent(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's message as the next request repeats it. Reasoning stays apart where it was: else verifiers sees a new branch."""
-    kept = {name: message[name] for name in ("reasoning_content", "reasoning") if isinstance(message.get(name), str)}
+    """A model's message as the next request repeats it.
+
+    Reasoning stays apart where it was: else verifiers sees a new branch.
+    """
+    kept = {
+        name: message[name]
+        for name in ("reasoning_content", "reasoning")
+        if isinstance(message.get(name), str)
+    }
     return {"role": "assistant", "content": message.get("content") or "", **kept}
 
 
 def _reachable(ctx: Any) -> Any:
-    """Return the context with OpenAI's endpoint, where verifiers' own default has no key and OpenAI's has one; and say it.
+    """Return the context with OpenAI's endpoint where only that has a key; and say it.
+
+    Verifiers' own default stays where it has a key.
 
     Raises:
         InputError: Neither has a key.
@@ -451,25 +557,40 @@ def _reachable(ctx: Any) -> Any:
     from verifiers.v1.configs.client import DEFAULT_PRIME_INFERENCE_URL, resolve_api_key
 
     client, openai = ctx.client, os.environ.get("OPENAI_API_KEY")
-    if not isinstance(client, vf.EvalClientConfig) or client.base_url != DEFAULT_PRIME_INFERENCE_URL:
+    if (
+        not isinstance(client, vf.EvalClientConfig)
+        or client.base_url != DEFAULT_PRIME_INFERENCE_URL
+    ):
         return ctx
     other = "--client.base-url https://api.openai.com/v1 --client.api-key-var OPENAI_API_KEY"
     if resolve_api_key(client) != "EMPTY":
         if openai:
-            where = f"prompts go to {client.base_url} with {client.api_key_var}, and OPENAI_API_KEY is not used"
+            where = (
+                f"prompts go to {client.base_url} with {client.api_key_var}, and OPENAI_API_KEY is "
+                "not used"
+            )
             _say_once(
-                f"{where}. For OpenAI: {other}. With Prime's key vf-eval uploads its results, too; --no-push keeps them here"
+                f"{where}. For OpenAI: {other}. With Prime's key vf-eval uploads its results, too; "
+                "--no-push keeps them here"
             )
         return ctx
     if not openai:
         raise InputError(
             "there is no key for the model",
             why="Neither OPENAI_API_KEY nor PRIME_API_KEY is set.",
-            fix="Set one of them, or name an endpoint: --client.base-url URL --client.api-key-var NAME.",
+            fix=(
+                "Set one of them, or name an endpoint: --client.base-url URL --client.api-key-var "
+                "NAME."
+            ),
         )
     base = os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-    _say_once(f"prompts go to {base} with OPENAI_API_KEY, and not to {client.base_url}, for which PRIME_API_KEY is not set")
-    return replace(ctx, client=client.model_copy(update={"base_url": base, "api_key_var": "OPENAI_API_KEY"}))
+    _say_once(
+        f"prompts go to {base} with OPENAI_API_KEY, and not to {client.base_url}, for which "
+        "PRIME_API_KEY is not set"
+    )
+    return replace(
+        ctx, client=client.model_copy(update={"base_url": base, "api_key_var": "OPENAI_API_KEY"})
+    )
 
 
 def _say(text: str) -> None:
@@ -481,7 +602,10 @@ _say_once = lru_cache(maxsize=None)(_say)
 
 
 def _speak_up() -> None:
-    """In programs of verifiers, have errors for people shown in words alone, and answer options that verifiers refuses."""
+    """Show errors for people in words alone, in programs of verifiers.
+
+    Options that verifiers refuses are answered.
+    """
     if not any(name.startswith("verifiers.v1.cli") for name in sys.modules):
         return
     before = sys.excepthook
@@ -495,8 +619,13 @@ def _speak_up() -> None:
 
     sys.excepthook = show
     words = sys.argv[1:]
-    if any(word.partition("=")[0] in _OLD_OPTIONS[:3] for word in words) and "--env-args" in " ".join(words):
-        _say(f"verifiers 0.4 has no such options any more. The same words work here: hudtui eval {shlex.join(words)}")
+    if any(
+        word.partition("=")[0] in _OLD_OPTIONS[:3] for word in words
+    ) and "--env-args" in " ".join(words):
+        _say(
+            "verifiers 0.4 has no such options any more. The same words work here: hudtui eval "
+            f"{shlex.join(words)}"
+        )
 
 
 _speak_up()

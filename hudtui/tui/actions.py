@@ -1,7 +1,9 @@
-"""What a user can do, in one place: footer, help and command palette are made from the actions that are declared here.
+"""What a user can do, in one place.
 
-A screen or widget that mixes in `Acting` lists its actions in `ACTIONS`; each becomes a key binding whose id is the action's id,
-so that a keymap file of the user can move it. Nothing else binds keys that do something.
+Footer, help and command palette are made from the actions that are declared here. A screen or
+widget that mixes in `Acting` lists its actions in `ACTIONS`; each becomes a key binding whose id is
+the action's id, so that a keymap file of the user can move it. Nothing else binds keys that do
+something.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 class AppAction:
     """Something the user can do.
 
-    The id is `scope.name`, for example `dataset.convert`; the method that does it is `action_convert` of the screen, widget
-    or app that declares the action.
+    The id is `scope.name`, for example `dataset.convert`; the method that does it is
+    `action_convert` of the screen, widget or app that declares the action.
     """
 
     id: str
@@ -41,7 +43,8 @@ class AppAction:
     tooltip: str
     """One sentence: help and the palette show it."""
     keys: str = ""
-    """Keys, separated by commas, the first one shown; empty for an action that only the palette offers."""
+    """Keys, separated by commas, the first one shown; empty for an action that only the palette
+    offers."""
     show: bool = True
     """Whether the footer shows it. Help and the palette always do."""
     palette: bool = True
@@ -55,7 +58,8 @@ class AppAction:
     asks: bool = False
     """It opens a dialog, after some work: what is typed meanwhile waits for that."""
     danger: bool = False
-    """It ends or destroys something: the palette finds it by whole words only, never by scattered letters."""
+    """It ends or destroys something: the palette finds it by whole words only, never by scattered
+    letters."""
 
     @property
     def scope(self) -> str:
@@ -86,13 +90,18 @@ REGISTRY: dict[str, AppAction] = {}
 
 
 def by_key(name: str, title: str, tooltip: str, keys: str, *, priority: bool = False) -> AppAction:
-    """An action that only its keys carry out, such as a movement: footer and palette leave it out, help has it."""
+    """An action that only its keys carry out, such as a movement.
+
+    Footer and palette leave it out, help has it.
+    """
     return AppAction(name, title, tooltip, keys, show=False, palette=False, priority=priority)
 
 
 def cancel_action(scope: str, tooltip: str) -> AppAction:
     """The action that ends what a screen waits for."""
-    return AppAction(f"{scope}.cancel", "Cancel", tooltip, "ctrl+x", show=False, priority=True, yields=True)
+    return AppAction(
+        f"{scope}.cancel", "Cancel", tooltip, "ctrl+x", show=False, priority=True, yields=True
+    )
 
 
 def register(action: AppAction) -> None:
@@ -114,7 +123,9 @@ class Acting:
     ACTIONS: ClassVar[tuple[AppAction, ...]] = ()
     """The actions of this class itself; those of its bases stay."""
 
-    if TYPE_CHECKING:  # Textual's own property finds the app; what this is mixed into may say of which class it is
+    if (
+        TYPE_CHECKING
+    ):  # Textual's own property finds the app; what this is mixed into may say of which class it is
         app: Any
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -135,12 +146,16 @@ class Acting:
     def why_not(self, action_id: str) -> str | None:
         """Why an action cannot be carried out now, as a sentence; None when it can.
 
-        Overridden by whoever declares the action. Call `refresh_bindings()` when the answer changes.
+        Overridden by whoever declares the action. Call `refresh_bindings()` when the answer
+        changes.
         """
         return None
 
     def offers(self, action_id: str) -> bool:
-        """Whether the action exists here at all. False takes it out of footer, help and palette; its key says why."""
+        """Whether the action exists here at all.
+
+        False takes it out of footer, help and palette; its key says why.
+        """
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -154,7 +169,12 @@ class Acting:
         return True
 
     def set_timer(
-        self, delay: float, callback: TimerCallback | None = None, *, name: str | None = None, pause: bool = False
+        self,
+        delay: float,
+        callback: TimerCallback | None = None,
+        *,
+        name: str | None = None,
+        pause: bool = False,
     ) -> Timer:
         """As Textual's, but the callback is called however late it is."""
         return never_skipped(super().set_timer(delay, callback, name=name, pause=pause))  # type: ignore[misc]
@@ -170,9 +190,10 @@ class Acting:
         exclusive: bool = False,
         thread: bool = False,
     ) -> Worker[ResultType]:
-        """As Textual's, which `@work` calls too, but an exception does not end the app: `HudtuiApp.work_failed` shows it.
+        """As Textual's, which `@work` calls too, but an exception does not end the app.
 
-        This is the one place that sees the exceptions of all work: what a worker tells its widget is lost when that is gone.
+        `HudtuiApp.work_failed` shows it. This is the one place that sees the exceptions of all
+        work: what a worker tells its widget is lost when that is gone.
         """
         begin: Callable[..., Worker[ResultType]] = super().run_worker  # type: ignore[misc]
         failed = getattr(self.app, "work_failed", None)  # only the real app has it
@@ -186,10 +207,20 @@ class Acting:
                 failed(self, error)
                 raise
 
-        return begin(watched, name, group, description or repr(work), exit_on_error=False, start=start, exclusive=exclusive)
+        return begin(
+            watched,
+            name,
+            group,
+            description or repr(work),
+            exit_on_error=False,
+            start=start,
+            exclusive=exclusive,
+        )
 
     async def action_act_or_yield(self, action_id: str) -> None:
-        """Carry out an action that has something to do; otherwise leave its key to the focused text.
+        """Carry out an action that has something to do.
+
+        Otherwise leave its key to the focused text.
 
         Raises:
             SkipAction: The key is the text's.
@@ -199,7 +230,10 @@ class Acting:
         await self.action_act(action_id)
 
     async def action_act(self, action_id: str) -> None:
-        """Carry out an action of this object, or say why it is not possible now. Errors are shown, and end nothing."""
+        """Carry out an action of this object, or say why it is not possible now.
+
+        Errors are shown, and end nothing.
+        """
         shell = self.app
         try:
             if begins := getattr(shell, "begins", None):  # only the real app has a message bar
@@ -216,7 +250,8 @@ class Acting:
             if inspect.isawaitable(result):
                 await result
         except SkipAction:
-            raise  # nothing to do here, such as a page down where all is shown: Textual passes the key on
+            # nothing to do here, such as a page down where all is shown: Textual passes the key on
+            raise
         except Exception as error:
             shell.fail(error)
 
@@ -231,11 +266,15 @@ class ActiveKey:
     """As shown to the user."""
     why_not: str | None
     keys: tuple[str, ...] = ()
-    """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
+    """All keys that reach it now, as shown; those that the focused text takes for itself are not
+    among them."""
 
 
 def in_reach(screen: Screen[Any]) -> list[DOMNode]:
-    """The focused widget and what it lies in, up to the app, or to the dialog that keeps keys from what is behind it."""
+    """The focused widget and what it lies in, up to the app or the open dialog.
+
+    A dialog keeps keys from what is behind it.
+    """
     focused = screen.focused
     first = screen if focused is None or focused.loading else focused
     nodes: list[DOMNode] = list(first.ancestors_with_self)
@@ -290,7 +329,10 @@ def shown(key: str) -> str:
     name = _SHOWN.get(name) or key_to_character(name) or name
     if len(name) > 1 and name[0] == "f" and name[1:].isdigit():
         name = name.upper()
-    prefix = "".join({"ctrl": "^", "shift": "⇧", "alt": "Alt-"}.get(modifier, modifier + "+") for modifier in modifiers)
+    prefix = "".join(
+        {"ctrl": "^", "shift": "⇧", "alt": "Alt-"}.get(modifier, modifier + "+")
+        for modifier in modifiers
+    )
     return prefix + name
 
 
@@ -302,7 +344,10 @@ def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def named_key(key: str) -> str:
-    """The name that Textual gives a key that may be written as its character: `question_mark` for `?`."""
+    """The name that Textual gives a key that may be written as its character.
+
+    `question_mark` for `?`.
+    """
     (binding,) = Binding.make_bindings([(key, "", "")])
     return binding.key
 
@@ -327,7 +372,9 @@ _KEY = re.compile(r"\{key:([\w.-]+)\}")
 
 
 def with_keys(text: str, keymap: Mapping[str, str]) -> str:
-    """Return a text with `{key:scope.name}` replaced by the key that the action has under the user's keymap.
+    """Return a text with `{key:scope.name}` replaced by the action's key.
+
+    The key is the one under the user's keymap.
 
     An action without a key is named by its title, as the command palette shows it.
     """

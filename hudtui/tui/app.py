@@ -84,13 +84,22 @@ FACTS_WHILE_RUNNING = 3.0
 """Seconds between two requests to the machines of active runs."""
 
 MESSAGE_EXPIRES = 60.0
-"""Seconds after which information and success messages expire; warnings and errors stay until they were seen."""
+"""Seconds after which information and success messages expire; warnings and errors stay until they
+were seen."""
 MESSAGE_STAYS = 8.0
 """Seconds after which the next key takes a message away; an error stays until the next action."""
 
 MESSAGES_KEPT = 100
 
-_ABOUT = {"app.message", "app.help", "app.jump", "app.palette", "app.theme", "app.mouse", "app.suspend"}
+_ABOUT = {
+    "app.message",
+    "app.help",
+    "app.jump",
+    "app.palette",
+    "app.theme",
+    "app.mouse",
+    "app.suspend",
+}
 """Actions that leave the message in the bar."""
 
 
@@ -113,15 +122,43 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
     TITLE = "hudtui"
     CSS_PATH = Path(__file__).with_name("app.tcss")
     COMMANDS: ClassVar[Any] = {_palette}
-    ENABLE_COMMAND_PALETTE = False  # Textual would bind a key of its own; ours is an action like all others
+    ENABLE_COMMAND_PALETTE = (
+        False  # Textual would bind a key of its own; ours is an action like all others
+    )
     HORIZONTAL_BREAKPOINTS = [(0, "-w-tiny"), (60, "-w60"), (80, "-w80"), (120, "-w120")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-h-tiny"), (20, "-h20"), (24, "-h24"), (40, "-h40")]  # noqa: RUF012
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("app.home", "Home", "Go to the overview of the project.", "0,escape", show=False),
-        *(AppAction(f"app.open-{step.name}", step.title.capitalize(), step.question, step.key, show=False) for step in STEPS),
-        AppAction("app.open-results", "Results", "The episodes that runs and files hold, turn by turn.", show=False),
-        AppAction("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
-        AppAction("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
+        *(
+            AppAction(
+                f"app.open-{step.name}",
+                step.title.capitalize(),
+                step.question,
+                step.key,
+                show=False,
+            )
+            for step in STEPS
+        ),
+        AppAction(
+            "app.open-results",
+            "Results",
+            "The episodes that runs and files hold, turn by turn.",
+            show=False,
+        ),
+        AppAction(
+            "app.settings",
+            "Settings",
+            "Keys and other values: where each comes from.",
+            "comma,f2",
+            show=False,
+        ),
+        AppAction(
+            "app.palette",
+            "Commands",
+            "Search everything that can be done.",
+            "ctrl+p,colon",
+            palette=False,
+        ),
         AppAction(
             "app.jump",
             "Jump",
@@ -131,7 +168,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             priority=True,
         ),
         AppAction("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        AppAction("app.leave", "Quit", "Leave hudtui. Runs continue without it.", "q,ctrl+q", decides=True),
+        AppAction(
+            "app.leave", "Quit", "Leave hudtui. Runs continue without it.", "q,ctrl+q", decides=True
+        ),
         AppAction(
             "app.stop",
             "Quit",
@@ -155,25 +194,56 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             "exclamation_mark",
             show=False,
         ),
-        AppAction("app.picture", "Screenshot", "Write this screen into the folder, as an SVG picture.", show=False),
+        AppAction(
+            "app.picture",
+            "Screenshot",
+            "Write this screen into the folder, as an SVG picture.",
+            show=False,
+        ),
         AppAction("app.log", "Log of hudtui", "Follow hudtui's own log.", show=False),
-        AppAction("app.doctor", "Doctor", "Show versions, folders and files, keys, and missing programs.", show=False),
-        AppAction("app.ring", "Bell on/off", "Ring the terminal's bell when a run ends or has an alarm, or not.", show=False),
+        AppAction(
+            "app.doctor",
+            "Doctor",
+            "Show versions, folders and files, keys, and missing programs.",
+            show=False,
+        ),
+        AppAction(
+            "app.ring",
+            "Bell on/off",
+            "Ring the terminal's bell when a run ends or has an alarm, or not.",
+            show=False,
+        ),
         AppAction(
             "app.desktop",
             "Desktop notifications on/off",
-            "Have the terminal show a desktop notification when a run ends or has an alarm, or not.",
+            "Have the terminal show a desktop notification when a run ends or has an alarm, or "
+            "not.",
             show=False,
         ),
-        AppAction("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
+        AppAction(
+            "app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False
+        ),
         AppAction(
             "app.mouse",
             "Mouse on/off",
             "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
             show=False,
         ),
-        AppAction("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
-        AppAction("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
+        AppAction(
+            "app.suspend",
+            "Suspend",
+            "Go to the shell; `fg` comes back.",
+            "ctrl+z",
+            show=False,
+            decides=True,
+        ),
+        AppAction(
+            "app.message",
+            "Messages",
+            "Show the last message in full, and those before it.",
+            "ctrl+e,f10",
+            show=False,
+        ),
     )
 
     def __init__(
@@ -243,7 +313,13 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         # Textual answers NO_COLOR with shades of grey; ours is a theme without any colour.
         self._filters = [one for one in self._filters if not isinstance(one, Monochrome | NoColor)]
         wanted = self.preferences.theme
-        self.theme = MONOCHROME if self.no_color else wanted if wanted in self.available_themes else default_theme(colours)
+        self.theme = (
+            MONOCHROME
+            if self.no_color
+            else wanted
+            if wanted in self.available_themes
+            else default_theme(colours)
+        )
 
     @cached_property
     def pictures(self) -> Pictures:
@@ -258,7 +334,8 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         if name == MONOCHROME:
             self._filters.append(NoColor())
 
-    # -- start and end -----------------------------------------------------------------------------------------------
+    # -- start and end
+    # ----------------------------------------------------------------------------------------------
 
     def get_driver_class(self) -> type[Driver]:
         """Our own for a terminal; what Textual says for everything else."""
@@ -277,12 +354,15 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Everything else waits for the first paint."""
-        # Coming back from a shell or another program: nothing has changed, but the terminal shows nothing of it any more.
+        # Coming back from a shell or another program: nothing has changed, but the terminal shows
+        # nothing of it any more.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         loop = asyncio.get_running_loop()
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self.terminal_lost if number == signal.SIGHUP else self.exit)
+                loop.add_signal_handler(
+                    number, self.terminal_lost if number == signal.SIGHUP else self.exit
+                )
         self.call_after_refresh(self._painted)
 
     async def _painted(self) -> None:
@@ -313,7 +393,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         try:
             self.parting = tuple(" ".join(one.words) for one in await self.spending.unattended())
         except Exception as error:
-            self.parting = (f"Rented machines may still cost money; which could not be read: {error}. See: hudtui pods",)
+            self.parting = (
+                f"Rented machines may still cost money; which could not be read: {error}. See: "
+                "hudtui pods",
+            )
         self.rented.close()
         await self.spending.close()
 
@@ -325,21 +408,35 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
     def prefer(self, **changes: Any) -> None:
         """Keep choices for the next start; see `Preferences`. May run in a thread."""
-        self._imposed = {name: value for name, value in self._imposed.items() if name not in changes}
-        self.preferences = replace(preferences.change(self.places.state / preferences.FILE, **changes), **self._imposed)
+        self._imposed = {
+            name: value for name, value in self._imposed.items() if name not in changes
+        }
+        self.preferences = replace(
+            preferences.change(self.places.state / preferences.FILE, **changes), **self._imposed
+        )
 
     def _remember_place(self) -> None:
         screen = self._opened.get(self._visited)
         if screen is not None and screen.is_attached:
-            self.prefer(places=preferences.with_row(self.preferences.places, self.folder, self._visited, screen.place))
+            self.prefer(
+                places=preferences.with_row(
+                    self.preferences.places, self.folder, self._visited, screen.place
+                )
+            )
 
     def last_place(self) -> tuple[str, Mapping[str, str]] | None:
-        """The screen that was shown last in this folder before hudtui was left, and values for its `opened`; or None."""
+        """Return the screen that was shown last in this folder, and values for its `opened`.
+
+        None if hudtui was never left in this folder, or the screen does not exist.
+        """
         name, place = preferences.row_of(self.preferences.places, self.folder) or ("", {})
         return (name, place) if name in SCREENS else None
 
     def remember_config(self, path: Path) -> None:
-        """Note which configuration of this folder is open, so that the next start opens it again. May run in a thread."""
+        """Note which configuration of this folder is open, so that the next start opens it again.
+
+        May run in a thread.
+        """
         name = os.path.relpath(path, self.folder)
         if name != self.last_config():
             self.prefer(configs=preferences.with_row(self.preferences.configs, self.folder, name))
@@ -355,12 +452,19 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         self.exit()
 
     def ended_unasked(self) -> None:
-        """Report an end of the app's loop that neither the user nor a known error caused, as a crash."""
+        """Report an end of the app's loop without a known cause, as a crash.
+
+        Neither the user nor a known error has caused it.
+        """
         from hudtui.tui import applog
 
         applog.log.error("the app ended without having been asked to")
         log = f"Its log may say why: {self.log_file}" if self.log_file else "There is no log of it"
-        self.crash_words = ("hudtui ended without having been asked to. Runs continue; your files are as they were.", log)
+        self.crash_words = (
+            "hudtui ended without having been asked to. Runs continue; your files are as they "
+            "were.",
+            log,
+        )
 
     def broke(self, error: Exception) -> None:
         """Keep what broke in a file, and say so in plain words when the terminal is back."""
@@ -371,10 +475,13 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         self.crash_words = (
             "hudtui broke and had to stop. Runs continue; your files are as they were.",
             f"What happened: {type(error).__name__}",
-            f"Details for a report: {path}" if path else "The details could not be written to a file.",
+            f"Details for a report: {path}"
+            if path
+            else "The details could not be written to a file.",
         )
 
-    # -- keys --------------------------------------------------------------------------------------------------------
+    # -- keys
+    # ----------------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes wait for their turn; everything else is Textual's."""
@@ -388,7 +495,7 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             await super().on_event(event)
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
-        """Pass a key or a paste whose turn it is to the focused widget, and clear an older message."""
+        """Pass a key or paste to the focused widget in its turn, and clear an older message."""
         if isinstance(self.screen, HudtuiScreen) and self.screen.is_mounted:
             self.screen.forget_message(older=MESSAGE_STAYS)
         if not (isinstance(event, events.Key) and event.key == "ctrl+c"):
@@ -398,7 +505,8 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
     async def on_key(self, event: events.Key) -> None:
         """A key that no widget took. One of an action that is not offered now says why.
 
-        The key of the filter goes to the pane with a filter that was used last: what is typed next would be taken for other keys.
+        The key of the filter goes to the pane with a filter that was used last: what is typed next
+        would be taken for other keys.
         """
         screen = self.screen
         if not isinstance(screen, HudtuiScreen):
@@ -406,14 +514,19 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         refused = [
             (action, node)
             for action, node in chain_actions(in_reach(screen))
-            if isinstance(node, Acting) and self._has_key(action, event.key) and not node.offers(action.id)
+            if isinstance(node, Acting)
+            and self._has_key(action, event.key)
+            and not node.offers(action.id)
         ]
         filters = "list.filter" in REGISTRY and self._has_key(REGISTRY["list.filter"], event.key)
         if not (refused or filters) or event.key in screen.active_bindings:
             return
         if refused:
             action, node = refused[0]
-            self.say(f"{action.title}: {cast(Acting, node).why_not(action.id) or 'it does not apply here'}")
+            self.say(
+                f"{action.title}: "
+                f"{cast(Acting, node).why_not(action.id) or 'it does not apply here'}"
+            )
             return
         for panes in screen.query(Panes):
             for pane in panes.by_use:
@@ -432,20 +545,25 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self.screen.forget_message()
 
     async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
-        """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
+        """Show a dialog, from a worker, and wait for its answer.
+
+        What is typed meanwhile waits for what the worker asks next.
+        """
         if not isinstance(screen, str):
             self.typed.asks(screen, get_current_worker())
         if isinstance(self.screen, HudtuiScreen):
             self.screen.make_way()
         return await super().push_screen_wait(screen, mode=mode)
 
-    # -- the project -------------------------------------------------------------------------------------------------
+    # -- the project
+    # ----------------------------------------------------------------------------------------------
 
     def reload(self, *, everything: bool = False) -> Worker[Any]:
         """Read the project again, behind the screen. Call it after anything in the folder changed.
 
         Args:
-            everything: Tell the screens even when nothing that the shell shows has changed: they may read more than that.
+            everything: Tell the screens even when nothing that the shell shows has changed: they
+                may read more than that.
         """
         return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True)
 
@@ -460,7 +578,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self._complain(error)
             return
         self._not_read = False
-        check: Callable[[], Any] = self._check_files  # where the app ends before it begins, no coroutine was made
+        check: Callable[[], Any] = (
+            self._check_files
+        )  # where the app ends before it begins, no coroutine was made
         self.run_worker(check, group="check")
         if not self._begun:
             self._begun = True
@@ -469,7 +589,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
     async def _check_files(self) -> None:
         """The bar of steps shows errors in the files of the project, not only that they exist."""
         try:
-            if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
+            if self.facts is not None and await asyncio.to_thread(
+                self.services.check_files, self.facts
+            ):
                 await self._read()
         except Exception as error:
             self._complain(error)
@@ -542,8 +664,11 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
         async with self._reading:  # one after the other: what was read first is never shown last
             marks, facts = await asyncio.to_thread(read)
-            # Rented machines are not read here: what became of them is seen at the next look around.
-            self._marks = marks if self.facts is None else replace(marks, machines=self._marks.machines)
+            # Rented machines are not read here: what became of them is seen at the next look
+            # around.
+            self._marks = (
+                marks if self.facts is None else replace(marks, machines=self._marks.machines)
+            )
             if everything or facts != self.facts:
                 self.facts = facts
                 for screen in self._opened.values():
@@ -596,7 +721,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         return Project(self.folder, self.platform)
 
     async def make_demo(self, folder: Path) -> None:
-        """Write the demo workspace into a folder and show it; the app restarts in another folder."""
+        """Write the demo workspace into a folder and show it.
+
+        The app restarts in another folder.
+        """
         from contextlib import aclosing
 
         from hudtui.core.events import Notice, Progress
@@ -619,7 +747,8 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         if self.facts is not None:
             self.reload()
 
-    # -- moving about ------------------------------------------------------------------------------------------------
+    # -- moving about
+    # ----------------------------------------------------------------------------------------------
 
     def open_screen(self, name: str, *, back: str | None = None, **given: Any) -> None:
         """Show a screen of `steps.SCREENS` and hand `given` to its `opened`.
@@ -639,7 +768,8 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             screen.add_class(*self._size_classes(), update=False)
             self.install_screen(screen, name)
         while isinstance(dialog := self.screen, ModalScreen) and len(self.screen_stack) > 1:
-            # The worker that asked gets the answer of a cancelled dialog, and does not wait forever.
+            # The worker that asked gets the answer of a cancelled dialog, and does not wait
+            # forever.
             dialog.dismiss(getattr(dialog, "cancelled", None))
         if name == "home":
             while len(self.screen_stack) > 1:
@@ -651,7 +781,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         screen.call_after_refresh(screen.opened, **given)
 
     def training_request(self) -> RunRequest | None:
-        """The training that the form of Launch asks for; None if it plays tasks, is not filled in, or was not opened."""
+        """The training that the form of Launch asks for.
+
+        None if it plays tasks, is not filled in, or was not opened.
+        """
         launch = cast("LaunchScreen | None", self._opened.get("launch"))
         return None if launch is None else launch.training_request()
 
@@ -664,8 +797,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         self.open_screen(self._back.get(name) or "home")
 
     def read_styles(self, paths: Sequence[PurePath]) -> None:
-        """Read style sheets of screens, each once. A sheet is for its own screen: what is shown already keeps its styles.
+        """Read style sheets of screens, each once.
 
+        A sheet is for its own screen: what is shown already keeps its styles.
         Textual would read the sheets of all screens again, and work out the styles of all widgets.
         """
         unknown = [path for path in paths if not self.stylesheet.has_source(str(path))]
@@ -674,8 +808,13 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self.stylesheet.parse()
 
     def _size_classes(self) -> tuple[str, ...]:
-        sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))
-        return tuple(max(point for point in points if point[0] <= side)[1] for points, side in sides)
+        sides = (
+            (self.HORIZONTAL_BREAKPOINTS, self.size.width),
+            (self.VERTICAL_BREAKPOINTS, self.size.height),
+        )
+        return tuple(
+            max(point for point in points if point[0] <= side)[1] for points, side in sides
+        )
 
     @work(group="open and act", exclusive=True)
     async def open_and_act(self, name: str, action_id: str) -> None:
@@ -688,7 +827,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         screen.call_after_refresh(ready.set)
         await ready.wait()
         begun = [
-            worker for worker in self.workers if worker.node is screen and worker.name != "forever" and not worker.is_finished
+            worker
+            for worker in self.workers
+            if worker.node is screen and worker.name != "forever" and not worker.is_finished
         ]
         for worker in begun:
             with contextlib.suppress(WorkerCancelled, WorkerFailed, TimeoutError):
@@ -696,7 +837,8 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         if self.screen is screen:
             await screen.action_act(action_id)
 
-    # -- words -------------------------------------------------------------------------------------------------------
+    # -- words
+    # ----------------------------------------------------------------------------------------------
 
     def keys_in(self, text: str) -> str:
         """A text with the user's keys in place of `{key:scope.name}`; see `actions.with_keys`."""
@@ -708,7 +850,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self._messages.append((self.services.now(), severity, words))
 
     def say(self, message: str, *, severity: Severity = "information") -> None:
-        """Show a line on the current screen, or as a toast over a dialog. Messages after the end are lost."""
+        """Show a line on the current screen, or as a toast over a dialog.
+
+        Messages after the end are lost.
+        """
         if not self.is_running:
             return
         screen = self.screen
@@ -719,7 +864,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self.notify(message, severity=kind, markup=False)  # type: ignore[arg-type]
 
     def on_notify(self, event: Notify) -> None:
-        """Leave a toast out that is shown already: a key that is held down asks for it many times."""
+        """Leave a toast out that is shown already.
+
+        A key that is held down asks for it many times.
+        """
         new = event.notification
         self._toasts = [one for one in self._toasts if not one.has_expired]
         if any((one.message, one.title) == (new.message, new.title) for one in self._toasts):
@@ -730,7 +878,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
     def fail(self, error: BaseException) -> None:
         """Show an error on the current screen; as a toast too where a dialog is over it."""
         if self.is_running:
-            shown = (screen for screen in reversed(self.screen_stack) if isinstance(screen, HudtuiScreen))
+            shown = (
+                screen for screen in reversed(self.screen_stack) if isinstance(screen, HudtuiScreen)
+            )
             next(shown, self.home).fail(error)
 
     def work_failed(self, node: DOMNode, error: Exception) -> None:
@@ -742,8 +892,14 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         """
         from hudtui.tui import applog
 
-        if not self.is_running or self.asked_to_end or (isinstance(error, NoMatches) and not node.is_attached):
-            applog.log.info("work that nobody waits for has failed", exc_info=error)  # its widgets are gone
+        if (
+            not self.is_running
+            or self.asked_to_end
+            or (isinstance(error, NoMatches) and not node.is_attached)
+        ):
+            applog.log.info(
+                "work that nobody waits for has failed", exc_info=error
+            )  # its widgets are gone
             return
         if isinstance(error, HudtuiError):  # of others `defect` logs the traceback
             applog.log.warning("%s", error)
@@ -751,7 +907,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         (screen if isinstance(screen, HudtuiScreen) else self).fail(error)
 
     def defect(self, error: BaseException) -> HudtuiError:
-        """An unexpected exception as an error that can be shown; its traceback goes to a crash file and the log."""
+        """An unexpected exception as an error that can be shown.
+
+        Its traceback goes to a crash file and the log.
+        """
         from hudtui.tui import applog
 
         applog.log.error("unexpected", exc_info=error)
@@ -763,17 +922,26 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         )
 
     async def confirm(
-        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+        self,
+        title: str,
+        lines: tuple[str, ...] = (),
+        *,
+        yes: str = "Yes",
+        no: str = "Cancel",
+        danger: bool = False,
     ) -> bool:
         """Ask, from a worker, and wait for the answer."""
         from hudtui.tui.widgets.dialog import Confirm
 
-        answer: bool = await self.push_screen_wait(Confirm(title, lines, yes=yes, no=no, danger=danger))
+        answer: bool = await self.push_screen_wait(
+            Confirm(title, lines, yes=yes, no=no, danger=danger)
+        )
         return answer
 
     async def permit(self, powers: Sequence[Power]) -> bool:
-        """Whether the user agrees to what files of the project ask for; asks, from a worker, where that is not known yet.
+        """Whether the user agrees to what files of the project ask for.
 
+        Asks, from a worker, where that is not known yet.
         The question is about everything that the folder asks for, so that it comes once.
         """
         from hudtui.core import trust
@@ -785,14 +953,19 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         lines = ["Its files would have hudtui", *listing(lacking, self.folder)]
         if before:
             lines += ["", "instead of what you agreed to before:", *before]
-        if not await self.confirm("Trust this folder?", tuple(lines), yes="Trust", no="Only look", danger=True):
+        if not await self.confirm(
+            "Trust this folder?", tuple(lines), yes="Trust", no="Only look", danger=True
+        ):
             return False
         await asyncio.to_thread(trust.agree, self.folder, lacking)
         self.reload()
         return True
 
     async def ask(self, title: str, **options: Any) -> str | None:
-        """Ask for one line of text, from a worker; None when the user cancels. Options are those of `Ask`."""
+        """Ask for one line of text, from a worker; None when the user cancels.
+
+        Options are those of `Ask`.
+        """
         from hudtui.tui.widgets.dialog import Ask
 
         return await self._answered(Ask(title, **options))
@@ -808,14 +981,21 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         return answer
 
     async def choose(
-        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        lines: tuple[str, ...] = (),
+        value: str | None = None,
     ) -> str | None:
         """Ask, from a worker, for one of several choices; None when the user cancels."""
         from hudtui.tui.widgets.pick import Pick
 
         options = [(one.label, one.help) for one in choices]
         at = next((place for place, one in enumerate(choices) if one.value == value), 0)
-        index: int | None = await self.push_screen_wait(Pick(title, options, at=at, lines=lines, careful=True))
+        index: int | None = await self.push_screen_wait(
+            Pick(title, options, at=at, lines=lines, careful=True)
+        )
         return None if index is None else choices[index].value
 
     def read(self, title: str, text: str) -> None:
@@ -825,9 +1005,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         self.push_screen(TextDialog(title, text))
 
     def copy(self, text: str, *, secret: bool = False) -> Worker[Any] | None:
-        """Copy, and report by which way. Returns None if there is nothing to copy; what was copied before stays.
+        """Copy, and report by which way.
 
-        What is pasted with Ctrl-V here is what was copied here last, whichever way. No file keeps a secret.
+        Returns None if there is nothing to copy; what was copied before stays. What is pasted with
+        Ctrl-V here is what was copied here last, whichever way. No file keeps a secret.
         """
         if not text:
             return None
@@ -843,10 +1024,13 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
         driver = self.terminal
         write = driver.write if driver is not None and not self.is_headless else None
-        copied = await clipboard.copy(text, write=write, file=None if secret else self.places.state / "copied.txt")
+        copied = await clipboard.copy(
+            text, write=write, file=None if secret else self.places.state / "copied.txt"
+        )
         self.say(copied.note)  # a toast would cover what is being looked at
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------
 
     def action_home(self) -> None:
         """Go home; with Esc, to where the screen was opened from."""
@@ -865,7 +1049,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
     def action_settings(self) -> None:
         """Open the settings; Esc returns from there."""
         name = self.screen.NAME if isinstance(self.screen, HudtuiScreen) else None
-        self.open_screen("settings", back=self.leads_back("settings") if name == "settings" else name)
+        self.open_screen(
+            "settings", back=self.leads_back("settings") if name == "settings" else name
+        )
 
     def action_palette(self) -> None:
         from hudtui.tui.palette import Palette
@@ -893,15 +1079,27 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
         if not isinstance(self.screen, ModalScreen):
             keymap_file = home_short(self.places.config / preferences.KEYMAP_FILE)
-            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file, text_keys(self.screen)))
+            self.push_screen(
+                HelpScreen(
+                    self.screen, active_keys(self.screen), keymap_file, text_keys(self.screen)
+                )
+            )
 
     async def action_stop(self) -> None:
-        """Ctrl-C: copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed twice."""
+        """Ctrl-C.
+
+        Copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed
+        twice.
+        """
         from hudtui.tui.widgets.dialog import Dialog
 
         focused, screen = self.focused, self.screen
         if selected := screen.get_selected_text() or getattr(focused, "selected_text", ""):
-            if isinstance(focused, Input) and focused.password and selected == focused.selected_text:
+            if (
+                isinstance(focused, Input)
+                and focused.password
+                and selected == focused.selected_text
+            ):
                 self.notify("A secret is not copied.", severity="warning")
             else:
                 self.copy(selected)
@@ -922,13 +1120,21 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
     @work(group="leave", exclusive=True)
     async def action_leave(self) -> None:
-        """Leave; with active runs or unsaved work, ask first. Nothing that goes wrong meanwhile holds the user here."""
+        """Leave; with active runs or unsaved work, ask first.
+
+        Nothing that goes wrong meanwhile holds the user here.
+        """
         try:
             leaves = await self._may_leave()
         except Exception as error:
             self.fail(error)
-            words = "hudtui could not find out what is unsaved, or what costs money without it. Runs continue."
-            leaves = await self.confirm("Quit hudtui all the same?", (words,), yes="Quit", no="Stay", danger=True)
+            words = (
+                "hudtui could not find out what is unsaved, or what costs money without it. Runs "
+                "continue."
+            )
+            leaves = await self.confirm(
+                "Quit hudtui all the same?", (words,), yes="Quit", no="Stay", danger=True
+            )
         if leaves:
             self.exit()
 
@@ -937,12 +1143,19 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         if self.facts is not None and self.facts.running:
             await self._reload()  # what was read some seconds ago may have ended
         running = self.facts.running if self.facts else ()
-        unsaved = [screen for screen in self._opened.values() if screen.is_attached and screen.unsaved]
+        unsaved = [
+            screen for screen in self._opened.values() if screen.is_attached and screen.unsaved
+        ]
         complaints = [told for screen in unsaved if (told := await self._kept(screen))]
         parts: list[list[str]] = []
         if unsaved:
             words = [f"! {screen.unsaved} is not saved" for screen in unsaved]
-            parts.append([*words, *(complaints or ["A copy is kept, and offered when it is opened here again."])])
+            parts.append(
+                [
+                    *words,
+                    *(complaints or ["A copy is kept, and offered when it is opened here again."]),
+                ]
+            )
         if getting := self.rented.getting:
             running = tuple(run for run in running if run.id not in getting)
             words = [f"● {one}" for one in getting.values()]
@@ -956,18 +1169,34 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             goes = "It continues" if len(running) == 1 else "They continue"
             words = [f"● {run.title}" for run in running[:5]]
             words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
-            parts.append([*words, "", f"{goes} without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
+            parts.append(
+                [
+                    *words,
+                    "",
+                    f"{goes} without hudtui. Open it here again to watch,",
+                    "or type: hudtui runs list",
+                ]
+            )
         if parts:
-            title, lines = _quit_title(running, paid), tuple(line for part in parts for line in ("", *part))[1:]
+            title, lines = (
+                _quit_title(running, paid),
+                tuple(line for part in parts for line in ("", *part))[1:],
+            )
             real = any(not one.simulated for one in paid)
             if unsaved:
-                if not await self.settle_unsaved(unsaved, title, lines, leave="Quit", lost=bool(complaints)):
+                if not await self.settle_unsaved(
+                    unsaved, title, lines, leave="Quit", lost=bool(complaints)
+                ):
                     return False
             elif not await self.confirm(title, lines, yes="Quit", no="Stay", danger=real):
                 return False
         if self.rented.getting:
             gives_up = self.rented.gives_up
-            self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
+            self.say(
+                "Giving the machine up, and making sure that it is gone"
+                if gives_up
+                else "Waiting for the guard"
+            )
             await self.rented.give_up()
         return True
 
@@ -987,7 +1216,13 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             return ()
 
     async def settle_unsaved(
-        self, screens: Sequence[HudtuiScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
+        self,
+        screens: Sequence[HudtuiScreen],
+        title: str,
+        lines: Sequence[str],
+        *,
+        leave: str,
+        lost: bool,
     ) -> bool:
         """Ask, from a worker, whether to save unsaved work, and save it if the user wants that.
 
@@ -1003,7 +1238,9 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         """
         from hudtui.tui.widgets.unsaved import Unsaved
 
-        answer: str | None = await self.push_screen_wait(Unsaved(title, tuple(lines), leave=leave, lost=lost))
+        answer: str | None = await self.push_screen_wait(
+            Unsaved(title, tuple(lines), leave=leave, lost=lost)
+        )
         if answer != "save":
             return answer == "leave"
         try:
@@ -1013,7 +1250,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             return False
 
     def action_refresh(self) -> None:
-        """Read the project again, and paint everything: another program may have written over it."""
+        """Read the project again, and paint everything.
+
+        Another program may have written over it.
+        """
         if self.cells is not None:
             self.cells.forget()
         self.refresh()
@@ -1031,24 +1271,34 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         lines = listing(powers, self.folder) or ("The files of this folder ask for no permission.",)
         if not powers:
             self.read("This folder", lines[0])
-        elif await self.confirm("You trust this folder. It may", lines, yes="Stop trusting it", no="Close", danger=True):
+        elif await self.confirm(
+            "You trust this folder. It may", lines, yes="Stop trusting it", no="Close", danger=True
+        ):
             await asyncio.to_thread(trust.revoke, self.folder)
             self.reload()
 
     def why_not(self, action_id: str) -> str | None:
-        return "no log is written" if action_id == "app.log" and self.log_file is None else super().why_not(action_id)
+        return (
+            "no log is written"
+            if action_id == "app.log" and self.log_file is None
+            else super().why_not(action_id)
+        )
 
     def action_log(self) -> None:
         self.open_screen("watch", machine="local", file=str(self.log_file))
 
     def action_doctor(self) -> None:
         if isinstance(self.screen, HudtuiScreen):
-            self.screen.start(self._examine, group="doctor", busy="Asking the programs for their versions")
+            self.screen.start(
+                self._examine, group="doctor", busy="Asking the programs for their versions"
+            )
 
     async def _examine(self) -> None:
         from hudtui.core.doctor import examine
 
-        report = await asyncio.to_thread(lambda: asyncio.run(examine(self.folder)))  # it reads files between its questions
+        report = await asyncio.to_thread(
+            lambda: asyncio.run(examine(self.folder))
+        )  # it reads files between its questions
         self.read("Doctor", "\n".join(report.lines()))
 
     def action_picture(self) -> None:
@@ -1059,7 +1309,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         screen = getattr(self.screen, "NAME", "") or "screen"
         name = f"hudtui-{screen}-{self.services.now():%H%M%S}.svg"
         try:
-            self.say(f"The picture is in {self.save_screenshot(name, str(self.folder))}", severity="success")
+            self.say(
+                f"The picture is in {self.save_screenshot(name, str(self.folder))}",
+                severity="success",
+            )
         except OSError as error:
             self.say(f"The picture cannot be written: {error.strerror}", severity="error")
 
@@ -1073,7 +1326,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         self.prefer(desktop=on)
         if on:
             self._show_on_desktop("a run that ends or has an alarm is shown like this")
-        words = "Runs that end or have an alarm are shown as notifications, if the terminal supports them (OSC 9)."
+        words = (
+            "Runs that end or have an alarm are shown as notifications, if the terminal supports "
+            "them (OSC 9)."
+        )
         self.say(words if on else "Desktop notifications are off.")
 
     def _show_on_desktop(self, text: str) -> None:
@@ -1123,10 +1379,17 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         """Show the message bar's text in full, and earlier messages, the newest first."""
         screen = self.screen
         current = screen.message if isinstance(screen, HudtuiScreen) else ""
-        before = [(at, severity, words) for at, severity, words in reversed(self._messages) if words != current]
+        before = [
+            (at, severity, words)
+            for at, severity, words in reversed(self._messages)
+            if words != current
+        ]
         lines = [current] if current else []
         lines += ["", "Before:"] if current and before else []
-        lines += [f"{at.astimezone():%H:%M:%S}  {GLYPHS[severity][0]} {words}" for at, severity, words in before]
+        lines += [
+            f"{at.astimezone():%H:%M:%S}  {GLYPHS[severity][0]} {words}"
+            for at, severity, words in before
+        ]
         if lines:
             self.read("Messages", "\n".join(lines))
         else:
@@ -1139,13 +1402,21 @@ def _quit_title(running: tuple[RunFact, ...], paid: tuple[UnattendedPod, ...]) -
 
     title = "Quit hudtui?"
     if paid:
-        title += f" {plural(len(paid), 'machine')} {'costs' if len(paid) == 1 else 'cost'} money without hudtui"
+        title += (
+            f" {plural(len(paid), 'machine')} {'costs' if len(paid) == 1 else 'cost'} money "
+            "without hudtui"
+        )
     elif running:
         title += f" {plural(len(running), 'run')} {'is' if len(running) == 1 else 'are'} active"
     return title
 
 
-def run_app(folder: Path | None = None, debug: bool = False, *, opens: tuple[str, Mapping[str, Any]] | None = None) -> int:
+def run_app(
+    folder: Path | None = None,
+    debug: bool = False,
+    *,
+    opens: tuple[str, Mapping[str, Any]] | None = None,
+) -> int:
     """Open the app and wait for its end.
 
     Args:

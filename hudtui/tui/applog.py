@@ -18,16 +18,23 @@ _KEPT = 3
 
 
 def start_logging(folder: Path, *, debug: bool) -> Path | None:
-    """Log to a rotating file in `folder`; its path, or None when it cannot be written (the app runs on without)."""
+    """Log to a rotating file in `folder`.
+
+    Its path, or None when it cannot be written (the app runs on without).
+    """
     from logging.handlers import RotatingFileHandler
 
     path = folder / "hudtui.log"
     try:
         private_folder(folder)
-        handler = RotatingFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=False)
+        handler = RotatingFileHandler(
+            path, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=False
+        )
     except OSError:
         return None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
+    )
     log.addHandler(handler)
     log.setLevel(logging.DEBUG if debug else logging.INFO)
     log.propagate = False

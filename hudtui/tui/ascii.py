@@ -1,4 +1,7 @@
-"""Signs for terminals that cannot show Unicode: every character becomes one of ASCII that takes as many cells."""
+"""Signs for terminals that cannot show Unicode.
+
+Every character becomes one of ASCII that takes as many cells.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,15 @@ _SIGNS = (
 
 
 class AsciiTable(dict[int, str]):
-    """A table for `str.translate`. What it does not know becomes question marks, as many as the character has cells."""
+    """A table for `str.translate`.
+
+    What it does not know becomes question marks, as many as the character has cells.
+    """
 
     def __init__(self) -> None:
-        super().__init__((ord(sign), plain * cell_len(sign)) for signs, plain in _SIGNS for sign in signs)
+        super().__init__(
+            (ord(sign), plain * cell_len(sign)) for signs, plain in _SIGNS for sign in signs
+        )
 
     def __missing__(self, code: int) -> str:
         if code < 128:
@@ -59,8 +67,9 @@ class AsciiTable(dict[int, str]):
 def wants_ascii(environ: Mapping[str, str]) -> bool:
     """Return whether the terminal should get ASCII only.
 
-    `HUDTUI_ASCII` decides if it is set; otherwise the first of LC_ALL, LC_CTYPE and LANG that is set does: any character set but
-    UTF-8 means ASCII. Without a locale the terminal is taken to show UTF-8, as Python takes it.
+    `HUDTUI_ASCII` decides if it is set; otherwise the first of LC_ALL, LC_CTYPE and LANG that is
+    set does: any character set but UTF-8 means ASCII. Without a locale the terminal is taken to
+    show UTF-8, as Python takes it.
     """
     own = environ.get("HUDTUI_ASCII", "").strip().lower()
     if own:

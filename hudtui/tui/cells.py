@@ -1,7 +1,8 @@
 """Sends a terminal the cells that differ from what it shows, and no others.
 
-Textual writes every line of a widget that is painted again, each piece of it with its whole style. `Cells` keeps what was
-written, cell by cell, and turns each of Textual's updates into the cells that differ, with the changes of style between them.
+Textual writes every line of a widget that is painted again, each piece of it with its whole style.
+`Cells` keeps what was written, cell by cell, and turns each of Textual's updates into the cells
+that differ, with the changes of style between them.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from textual.strip import Strip
 from hudtui.core.text import unobeyed
 
 Sgr = tuple[str, str, str, str]
-"""Attributes, foreground and background as parameters of SGR, and the sequence that begins a link. There is one tuple for each
-style, so that styles are compared by identity."""
+"""Attributes, foreground and background as parameters of SGR, and the sequence that begins a link.
+There is one tuple for each style, so that styles are compared by identity."""
 
 _Pieces = Iterable[tuple[int, int, Strip]]
 """Column, row and content of what is painted."""
 _Run = tuple[int, int, list[str], list[Sgr], bool]
-"""Column, row, characters and styles of cells that differ; and whether the terminal's cursor is certainly behind them then."""
+"""Column, row, characters and styles of cells that differ; and whether the terminal's cursor is
+certainly behind them then."""
 
 PLAIN: Sgr = ("", "", "", "")
 GAP = 5
-"""So many equal cells between two different ones are written again: a movement of the cursor takes more bytes."""
+"""So many equal cells between two different ones are written again: a movement of the cursor takes
+more bytes."""
 
 CERTAIN = frozenset(
     chr(code)
@@ -50,11 +53,13 @@ CERTAIN = frozenset(
     )
     for code in range(first, last + 1)
 )
-"""Characters that take one cell in every terminal. About others terminals disagree with Textual, and with each other."""
+"""Characters that take one cell in every terminal. About others terminals disagree with Textual,
+and with each other."""
 
 
 _MOST_KNOWN = 4096
-"""Styles that are kept. What is on the screen keeps its own; a forgotten one that comes again is only written once more."""
+"""Styles that are kept. What is on the screen keeps its own; a forgotten one that comes again is
+only written once more."""
 
 
 class Cells:
@@ -70,7 +75,10 @@ class Cells:
         self._rows.clear()
 
     def changes(self, update: CompositorUpdate, console: Console) -> str:
-        """Return what makes the terminal show an update; the terminal is taken to show it from now on."""
+        """Return what makes the terminal show an update.
+
+        The terminal is taken to show it from now on.
+        """
         if isinstance(update, LayoutUpdate):
             if update.region.size != self._size:
                 self._size = update.region.size
@@ -100,12 +108,15 @@ class Cells:
                 continue
             shown[x:end], worn[x:end] = chars, styles
             if not (CERTAIN.issuperset(chars) and CERTAIN.issuperset(before)):
-                # Where a terminal takes another number of cells than Textual, all after it has moved: the whole piece is written.
+                # Where a terminal takes another number of cells than Textual, all after it has
+                # moved: the whole piece is written.
                 yield x, y, chars, styles, CERTAIN.issuperset(chars)
                 continue
             differ = [
                 place
-                for place, (old, new, style, other) in enumerate(zip(before, chars, dressed, styles, strict=True))
+                for place, (old, new, style, other) in enumerate(
+                    zip(before, chars, dressed, styles, strict=True)
+                )
                 if old != new or style is not other
             ]
             first = last = differ[0]
@@ -116,7 +127,9 @@ class Cells:
                 last = place
             yield x + first, y, chars[first : last + 1], styles[first : last + 1], True
 
-    def _take(self, segment: Segment, system: ColorSystem, chars: list[str], styles: list[Sgr]) -> None:
+    def _take(
+        self, segment: Segment, system: ColorSystem, chars: list[str], styles: list[Sgr]
+    ) -> None:
         text, style, control = segment
         if control:
             return
@@ -185,7 +198,10 @@ def _rows(update: LayoutUpdate) -> _Pieces:
 
 
 def _pieces(update: ChopsUpdate) -> _Pieces:
-    """Column, row and content of what a partial update paints; as `ChopsUpdate.render_segments` cuts it."""
+    """Column, row and content of what a partial update paints.
+
+    As `ChopsUpdate.render_segments` cuts it.
+    """
     for y, first, last in update.spans:
         for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is not None and x <= last and end > first:
@@ -195,9 +211,10 @@ def _pieces(update: ChopsUpdate) -> _Pieces:
 
 @lru_cache(maxsize=8192)
 def _split(text: str) -> tuple[str, tuple[str, ...]]:
-    """What belongs to the cell before the text, and the text in cells; the second cell of a wide character is empty.
+    """What belongs to the cell before the text, and the text in cells.
 
-    Whatever a widget draws, a character that the terminal would obey is left out here: Textual counts no cell for it.
+    The second cell of a wide character is empty. Whatever a widget draws, a character that the
+    terminal would obey is left out here: Textual counts no cell for it.
     """
     before, cells = "", list[str]()
     for start, end, width in split_graphemes(text)[0]:

@@ -1,7 +1,8 @@
 r"""Copying that arrives: also from a remote machine, also inside tmux.
 
-A bare OSC 52 sequence is swallowed by tmux unless it was configured for it; `tmux load-buffer -w -` passes it on in every
-case. Whatever way is taken, a text that is no secret is also kept in a file: a terminal never says whether it took an OSC 52.
+A bare OSC 52 sequence is swallowed by tmux unless it was configured for it; `tmux load-buffer -w -`
+passes it on in every case. Whatever way is taken, a text that is no secret is also kept in a file:
+a terminal never says whether it took an OSC 52.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ async def copy(
     file: Path | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Copied:
-    """Copy `text` by the surest way there is, without what a terminal would obey when it is pasted into a shell.
+    """Copy `text` by the surest way there is.
+
+    The copy has nothing that a terminal would obey when it is pasted into a shell.
 
     Args:
         text: What to copy; goes through `text.clean`.
@@ -60,18 +63,29 @@ async def copy(
     amount = f"{len(text.splitlines())} lines" if "\n" in text else f"{len(text)} characters"
     if environ.get("TMUX") and await _tmux(text):
         return Copied("tmux", kept, f"Copied {amount} through tmux; {place}.")
-    if write is not None and size <= OSC52_LIMIT and environ.get("TERM_PROGRAM") != "Apple_Terminal":
+    if (
+        write is not None
+        and size <= OSC52_LIMIT
+        and environ.get("TERM_PROGRAM") != "Apple_Terminal"
+    ):
         write(f"\x1b]52;c;{b64encode(text.encode()).decode()}\a")
         inside = " (tmux refused its buffer)" if environ.get("TMUX") else ""
-        return Copied("osc52", kept, f"Copied {amount} through the terminal (OSC 52){inside}; {place}.")
-    reason = "it is too long for the terminal" if size > OSC52_LIMIT else "this terminal takes no copies"
+        return Copied(
+            "osc52", kept, f"Copied {amount} through the terminal (OSC 52){inside}; {place}."
+        )
+    reason = (
+        "it is too long for the terminal" if size > OSC52_LIMIT else "this terminal takes no copies"
+    )
     if kept is None:
         return Copied("file", None, f"Not copied: {reason}, and {place}.")
     return Copied("file", kept, f"Copied {amount} into {kept} only: {reason}.")
 
 
 async def _tmux(text: str) -> bool:
-    """Hand the text to tmux, which gives it to its outer terminal (3.2 and later) and keeps it as its own buffer."""
+    """Hand the text to tmux.
+
+    tmux gives it to its outer terminal (3.2 and later) and keeps it as its own buffer.
+    """
     for options in (["-w"], []):
         try:
             process = await asyncio.create_subprocess_exec(

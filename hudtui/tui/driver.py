@@ -1,7 +1,7 @@
 """Textual's terminal driver with four additions.
 
-It sleeps while no key is pressed, it notices a terminal that went away, it sends ASCII where the locale is not UTF-8, and it
-knows which cells the terminal shows.
+It sleeps while no key is pressed, it notices a terminal that went away, it sends ASCII where the
+locale is not UTF-8, and it knows which cells the terminal shows.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class TerminalDriver(LinuxDriver):
         self._mouse = on
 
     def start_application_mode(self) -> None:
-        """Take the terminal, or take it back from another program, which has left it with something else."""
+        """Take the terminal, or take it back from another program.
+
+        The other program has left it with something else.
+        """
         self.cells.forget()
         if self._wake_read < 0:  # closed while another program had the terminal
             self._open_pipe()
@@ -109,7 +112,10 @@ class TerminalDriver(LinuxDriver):
         self._wake_read = self._wake_write = -1  # the numbers may be given to other files
 
     def run_input_thread(self) -> None:
-        """Wait for input and hand on what it means. Without input there is nothing to do, and nothing is done."""
+        """Wait for input and hand on what it means.
+
+        Without input there is nothing to do, and nothing is done.
+        """
         parser = XTermParser()
         decoder = getincrementaldecoder("utf-8")(errors="replace")
         timeout: float | None = None
@@ -127,4 +133,6 @@ class TerminalDriver(LinuxDriver):
                     self.process_message(message)
             for message in parser.tick():
                 self.process_message(message)
-            timeout = _TICK if self.fileno in ready else None  # an Escape that nothing follows is a key
+            timeout = (
+                _TICK if self.fileno in ready else None
+            )  # an Escape that nothing follows is a key

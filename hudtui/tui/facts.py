@@ -1,4 +1,7 @@
-"""What the app shows of the project, as frozen values that the core fills in after the first paint."""
+"""The facts of the project that the app shows, as frozen values.
+
+The core fills them in after the first paint.
+"""
 
 from __future__ import annotations
 
@@ -109,13 +112,16 @@ class Facts:
     image: str | None = None
     """Environment image that the lock file names."""
     dataset: str | None = None
-    """Primary dataset that the lock file names; without a lock file, the dataset that was made last."""
+    """Primary dataset that the lock file names; without a lock file, the dataset that was made
+    last."""
     runs: tuple[RunFact, ...] = ()
     """Newest first."""
     trusted: bool = True
-    """The user has agreed to all that the folder's files ask for, as far as was looked; see `core.flows.trust`."""
+    """The user has agreed to all that the folder's files ask for, as far as was looked; see
+    `core.flows.trust`."""
     rented: tuple[str, ...] = ()
-    """Ids of the runs whose rented machines may still be there, or whose results are still to be fetched."""
+    """Ids of the runs whose rented machines may still be there, or whose results are still to be
+    fetched."""
     warnings: tuple[str, ...] = ()
     """What could not be read, one line each; everything else is still shown."""
 
@@ -141,7 +147,10 @@ class Facts:
 
     @property
     def next_step(self) -> str | None:
-        """Name of the step to go to next: a failed step, else the first open one; None when all are done."""
+        """Name of the step to go to next.
+
+        A failed step, else the first open one; None when all are done.
+        """
         for state in ("failed", "next"):
             for step in STEPS:
                 if self.step(step.name).state == state:
@@ -158,7 +167,10 @@ def _now() -> datetime:
 
 
 def _late(module: str = "hudtui.tui.workspace_facts") -> Any:
-    """A module that is imported when it is first needed; by default the module that reads the project."""
+    """A module that is imported when it is first needed.
+
+    By default the module that reads the project.
+    """
     return import_module(module)
 
 
@@ -175,8 +187,14 @@ class Services:
     marks: Callable[[Path], Marks] = lambda folder: _late().marks(folder)
     """See `Marks`; runs in a thread."""
     check_files: Callable[[Facts], bool] = lambda facts: _late().check_files(facts)
-    """Checks new and changed files of the project, and returns whether a result is new; runs in a thread."""
-    sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = lambda folder, first: _late().sync_runs(folder, first)
-    """Asks the machines for the state of their runs; True at the start. Returns notices for the user."""
-    make_demo: Callable[[Path], AsyncIterator[object]] = lambda folder: _late("hudtui.core.demo").prepare(folder)
+    """Checks new and changed files of the project, and returns whether a result is new; runs in a
+    thread."""
+    sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = lambda folder, first: (
+        _late().sync_runs(folder, first)
+    )
+    """Asks the machines for the state of their runs; True at the start. Returns notices for the
+    user."""
+    make_demo: Callable[[Path], AsyncIterator[object]] = lambda folder: _late(
+        "hudtui.core.demo"
+    ).prepare(folder)
     """Writes a demo workspace into a folder; `core.demo.prepare`."""

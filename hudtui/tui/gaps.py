@@ -1,5 +1,6 @@
-"""What hudtui needs of Textual that has no public name. `tests/tui/test_gaps.py` fails when Textual changes one of them.
+"""What hudtui needs of Textual that has no public name.
 
+`tests/tui/test_gaps.py` fails when Textual changes one of them.
 Beside this module only `cells`, `driver` and `editor.yaml_editor` use private parts of Textual.
 """
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class TerminalApp(App[None], inherit_bindings=False):
-    """An app that sends a terminal only the cells that differ, and that says itself how it broke."""
+    """An app that sends a terminal only the cells that differ.
+
+    It says itself how it broke.
+    """
 
     @property
     def terminal(self) -> Driver | None:
@@ -37,7 +41,10 @@ class TerminalApp(App[None], inherit_bindings=False):
         return getattr(self._driver, "cells", None)
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
-        """Send a terminal the cells that differ from what it shows: Textual has one place only that knows every update."""
+        """Send a terminal the cells that differ from what it shows.
+
+        Textual has one place only that knows every update.
+        """
         if (cells := self.cells) is not None and isinstance(renderable, CompositorUpdate):
             renderable = ChangedCells(renderable, cells)
         super()._display(screen, renderable)
@@ -55,11 +62,18 @@ class TerminalApp(App[None], inherit_bindings=False):
 
 
 class SignedInput(Input):
-    """A field that draws signs for what a terminal would not show, each in one cell, as an editor does."""
+    """A field that draws signs for what a terminal would not show, as an editor does.
+
+    Each takes one cell.
+    """
 
     @property
     def _value(self) -> Text:
-        return super()._value if self.password else Text(signs(self.value), no_wrap=True, overflow="ignore", end="")
+        return (
+            super()._value
+            if self.password
+            else Text(signs(self.value), no_wrap=True, overflow="ignore", end="")
+        )
 
     def _position_to_cell(self, position: int) -> int:
         return cell_len(signs(self.value)[:position])
@@ -73,7 +87,10 @@ class SignedInput(Input):
 
 
 class ClosingPalette(CommandPalette):
-    """A palette that may close while its search ends: Textual's own watchers look for a list that is gone, and end the app."""
+    """A palette that may close while its search ends.
+
+    Textual's own watchers look for a list that is gone, and end the app.
+    """
 
     def _watch__list_visible(self) -> None:
         if self.query(CommandList):
@@ -86,8 +103,8 @@ class ClosingPalette(CommandPalette):
 def never_skipped(timer: Timer) -> Timer:
     """Have a timer call its callback however late it is; returns the timer.
 
-    Textual skips calls that a timer is late for. On a busy machine that can be its only call: a log is not updated, a screen is
-    never drawn.
+    Textual skips calls that a timer is late for. On a busy machine that can be its only call: a log
+    is not updated, a screen is never drawn.
     """
     timer._skip = False
     return timer

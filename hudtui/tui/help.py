@@ -32,7 +32,9 @@ def _merged(keys: list[ActiveKey]) -> list[ActiveKey]:
     found: dict[str, ActiveKey] = {}
     for key in keys:
         before = found.get(key.action.title)
-        found[key.action.title] = key if before is None else replace(before, keys=(*before.keys, *key.keys))
+        found[key.action.title] = (
+            key if before is None else replace(before, keys=(*before.keys, *key.keys))
+        )
     return list(found.values())
 
 
@@ -42,12 +44,24 @@ class HelpScreen(Dialog[None]):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
         AppAction(
-            "help.filter", "Filter", "Show only the keys whose title or explanation contains a text.", "slash", palette=False
+            "help.filter",
+            "Filter",
+            "Show only the keys whose title or explanation contains a text.",
+            "slash",
+            palette=False,
         ),
     )
-    DEFAULT_CSS = "HelpScreen Field { display: none; } HelpScreen.-filtered Field { display: block; }"
+    DEFAULT_CSS = (
+        "HelpScreen Field { display: none; } HelpScreen.-filtered Field { display: block; }"
+    )
 
-    def __init__(self, screen: Screen[object], keys: list[ActiveKey], keymap_file: str, text: list[tuple[str, str, str]]) -> None:
+    def __init__(
+        self,
+        screen: Screen[object],
+        keys: list[ActiveKey],
+        keymap_file: str,
+        text: list[tuple[str, str, str]],
+    ) -> None:
         super().__init__()
         self._text = text
         self._from, self._keys, self._keymap_file = screen, keys, keymap_file
@@ -77,7 +91,9 @@ class HelpScreen(Dialog[None]):
     def on_resize(self) -> None:
         width = min(int(self.app.size.width * 0.96), 110) - 6
         word = self.query_one(Field).value.casefold()
-        self.query_one("#help-body", Static).update(self._matches(word, width) if word else self._body(width))
+        self.query_one("#help-body", Static).update(
+            self._matches(word, width) if word else self._body(width)
+        )
 
     def _matches(self, word: str, width: int) -> Content:
         """The keys whose title or explanation holds a word."""
@@ -87,7 +103,11 @@ class HelpScreen(Dialog[None]):
             if word in f"{key.action.title} {key.action.tooltip}".casefold()
             for row in self._rows(key, width)
         ]
-        return Content("\n").join(rows) if rows else Content.styled(f"No key matches {word!r}.", "$foreground-muted")
+        return (
+            Content("\n").join(rows)
+            if rows
+            else Content.styled(f"No key matches {word!r}.", "$foreground-muted")
+        )
 
     def _body(self, width: int) -> Content:
         parts: list[Content] = []
@@ -120,10 +140,18 @@ class HelpScreen(Dialog[None]):
         signs = [Content.styled(f"{GLYPHS[state]} {state}", STYLES[state]) for state in _SIGNS]
         parts += [Content(" ") + Content("   ").join(signs), Content("")]
         parts.append(Content.styled("Changing keys", "bold $primary"))
-        parts.append(Content(f'Write {self._keymap_file} with lines like "home.next" = "n" or "app.help" = "f1,h".'))
+        parts.append(
+            Content(
+                f'Write {self._keymap_file} with lines like "home.next" = "n" or "app.help" = '
+                '"f1,h".'
+            )
+        )
         if width < 96:
             parts.append(Content("The names of all actions are shown here on a wider terminal."))
-        parts += [Content(""), Content("Shift and drag selects text with the terminal's own means.")]
+        parts += [
+            Content(""),
+            Content("Shift and drag selects text with the terminal's own means."),
+        ]
         return Content("\n").join(parts)
 
     @property
@@ -143,7 +171,9 @@ class HelpScreen(Dialog[None]):
         pane = self._pane
         if pane is not None and (key.node is pane or pane in key.node.ancestors):
             return pane.title
-        return "Panes" if isinstance(key.node, Panes) else f"In the focused part ({key.action.scope})"
+        return (
+            "Panes" if isinstance(key.node, Panes) else f"In the focused part ({key.action.scope})"
+        )
 
     def _rows(self, key: ActiveKey, width: int) -> list[Content]:
         """One action under the keys that reach it."""
@@ -152,8 +182,13 @@ class HelpScreen(Dialog[None]):
         return self._row(names, key.action.title, key.action.tooltip, why, key.action.id, width)
 
     @staticmethod
-    def _row(names: str, title: str, told: str, why_not: str, name: str, width: int) -> list[Content]:
-        """Keys, title, explanation below one another where it is long, and on a wide terminal the action's name."""
+    def _row(
+        names: str, title: str, told: str, why_not: str, name: str, width: int
+    ) -> list[Content]:
+        """Return keys, title and explanation, and on a wide terminal the action's name.
+
+        A long explanation takes several lines below one another.
+        """
         named = width >= 96
         first, second = (13, 17) if width >= 70 else (8, 16)
         room = max(width - first - second - 1 - (24 if named else 0), 16)
@@ -162,9 +197,15 @@ class HelpScreen(Dialog[None]):
         rows = []
         for number, text in enumerate([*said, *why]):
             style = "$warning" if number >= len(said) else ""
-            head = (f" {pad(names, first)}", "bold $accent") if not number else (" " * (first + 1), "")
-            row = Content.assemble(head, pad(title if not number else "", second - 1), " ", (text, style))
+            head = (
+                (f" {pad(names, first)}", "bold $accent") if not number else (" " * (first + 1), "")
+            )
+            row = Content.assemble(
+                head, pad(title if not number else "", second - 1), " ", (text, style)
+            )
             if named and not number:
-                row = row.pad_right(width - 22 - row.cell_length) + Content.styled(name, "$foreground-muted")
+                row = row.pad_right(width - 22 - row.cell_length) + Content.styled(
+                    name, "$foreground-muted"
+                )
             rows.append(row)
         return rows

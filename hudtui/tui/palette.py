@@ -31,7 +31,7 @@ class ActionProvider(Provider):
     """Offers the registry. An action of another screen opens that screen first."""
 
     def _actions(self) -> Iterator[tuple[AppAction, str, str, Callable[[], Any]]]:
-        """Action, title, explanation and what to do, for every action that a pick makes sense for."""
+        """Yield action, title, explanation and what to do, for every action worth a pick."""
         app = cast("HudtuiApp", self.app)
         seen: set[str] = set()
         for action, node in chain_actions(in_reach(self.screen)):
@@ -49,7 +49,12 @@ class ActionProvider(Provider):
             for action in screen_class(name).all_actions():
                 if action.palette and action.id not in seen:
                     seen.add(action.id)
-                    yield action, f"{name}: {self._label(action)}", action.tooltip, partial(app.open_and_act, name, action.id)
+                    yield (
+                        action,
+                        f"{name}: {self._label(action)}",
+                        action.tooltip,
+                        partial(app.open_and_act, name, action.id),
+                    )
 
     def _label(self, action: AppAction) -> str:
         keys = keys_of(action, keymap_of(self.app))
@@ -58,7 +63,10 @@ class ActionProvider(Provider):
     async def discover(self) -> Hits:
         """Everything, while nothing is typed; what was chosen last comes first."""
         chosen = cast("HudtuiApp", self.app).chosen
-        actions = sorted(self._actions(), key=lambda found: chosen.index(found[0].id) if found[0].id in chosen else len(chosen))
+        actions = sorted(
+            self._actions(),
+            key=lambda found: chosen.index(found[0].id) if found[0].id in chosen else len(chosen),
+        )
         for action, label, text, run in actions:
             yield DiscoveryHit(Content(label), self._noted(action, run), text=label, help=text)
 
@@ -73,15 +81,22 @@ class ActionProvider(Provider):
         return carry_out
 
     async def search(self, query: str) -> Hits:
-        """Actions whose title or explanation holds what is typed, letters in order; what ends something by its words only."""
+        """Actions whose title or explanation holds what is typed, letters in order.
+
+        What ends something by its words only.
+        """
         matcher = self.matcher(query)
         words = [re.escape(word) for word in query.lower().split()]
         for action, label, text, run in self._actions():
             score = matcher.match(label)
-            if action.danger and not all(re.search(rf"\b{word}", f"{label} {text}".lower()) for word in words):
+            if action.danger and not all(
+                re.search(rf"\b{word}", f"{label} {text}".lower()) for word in words
+            ):
                 continue
             if score > 0:
-                yield Hit(score, matcher.highlight(label), self._noted(action, run), text=label, help=text)
+                yield Hit(
+                    score, matcher.highlight(label), self._noted(action, run), text=label, help=text
+                )
             elif all(re.search(word, text.lower()) for word in words):
                 yield Hit(0.01, Content(label), self._noted(action, run), text=label, help=text)
 
@@ -92,7 +107,9 @@ class ThemePick(Pick):
     def __init__(self, names: Sequence[str], current: str) -> None:
         self._names = names
         at = names.index(current) if current in names else 0
-        super().__init__("Theme", (f"{'●' if name == current else ' '} {name}" for name in names), at=at)
+        super().__init__(
+            "Theme", (f"{'●' if name == current else ' '} {name}" for name in names), at=at
+        )
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
@@ -102,7 +119,12 @@ class ThemePick(Pick):
 def theme_names(themes: Iterable[str]) -> list[str]:
     """Return the names of the themes that can be chosen: hudtui's first, then Textual's."""
     first = [theme.name for theme in OWN]
-    return [*first, *sorted(name for name in themes if name not in first and not name.startswith("textual-ansi"))]
+    return [
+        *first,
+        *sorted(
+            name for name in themes if name not in first and not name.startswith("textual-ansi")
+        ),
+    ]
 
 
 class Palette(ClosingPalette):

@@ -26,20 +26,29 @@ class Preferences:
     desktop: bool = False
     """Whether the terminal shows a desktop notification then."""
     configs: tuple[tuple[str, str], ...] = ()
-    """Project folder and the configuration that was open there last; the newest last, no more than `KEPT`."""
+    """Project folder and the configuration that was open there last; the newest last, no more than
+    `KEPT`."""
     noted: tuple[str, ...] = ()
-    """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
+    """Machines of which the user has noted that they were taken back; the newest last, no more than
+    `KEPT`."""
     places: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """Project folder, the screen that was open there last, and the place on it; the newest last, no more than `KEPT`."""
+    """Project folder, the screen that was open there last, and the place on it; the newest last, no
+    more than `KEPT`."""
 
 
 def load(path: Path) -> Preferences:
-    """Read the file; missing and invalid values have their defaults. What `from_environment` returns takes precedence."""
+    """Read the file; missing and invalid values have their defaults.
+
+    What `from_environment` returns takes precedence.
+    """
     return replace(_saved(path), **from_environment())
 
 
 def _saved(path: Path) -> Preferences:
-    """What the file says: a change is made to this, since the environment of one start is not for the next."""
+    """What the file says.
+
+    A change is made to this, since the environment of one start is not for the next.
+    """
     try:
         data = _read(path)
     except ValueError:
@@ -51,13 +60,18 @@ def _saved(path: Path) -> Preferences:
         data.get("bell") is not False,
         data.get("desktop") is True,
         _rows(data.get("configs"), str, str),
-        tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
+        tuple(name for name in noted if isinstance(name, str))[-KEPT:]
+        if isinstance(noted, list)
+        else (),
         _rows(data.get("places"), str, str, dict),
     )
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return the preferences that `HUDTUI_MOUSE` and `HUDTUI_THEME` decide, for this start alone: they are never written down."""
+    """Return the preferences that `HUDTUI_MOUSE` and `HUDTUI_THEME` decide, for this start alone.
+
+    They are never written down.
+    """
     found: dict[str, Any] = {}
     word = environ.get("HUDTUI_MOUSE", "").lower()
     if word in ("off", "0", "no", "false"):
@@ -70,7 +84,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The object of the file, empty where there is no text. ValueError if the text is no JSON object."""
+    """The object of the file, empty where there is no text.
+
+    ValueError if the text is no JSON object.
+    """
     try:
         raw = path.read_text(encoding="utf-8")
     except OSError:
@@ -86,7 +103,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def set_aside(path: Path) -> tuple[str, ...]:
-    """Rename a file that holds no JSON object, before a change replaces it. Returns notices for the user."""
+    """Rename a file that holds no JSON object, before a change replaces it.
+
+    Returns notices for the user.
+    """
     try:
         _read(path)
     except ValueError:
@@ -94,19 +114,34 @@ def set_aside(path: Path) -> tuple[str, ...]:
         try:
             os.replace(path, other)
         except OSError as error:
-            return (f"{path} is not readable and cannot be renamed ({error.strerror}); the next change replaces it",)
-        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell and places have their defaults",)
+            return (
+                f"{path} is not readable and cannot be renamed ({error.strerror}); the next change "
+                "replaces it",
+            )
+        return (
+            f"{path.name} was not readable and is now {other}; theme, mouse, bell and places have "
+            "their defaults",
+        )
     return ()
 
 
 def _rows(found: object, *kinds: type) -> tuple[Any, ...]:
     """The rows of a list whose values are of these kinds; the values of a mapping are texts."""
-    rows = [row for row in found if isinstance(row, list) and len(row) == len(kinds)] if isinstance(found, list) else []
+    rows = (
+        [row for row in found if isinstance(row, list) and len(row) == len(kinds)]
+        if isinstance(found, list)
+        else []
+    )
     return tuple(
         tuple(row)
         for row in rows
         if all(map(isinstance, row, kinds))
-        and all(isinstance(text, str) for value in row if isinstance(value, dict) for text in value.values())
+        and all(
+            isinstance(text, str)
+            for value in row
+            if isinstance(value, dict)
+            for text in value.values()
+        )
     )[-KEPT:]
 
 
@@ -122,7 +157,10 @@ def with_row(rows: Iterable[tuple[Any, ...]], folder: Path, *row: Any) -> tuple[
 
 
 def change(path: Path, **changes: Any) -> Preferences:
-    """Write changed preferences, and return what is kept now. In a folder that cannot be written they last until the app ends."""
+    """Write changed preferences, and return what is kept now.
+
+    In a folder that cannot be written they last until the app ends.
+    """
     import contextlib
     import json
 
@@ -160,19 +198,27 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     for name, keys in _flat(data):
         if name not in REGISTRY:
             near = did_you_mean(name, REGISTRY)
-            complaints.append(f"{path.name}: there is no action {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+            complaints.append(
+                f"{path.name}: there is no action {name!r}"
+                + (f"; did you mean {near!r}?" if near else "")
+            )
         elif not isinstance(keys, str) or not keys.strip():
             complaints.append(f'{path.name}: {name} needs a text with keys, as in "ctrl+g,f5"')
         else:
             given = [key.strip() for key in keys.split(",") if key.strip()]
-            complaints += [f"{path.name}: {name}: there is no key {key!r}" for key in given if not _is_key(key)]
+            complaints += [
+                f"{path.name}: {name}: there is no key {key!r}" for key in given if not _is_key(key)
+            ]
             if known := [key for key in given if _is_key(key)]:
                 keymap[name] = ",".join(known)
     return keymap, tuple(complaints)
 
 
 def _is_key(key: str) -> bool:
-    """Whether Textual knows a key: a character or its name, or the name of another key, such as `pagedown` or `ctrl+f5`."""
+    """Whether Textual knows a key.
+
+    A character or its name, or the name of another key, such as `pagedown` or `ctrl+f5`.
+    """
     from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
     name = key.rpartition("+")[2] or "+"
@@ -184,5 +230,9 @@ def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Both spellings: `"home.next" = "n"`, and `next = "n"` below `[home]`."""
     found: list[tuple[str, Any]] = []
     for name, value in data.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+        found += (
+            _flat(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else [(prefix + name, value)]
+        )
     return found

@@ -1,5 +1,6 @@
-"""What the newest runs have measured, read for home and the header: those in progress again and again.
+"""What the newest runs have measured, read for home and the header.
 
+Those in progress again and again.
 Imported before the first paint: what reads runs is imported later.
 """
 
@@ -48,17 +49,24 @@ class RunProgress:
 
     @property
     def alarms(self) -> int:
-        """Return how many alarms the runs in progress have, but for those that the user has acknowledged."""
+        """Return the number of alarms of the runs in progress.
+
+        Alarms that the user has acknowledged do not count.
+        """
         facts = self._app.facts
         going = () if facts is None else (run.id for run in facts.running)
         return sum(len(self.found[run].alarms) for run in going if run in self.found)
 
     def follow(self, facts: Facts) -> None:
         """Read the newest runs that were not read yet, and those in progress until they end."""
-        if facts.workspace is None or not any(run.running or not self._is_final(run.id) for run in facts.listed[:READ]):
+        if facts.workspace is None or not any(
+            run.running or not self._is_final(run.id) for run in facts.listed[:READ]
+        ):
             return
         name = "forever" if facts.running else "reads"  # nothing waits for what never ends
-        if not any(worker.group == "reads" and not worker.is_finished for worker in self._app.workers):
+        if not any(
+            worker.group == "reads" and not worker.is_finished for worker in self._app.workers
+        ):
             work: Callable[[], Any] = self._keep_reading
             self._app.run_worker(work, name=name, group="reads", exclusive=True)
 
@@ -73,7 +81,9 @@ class RunProgress:
                 if self._reader is None:
                     self._reader = await asyncio.to_thread(_reader, app.workspace.state_dir)
                 # A run that has just ended is read once more, for its last numbers.
-                wanted = [run for run in facts.listed[:READ] if run.running or not self._is_final(run.id)]
+                wanted = [
+                    run for run in facts.listed[:READ] if run.running or not self._is_final(run.id)
+                ]
                 found, news = await self._reader.read([run.id for run in wanted])
                 if news:
                     self._announce(news)
@@ -93,11 +103,17 @@ class RunProgress:
             app.fail(error)
 
     def _announce(self, news: Sequence[RunNews]) -> None:
-        """Tell the user of runs that have ended, and of new alarms, whatever screen is shown; and the user's command."""
+        """Tell the user of runs that have ended, and of new alarms, whatever screen is shown.
+
+        And the user's command.
+        """
         for _, group in groupby(news, key=lambda one: one.view.summary.id):
             told = list(group)
             words = "; ".join(one.text for one in told)
-            self._app.tell_of_run(f"{clean_line(told[0].view.summary.name, 60)}: {words}", bad=any(one.bad for one in told))
+            self._app.tell_of_run(
+                f"{clean_line(told[0].view.summary.name, 60)}: {words}",
+                bad=any(one.bad for one in told),
+            )
         self._app.run_worker(self._notify(news), group="notify")
 
     async def _notify(self, news: Sequence[RunNews]) -> None:

@@ -63,8 +63,8 @@ def started(
 class HudtuiScreen(Acting, Screen[None]):
     """Base of home, settings and the steps.
 
-    A subclass gives `NAME` (as in `steps.SCREENS`), `TITLE`, `HELP`, its `ACTIONS`, and `content()`. It is made once and kept:
-    leaving it and coming back finds it as it was.
+    A subclass gives `NAME` (as in `steps.SCREENS`), `TITLE`, `HELP`, its `ACTIONS`, and
+    `content()`. It is made once and kept: leaving it and coming back finds it as it was.
     """
 
     NAME: ClassVar[str] = ""
@@ -73,7 +73,8 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
-        # Each read of a run would send several. Errors of work come from `run_worker` itself: these would be lost with a widget.
+        # Each read of a run would send several. Errors of work come from `run_worker` itself: these
+        # would be lost with a widget.
         self.disable_messages(Worker.StateChanged)
         self._bar = MessageBar()
         self._framed = False
@@ -98,14 +99,20 @@ class HudtuiScreen(Acting, Screen[None]):
         raise NotImplementedError
 
     def opened(self, **given: Any) -> None:
-        """The screen was opened by `app.open_screen(name, **given)`, each time; `given` is what the opener passes on."""
+        """The screen was opened by `app.open_screen(name, **given)`, each time.
+
+        `given` is what the opener passes on.
+        """
 
     def facts_changed(self, facts: Facts) -> None:
         """The project was read again, or for the first time."""
 
     @property
     def place(self) -> dict[str, str]:
-        """Where the user is on this screen, as values for `opened`: the next start of hudtui can go there again."""
+        """Where the user is on this screen, as values for `opened`.
+
+        The next start of hudtui can go there again.
+        """
         return {}
 
     @property
@@ -125,7 +132,10 @@ class HudtuiScreen(Acting, Screen[None]):
         return True
 
     async def keep_unsaved(self) -> str | None:
-        """Keep a copy of what `unsaved` names, to be offered when it is opened again; None when it is kept, or why it is not."""
+        """Keep a copy of what `unsaved` names, to be offered when it is opened again.
+
+        None when it is kept, or why it is not.
+        """
         return None
 
     def money_changed(self) -> None:
@@ -135,7 +145,10 @@ class HudtuiScreen(Acting, Screen[None]):
         """The numbers of runs were read again; see `app.progress`."""
 
     def time_passed(self) -> None:
-        """Some seconds passed while this screen is shown: update times and ages. Draw only what has changed."""
+        """Some seconds passed while this screen is shown: update times and ages.
+
+        Draw only what has changed.
+        """
 
     def leave(self) -> None:
         """What Esc does in a list: clear the filter; without a filter go back, or home."""
@@ -149,20 +162,28 @@ class HudtuiScreen(Acting, Screen[None]):
         """Cancelling has, while the screen says that something is being waited for."""
         return self.is_busy
 
-    # -- what a screen says ------------------------------------------------------------------------------------------
+    # -- what a screen says
+    # ------------------------------------------------------------------------------------------
 
     def say(self, message: str, severity: Severity = "information") -> None:
-        """Show a line in the message bar until the next one, the next action, or `clear_message`. Ctrl-E shows it later on."""
+        """Show a line in the message bar until the next one, the next action, or `clear_message`.
+
+        Ctrl-E shows it later on.
+        """
         self._bar.say(message, severity)
         self.app.remember(severity, self.message)
 
     def busy(self, message: str) -> None:
-        """Show what the screen waits for. Nothing is animated: call it again with progress, at most ten times a second."""
+        """Show what the screen waits for.
+
+        Nothing is animated: call it again with progress, at most ten times a second.
+        """
         self._bar.say(message, "busy")
 
     def fail(self, error: BaseException) -> None:
-        """Show an error in place. An error that is not meant for users is logged with its traceback and shown as a defect.
+        """Show an error in place.
 
+        An error that is not meant for users is logged with its traceback and shown as a defect.
         Where a dialog or another screen covers this one, a toast shows it as well.
         Errors while hudtui closes are ignored: work may still look for widgets that are gone.
         """
@@ -192,7 +213,10 @@ class HudtuiScreen(Acting, Screen[None]):
         self._bar.clear()
 
     def forget_message(self, *, older: float = 0.0) -> None:
-        """Clear a message that is at least `older` seconds old. Progress stays, and so does an error if an age is given."""
+        """Clear a message that is at least `older` seconds old.
+
+        Progress stays, and so does an error if an age is given.
+        """
         bar = self._bar
         if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
             bar.clear()
@@ -213,11 +237,15 @@ class HudtuiScreen(Acting, Screen[None]):
         return self._bar.plain
 
     def make_way(self) -> None:
-        """Clear what the message bar says before a question is asked, unless the work that asks has just said it."""
+        """Clear the message bar before a question is asked.
+
+        A message of the work that asks stays if it is new.
+        """
         if self.is_busy or self._bar.age >= _SAID_WITH:
             self._bar.clear()
 
-    # -- work --------------------------------------------------------------------------------------------------------
+    # -- work
+    # ----------------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -229,14 +257,17 @@ class HudtuiScreen(Acting, Screen[None]):
     ) -> Worker[Any]:
         """Carry out async work without holding up the screen.
 
-        Errors are shown here; a newer start in the same group cancels the older one when `exclusive`. What needs the user's
-        trust in the folder is asked about, and carried out from its beginning once the user agrees.
+        Errors are shown here; a newer start in the same group cancels the older one when
+        `exclusive`. What needs the user's trust in the folder is asked about, and carried out from
+        its beginning once the user agrees.
 
         Args:
-            work: Makes the coroutine, twice where trust is asked for. Blocking calls inside go through `asyncio.to_thread`.
+            work: Makes the coroutine, twice where trust is asked for. Blocking calls inside go
+                through `asyncio.to_thread`.
             group: One name a purpose, unique within the screen.
             exclusive: A newer request makes the older one stale.
-            busy: Shown while it runs; taken away when it ends, unless the work said something else meanwhile.
+            busy: Shown while it runs; taken away when it ends, unless the work said something else
+                meanwhile.
         """
         if busy:
             self.busy(busy)
@@ -245,13 +276,17 @@ class HudtuiScreen(Acting, Screen[None]):
             try:
                 result = await work()
             except HudtuiError as failure:
-                from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
+                from hudtui.core.trust import (
+                    Untrusted,
+                )  # late: nothing before the first paint needs it
 
                 error = failure
                 if failure.lacks is not None:
                     from hudtui.core.flows.trust import with_reason
 
-                    error = await asyncio.to_thread(with_reason, failure, self.app.folder, self.app.platform)
+                    error = await asyncio.to_thread(
+                        with_reason, failure, self.app.folder, self.app.platform
+                    )
                 if not isinstance(error, Untrusted):
                     raise error from None
                 if not await self.app.permit(error.powers):
@@ -265,7 +300,10 @@ class HudtuiScreen(Acting, Screen[None]):
         return self.run_worker(guarded, group=group, exclusive=exclusive)
 
     def when_keys_rest(self, work: Callable[[], object]) -> None:
-        """Call `work` once no further call has come for a moment: a held arrow key draws the detail once, at its end."""
+        """Call `work` once no further call has come for a moment.
+
+        A held arrow key draws the detail once, at its end.
+        """
         if self._rest is not None:
             self._rest.stop()
 
@@ -285,10 +323,12 @@ class HudtuiScreen(Acting, Screen[None]):
         return self._rest is not None
 
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
+        """Carry out to its end what mounts or removes widgets.
 
-        Textual waits for the widgets themselves: a cancelled wait would end their message loops half-way, and the app with them.
-        One such change comes after the other.
+        It goes on also where the work that waits for it is cancelled meanwhile.
+
+        Textual waits for the widgets themselves: a cancelled wait would end their message loops
+        half-way, and the app with them. One such change comes after the other.
         """
 
         async def in_turn() -> T:
@@ -298,8 +338,15 @@ class HudtuiScreen(Acting, Screen[None]):
         return await asyncio.shield(asyncio.create_task(in_turn()))
 
     def going(self, *groups: str) -> list[Worker[Any]]:
-        """The work of this screen, and of no other, that was started in these groups and has not ended."""
-        return [one for one in self.workers if one.node is self and one.group in groups and not one.is_finished]
+        """Return this screen's work of these groups that has not ended.
+
+        Work of other screens is not among it.
+        """
+        return [
+            one
+            for one in self.workers
+            if one.node is self and one.group in groups and not one.is_finished
+        ]
 
     async def stop(self, group: str) -> None:
         """Cancel the work of a group, and wait until what it has begun has ended."""
@@ -322,15 +369,22 @@ class HudtuiScreen(Acting, Screen[None]):
         self.say("Cancelled." if going else "There is nothing to cancel.")
 
     def step_aside(self, command: Sequence[str]) -> None:
-        """Leave the terminal to a program until it ends. tmux as the program must not see that hudtui may run inside tmux."""
+        """Leave the terminal to a program until it ends.
+
+        tmux as the program must not see that hudtui may run inside tmux.
+        """
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         with self.app.suspend():
             subprocess.run(command, env=environment, check=False)
 
-    # -- frame -------------------------------------------------------------------------------------------------------
+    # -- frame
+    # ----------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """Show what is known already. Textual calls this, as each handler of a message, after a subclass's own."""
+        """Show what is known already.
+
+        Textual calls this, as each handler of a message, after a subclass's own.
+        """
         self._framed = True
         self.show_facts()
 
@@ -343,8 +397,12 @@ class HudtuiScreen(Acting, Screen[None]):
         if not self._framed or not self.app.is_running:
             return
         app = self.app
-        title = "" if self.NAME in ("home", *(step.name for step in STEPS)) else self.TITLE or ""  # the bar below marks those
-        self.query_one(HeaderBar).show(app.facts, app.folder, title, app.spending.money, app.progress.alarms)
+        title = (
+            "" if self.NAME in ("home", *(step.name for step in STEPS)) else self.TITLE or ""
+        )  # the bar below marks those
+        self.query_one(HeaderBar).show(
+            app.facts, app.folder, title, app.spending.money, app.progress.alarms
+        )
         running = len(app.facts.running) if app.facts else 0
         self.query_one(StepBar).show(app.facts.steps if app.facts else {}, self.NAME, running)
 

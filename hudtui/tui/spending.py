@@ -1,5 +1,6 @@
-"""The app's money: one overview for all screens, refreshed from the start for as long as a machine costs money.
+"""The app's money.
 
+One overview for all screens, refreshed from the start for as long as a machine costs money.
 Imported before the first paint: the overview and everything behind it is imported later.
 """
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 WHILE_PAID = 30.0
-"""Seconds between two checks while a machine costs money. Otherwise one check at the start is enough."""
+"""Seconds between two checks while a machine costs money. Otherwise one check at the start is
+enough."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ class Spending:
             await close_hosts()
 
     def begin(self) -> None:
-        """Check at the start whether machines are alive, if any can be. Warns of machines without a run."""
+        """Check at the start whether machines are alive, if any can be.
+
+        Warns of machines without a run.
+        """
         self._app.run_worker(self._begin(), group="spending", exclusive=True)
 
     async def _begin(self) -> None:
@@ -125,11 +130,16 @@ class Spending:
             more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
             self._app.say(
                 f"A machine without a run is alive: {', '.join(words)}{more}. "
-                "{key:app.open-compute}, then {key:compute.pods}, shows it; {key:compute.terminate} ends it.",
+                "{key:app.open-compute}, then {key:compute.pods}, shows it; "
+                "{key:compute.terminate} ends it.",
                 severity="warning",
             )
         elif holdings.unclear or any("may be alive" in warning for warning in holdings.warnings):
-            told = holdings.warnings[0] if holdings.warnings else f"{holdings.unclear[0]} may exist: its provider cannot say yet"
+            told = (
+                holdings.warnings[0]
+                if holdings.warnings
+                else f"{holdings.unclear[0]} may exist: its provider cannot say yet"
+            )
             self._app.say(told, severity="warning")
 
     async def look(self) -> PodsSnapshot:
@@ -170,7 +180,8 @@ class Spending:
 
     async def _look_if_new(self) -> None:
         try:
-            # Each check of any process is recorded, too; only other machines or other states are news.
+            # Each check of any process is recorded, too; only other machines or other states are
+            # news.
             if await asyncio.to_thread(_written) == self._seen:
                 return
             await self._count(await self.open())
@@ -184,7 +195,8 @@ class Spending:
         self.money = await asyncio.to_thread(_money, session, noted)
         self._app.show_money()
 
-    # -- machines that were taken back ---------------------------------------------------------------------------------------
+    # -- machines that were taken back
+    # ---------------------------------------------------------------------------------------
 
     @property
     def taken(self) -> tuple[PodRecord, ...]:
@@ -204,10 +216,12 @@ class Spending:
             name, why = clean_line(one.name), clean_line(one.why or "its provider does not say why")
             run = f" Its run was {clean_line(one.run)}." if one.run else ""
             applog.log.error("%s is gone: %s", name, why)
-            self._app.notify(f"{why}.{run}", title=f"{name} is gone", severity="error", timeout=60, markup=False)
+            self._app.notify(
+                f"{why}.{run}", title=f"{name} is gone", severity="error", timeout=60, markup=False
+            )
             self._app.say(
-                f"{name} is gone: {why}.{run} "
-                "{key:app.open-compute}, then {key:compute.pods}, shows it; {key:compute.noted} there dismisses the notice.",
+                f"{name} is gone: {why}.{run} {{key:app.open-compute}}, then {{key:compute.pods}}, "
+                "shows it; {key:compute.noted} there dismisses the notice.",
                 severity="error",
             )
 
@@ -221,7 +235,8 @@ class Spending:
         if self.session is not None:
             await self._count(self.session)
 
-    # -- leaving --------------------------------------------------------------------------------------------------------------
+    # -- leaving
+    # ----------------------------------------------------------------------------------------------
 
     async def unattended(self) -> tuple[UnattendedPod, ...]:
         """Machines that still cost money when the app is closed.
@@ -252,9 +267,12 @@ class Spending:
         self._told.add((str(error),))
         if not isinstance(error, HudtuiError):
             error = self._app.defect(error)
-        self._app.say(f"The state of rented machines is unknown: {error.lines()[0]}", severity="warning")
+        self._app.say(
+            f"The state of rented machines is unknown: {error.lines()[0]}", severity="warning"
+        )
 
-    # -- the limits of machines without a run; those of runs are the launcher's -----------------------------------------------
+    # -- the limits of machines without a run; those of runs are the launcher's
+    # -----------------------------------------------
 
     def _watch_limits(self, session: ComputeSession, snapshot: PodsSnapshot) -> None:
         if self._guard is None:
@@ -264,7 +282,9 @@ class Spending:
         for text in self._guard.warnings(snapshot):
             self._app.say(text, severity="warning")
         for row in self._guard.due(snapshot):
-            self._app.run_worker(self._end(self._guard, session, row), group=f"guard {row.pod.name}")
+            self._app.run_worker(
+                self._end(self._guard, session, row), group=f"guard {row.pod.name}"
+            )
 
     async def _end(self, guard: LimitGuard, session: ComputeSession, row: PodRow) -> None:
         """End a machine that has reached a limit, and verify its end."""
@@ -272,14 +292,20 @@ class Spending:
 
         self._app.say(f"{row.pod.name} is being ended: {reasons_of(row)}", severity="warning")
         try:
-            self._app.say(await guard.end(row, session.overview, sleep=self._app.services.sleep), severity="warning")
+            self._app.say(
+                await guard.end(row, session.overview, sleep=self._app.services.sleep),
+                severity="warning",
+            )
         except Exception as error:
             self._app.fail(error)
         await self._look_quietly()
 
 
 def _possible(folder: Path) -> bool:
-    """Whether machines can be rented, or were. Runs in a thread, and imports nothing of the overview."""
+    """Whether machines can be rented, or were.
+
+    Runs in a thread, and imports nothing of the overview.
+    """
     from hudtui.core.compute.registry import rents
     from hudtui.core.paths import app_paths
 
@@ -293,7 +319,10 @@ def _possible(folder: Path) -> bool:
 
 
 def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
-    """The overview, or `before` if its settings have not changed. Runs in a thread: the imports take a moment."""
+    """The overview, or `before` if its settings have not changed.
+
+    Runs in a thread: the imports take a moment.
+    """
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.pods import Ledger
@@ -337,7 +366,9 @@ def _mark(settings: Settings) -> tuple[Any, ...]:
         listed = owned_hosts_file().stat().st_mtime_ns
     except OSError:
         listed = 0
-    values = tuple((settings.get(one.name), settings.waits(one.name)) for one in provider_settings())
+    values = tuple(
+        (settings.get(one.name), settings.waits(one.name)) for one in provider_settings()
+    )
     return values, simulator, listed
 
 
@@ -359,7 +390,9 @@ def _unattended(app: HudtuiApp, session: ComputeSession | None) -> tuple[Unatten
 
     providers = session.overview.providers if session is not None else {}
     settings = session.settings.get if session is not None else lambda name: None
-    return find_unattended(Ledger(), providers, settings, folder=app.folder, mine=app.rented.manages)
+    return find_unattended(
+        Ledger(), providers, settings, folder=app.folder, mine=app.rented.manages
+    )
 
 
 def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
@@ -374,7 +407,9 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     overview = session.overview
     held = overview.holdings
     orphans = held.orphans if held is not None else ()
-    costs = sum_costs(overview.ledger, overview.now(), here=overview.paid, others=[one.pod for one in orphans])
+    costs = sum_costs(
+        overview.ledger, overview.now(), here=overview.paid, others=[one.pod for one in orphans]
+    )
     alive = [pod for pod in costs.open if pod.expected]
     taken = sum(one.name not in noted for one in held.taken) if held is not None else 0
     if not alive and not taken:
@@ -383,7 +418,9 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     known = [one for one in held.pods if one.pod.name in names] if held is not None else []
     old = [one.seen for one in known if not one.reachable and one.seen is not None]
     budget = ""
-    with contextlib.suppress(HudtuiError):  # a mistyped limit is reported where money is about to be spent
+    with contextlib.suppress(
+        HudtuiError
+    ):  # a mistyped limit is reported where money is about to be spent
         day = limits_from_settings(session.settings).day_budget
         budget = "" if day is None else money(day)
     return Money(

@@ -1,6 +1,7 @@
 """The steps of a project: the key that opens each, and the screen that shows it.
 
-A screen is named by module and class and imported when it is opened for the first time, so that it costs nothing before.
+A screen is named by module and class and imported when it is opened for the first time, so that it
+costs nothing before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
 State = Literal["done", "next", "missing", "running", "failed", "unknown"]
 """State of a step: done, next, not done yet, in progress, failed, or not checked yet."""
 
-GLYPHS: Mapping[State, str] = {"done": "✓", "next": "►", "missing": "○", "running": "●", "failed": "✗", "unknown": "·"}
+GLYPHS: Mapping[State, str] = {
+    "done": "✓",
+    "next": "►",
+    "missing": "○",
+    "running": "●",
+    "failed": "✗",
+    "unknown": "·",
+}
 """One cell each, and each readable without colour."""
 
 STYLES: Mapping[State, str] = {

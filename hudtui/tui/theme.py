@@ -1,7 +1,7 @@
 """Themes: dark, light, high contrast, one without any colour, and all of Textual's.
 
-`ansi-dark` and `ansi-light`, which are Textual's, use the sixteen colours of the terminal itself, and are what a terminal with no
-more colours begins with.
+`ansi-dark` and `ansi-light`, which are Textual's, use the sixteen colours of the terminal itself,
+and are what a terminal with no more colours begins with.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ def _theme(
     scrollbar: tuple[str, str] | None = None,
     selection: str | None = None,
 ) -> Theme:
-    """Return a theme of hudtui's shape: warnings, keys and amounts have the accent, bars the surface or the panel.
+    """Return a theme of hudtui's shape.
+
+    Warnings, keys and amounts have the accent, bars the surface or the panel.
 
     Args:
         name: The theme's name.
-        colours: Primary, secondary, accent, error, success, foreground, background, surface and panel.
+        colours: Primary, secondary, accent, error, success, foreground, background, surface and
+            panel.
         dark: Whether the background is dark.
         lines: The border of a pane with and without the focus.
         cursor: The background of the cursor with and without the focus; empty for Textual's own.
@@ -35,7 +38,9 @@ def _theme(
         scrollbar: The scroll bar, also under the mouse; None or empty for Textual's own.
         selection: Selected text; None for Textual's own.
     """
-    primary, secondary, accent, error, success, foreground, background, surface, panel = colours.split()
+    primary, secondary, accent, error, success, foreground, background, surface, panel = (
+        colours.split()
+    )
     border, blurred = lines.split()
     variables = {
         "border": border,
@@ -53,7 +58,11 @@ def _theme(
         if disabled:
             variables |= {"text-muted": quiet, "text-disabled": disabled}
     if scrollbar is not None:
-        variables |= {"scrollbar": scrollbar[0], "scrollbar-background": surface, "scrollbar-hover": scrollbar[1]}
+        variables |= {
+            "scrollbar": scrollbar[0],
+            "scrollbar-background": surface,
+            "scrollbar-hover": scrollbar[1],
+        }
         variables["scrollbar-active"] = primary if dark else ""
     return Theme(
         name=name,
@@ -90,7 +99,8 @@ _LIGHT = _theme(
     cursor=("#0b6a94", ""),
     muted=("#55606a", ""),
 )
-# A terminal of 256 colours shows the nearest of them, which for a dark grey with a little blue is navy: these are among them.
+# A terminal of 256 colours shows the nearest of them, which for a dark grey with a little blue is
+# navy: these are among them.
 _DARK_256 = _theme(
     DEFAULT,
     "#5fafd7 #5f87af #d7af5f #ff8787 #87d787 #dadada #121212 #1c1c1c #262626",
@@ -144,7 +154,11 @@ _COLOURS = (
 """The colours of a theme that are no variables."""
 _MONO = Theme(name=MONOCHROME, **dict.fromkeys(_COLOURS, _PLAIN), ansi=True)  # type: ignore[arg-type]
 _MONO.variables |= {
-    **{name: _PLAIN for name, value in _MONO.to_color_system().generate().items() if value.startswith("ansi_")},
+    **{
+        name: _PLAIN
+        for name, value in _MONO.to_color_system().generate().items()
+        if value.startswith("ansi_")
+    },
     **dict.fromkeys(("ansi-background", "ansi-foreground", "foreground-disabled"), _PLAIN),
     "block-cursor-text-style": "reverse",
     "block-cursor-blurred-text-style": "underline",
@@ -153,18 +167,23 @@ _MONO.variables |= {
 }
 
 OWN: tuple[Theme, ...] = (_DARK, _LIGHT, _CONTRAST, _MONO)
-"""The themes of hudtui. The monochrome one sends no colour at all: bold, underline and reverse only."""
+"""The themes of hudtui. The monochrome one sends no colour at all: bold, underline and reverse
+only."""
 
 
 def themes_for(colours: str | None) -> tuple[Theme, ...]:
     """Return the themes of hudtui for a terminal.
 
     Args:
-        colours: The terminal's colours as Rich calls them: `truecolor`, `256`, `standard` (16), or None.
+        colours: The terminal's colours as Rich calls them: `truecolor`, `256`, `standard` (16), or
+            None.
     """
     return (_DARK_256, _LIGHT_256, _CONTRAST, _MONO) if colours == "256" else OWN
 
 
 def default_theme(colours: str | None) -> str:
-    """Return the name of the theme to begin with: with 16 colours a theme of the terminal's own colours."""
+    """Return the name of the theme to begin with.
+
+    With 16 colours a theme of the terminal's own colours.
+    """
     return "ansi-dark" if colours == "standard" else DEFAULT

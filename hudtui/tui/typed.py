@@ -1,8 +1,9 @@
-"""Keys are handled in order: a key waits until the screen or dialog that the key before it opened is there.
+"""Keys are handled in order.
 
-Textual hands each key to the widget that has the focus when the key arrives. On a slow line several keys arrive at once, and what
-the first of them does may still be under way then: a field that gets the focus, a dialog that opens, a screen that is made. Keys
-meant for those would act on the list behind them.
+A key waits until the screen or dialog that the key before it opened is there. Textual hands each
+key to the widget that has the focus when the key arrives. On a slow line several keys arrive at
+once, and what the first of them does may still be under way then: a field that gets the focus, a
+dialog that opens, a screen that is made. Keys meant for those would act on the list behind them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 LONGEST = 2.0
-"""Most seconds that a key waits for a widget that handles the one before it, or for a screen that opens."""
+"""Most seconds that a key waits for a widget that handles the one before it, or for a screen that
+opens."""
 
 QUESTION = 0.5
 """Most seconds that a key waits for a question that the action before it asks after some work."""
@@ -38,10 +40,12 @@ _TICK = 0.01
 """Seconds between two looks for a question."""
 
 _LAYERS = 2
-"""Messages that follow from a message within one widget: a field says that it was left, and its pane says what that means."""
+"""Messages that follow from a message within one widget: a field says that it was left, and its
+pane says what that means."""
 
 BURST = 0.03
-"""Seconds between two keys below which they come from a paste, a held key or a line that stalled, not from a decision."""
+"""Seconds between two keys below which they come from a paste, a held key or a line that stalled,
+not from a decision."""
 
 _URGENT = {"app.home", "app.leave", "app.stop"}
 """Actions whose keys do not wait, apart from those called cancel."""
@@ -77,8 +81,8 @@ class TypedAhead:
     async def take(self, event: events.Key | events.Paste) -> None:
         """Pass a key or a paste on, now or when its turn comes.
 
-        A key that cancels or leaves does not wait, unless it is a part of what came at once. What waits was meant for what the
-        user gives up with it, and is dropped.
+        A key that cancels or leaves does not wait, unless it is a part of what came at once. What
+        waits was meant for what the user gives up with it, and is dropped.
         """
         alone, self._came = event.time - self._came >= BURST, event.time
         if self._settling is not None and alone and self._is_urgent(event):
@@ -102,11 +106,20 @@ class TypedAhead:
         """Whether a key cancels, closes, goes back or leaves, and cannot be a part of a text."""
         if not isinstance(event, events.Key) or event.is_printable:
             return False
-        mine = (action for action in REGISTRY.values() if action.id in _URGENT or action.method == "action_cancel")
-        return event.key == "escape" or any(event.key in keys_of(action, self._app.keymap) for action in mine)
+        mine = (
+            action
+            for action in REGISTRY.values()
+            if action.id in _URGENT or action.method == "action_cancel"
+        )
+        return event.key == "escape" or any(
+            event.key in keys_of(action, self._app.keymap) for action in mine
+        )
 
     async def _next(self, settled: object) -> None:
-        """Pass on the first key. Runs in the app's own message loop, as all handling of keys does."""
+        """Pass on the first key.
+
+        Runs in the app's own message loop, as all handling of keys does.
+        """
         if self._settling is not settled:
             return  # a key that does not wait came meanwhile
         self._settling = None
@@ -134,11 +147,17 @@ class TypedAhead:
         if not self._app.call_later(self._next, asyncio.current_task()):
             self._settling = None
 
-    async def _effect(self, target: DOMNode, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
+    async def _effect(
+        self, target: DOMNode, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]
+    ) -> None:
         """Wait until a key was handled and what it opened is there."""
         app = self._app
         await self._handled(target)
-        work = {self._askers[one] for one in screens if one not in app.screen_stack and one in self._askers}
+        work = {
+            self._askers[one]
+            for one in screens
+            if one not in app.screen_stack and one in self._askers
+        }
         if self._action is not None and self._action.asks:
             work |= {one for one in app.workers if one not in workers and one.name != "forever"}
         if work:
@@ -147,7 +166,10 @@ class TypedAhead:
             await self._opened(app.screen)
 
     async def _handled(self, target: DOMNode) -> None:
-        """Wait until a widget and those above it have handled what they were sent: each handles one message after the other."""
+        """Wait until a widget and those above it have handled what they were sent.
+
+        Each handles one message after the other.
+        """
         for node in target.ancestors_with_self:
             for _ in range(_LAYERS):
                 passed = asyncio.Event()
@@ -156,7 +178,7 @@ class TypedAhead:
                 await self._within(passed)
 
     async def _opened(self, screen: Screen[Any]) -> None:
-        """Wait until a screen is mounted and was drawn, and until the focus that it sets then is set."""
+        """Wait until a screen is mounted, was drawn, and has set its focus."""
         drawn = asyncio.Event()
         screen.call_after_refresh(drawn.set)
         await self._within(drawn)
@@ -179,5 +201,8 @@ class TypedAhead:
 
 
 def _writes(target: DOMNode, event: events.Key) -> bool:
-    """Whether a key only changes a text. What that begins (a search, a preview) asks nothing, and is not waited for."""
+    """Whether a key only changes a text.
+
+    What that begins (a search, a preview) asks nothing, and is not waited for.
+    """
     return takes_text(target) and (event.is_printable or event.key in _EDITS)

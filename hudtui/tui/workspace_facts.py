@@ -1,4 +1,7 @@
-"""Reads a project folder by means of the core. Imported after the first paint; everything here runs in a thread."""
+"""Reads a project folder by means of the core.
+
+Imported after the first paint; everything here runs in a thread.
+"""
 
 from __future__ import annotations
 
@@ -92,15 +95,23 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
 
 
 def marks(folder: Path) -> Marks:
-    """Return the marks of the databases of runs and of rented machines, and of the files of trust and settings."""
+    """Return the marks of databases and files.
+
+    They are the databases of runs and of rented machines, and the files of trust and settings.
+    """
     settings = (trust.agreements_file(folder), folder / ".env", user_file())
     return Marks(
-        _mark_database(folder / STATE_FOLDER / "runs.db"), _mark_database(app_paths().data / "pods.db"), _mark(*settings)
+        _mark_database(folder / STATE_FOLDER / "runs.db"),
+        _mark_database(app_paths().data / "pods.db"),
+        _mark(*settings),
     )
 
 
 def _mark_database(database: Path) -> object:
-    """Return a mark of a SQLite database and its write-ahead log, which readers leave empty for a moment."""
+    """Return a mark of a SQLite database and its write-ahead log.
+
+    Readers leave the log empty for a moment.
+    """
     return _mark(database, database.with_name(f"{database.name}-wal"))
 
 

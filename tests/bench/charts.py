@@ -1,10 +1,12 @@
-"""What charts cost: nine of them at 126x45, when a number comes, and when the cursor moves by one value.
+"""What charts cost: nine of them at 126x45, when a number comes, and when the cursor moves by one
+value.
 
     python tests/bench/charts.py [--steps 500] [--rounds 20]
 
-Printed: milliseconds of a redraw after a new number and after a move of the cursor, the bytes that the move sends, and each time
-beside that of drawing one plain text of the same size (Textual's `Static`). Where `textual-plot` is installed, nine of its plots
-are drawn from the same numbers in the same run, and compared.
+Printed: milliseconds of a redraw after a new number and after a move of the cursor, the bytes that
+the move sends, and each time beside that of drawing one plain text of the same size (Textual's
+`Static`). Where `textual-plot` is installed, nine of its plots are drawn from the same numbers in
+the same run, and compared.
 """
 
 from __future__ import annotations
@@ -28,12 +30,28 @@ from hudtui.tui.theme import DEFAULT, OWN
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 
 SIZE = (126, 45)
-NAMES = ("reward", "reward_std", "loss", "kl", "entropy", "learning_rate", "tokens_per_s", "step_time", "completions/mean_length")
+NAMES = (
+    "reward",
+    "reward_std",
+    "loss",
+    "kl",
+    "entropy",
+    "learning_rate",
+    "tokens_per_s",
+    "step_time",
+    "completions/mean_length",
+)
 
 
 def row(step: int, draw: random.Random) -> dict[str, float]:
     """The numbers of a step."""
-    return {"step": step, **{name: math.sin(step / 50 + place) + draw.gauss(0, 0.1) for place, name in enumerate(NAMES)}}
+    return {
+        "step": step,
+        **{
+            name: math.sin(step / 50 + place) + draw.gauss(0, 0.1)
+            for place, name in enumerate(NAMES)
+        },
+    }
 
 
 class Base(App[None]):
@@ -64,7 +82,8 @@ class Plain(Base):
 
 
 async def drawn(pilot: Any, change: Callable[[], object], rounds: int) -> float:
-    """Milliseconds of processor time from a change to the finished picture, the median of all rounds."""
+    """Milliseconds of processor time from a change to the finished picture, the median of all
+    rounds."""
     times = []
     for _ in range(rounds):
         begun = time.process_time()
@@ -93,7 +112,10 @@ async def ours(steps: int, rounds: int) -> dict[str, float]:
             reader.add(row(count, draw))
             pane.show(numbers)
 
-        found = {"new number": await drawn(pilot, tick, rounds), "cursor": await drawn(pilot, pane.action_earlier, rounds)}
+        found = {
+            "new number": await drawn(pilot, tick, rounds),
+            "cursor": await drawn(pilot, pane.action_earlier, rounds),
+        }
         screen = app.screen
         before = screen._compositor.render_strips()
         pane.action_earlier()
@@ -121,7 +143,9 @@ async def plain(rounds: int) -> float:
         def change() -> None:
             nonlocal turn
             turn += 1
-            text.update("\n".join(f"{turn + line} ".ljust(SIZE[0] - 1, "x") for line in range(SIZE[1] - 1)))
+            text.update(
+                "\n".join(f"{turn + line} ".ljust(SIZE[0] - 1, "x") for line in range(SIZE[1] - 1))
+            )
 
         return await drawn(pilot, change, rounds)
 
@@ -147,7 +171,11 @@ async def theirs(steps: int, rounds: int) -> float:
             rows.append(row(len(rows) + 1, draw))
             for name, plot in zip(NAMES, plots, strict=True):
                 plot.clear()
-                plot.plot([one["step"] for one in rows], [one[name] for one in rows], hires_mode=HiResMode.BRAILLE)
+                plot.plot(
+                    [one["step"] for one in rows],
+                    [one[name] for one in rows],
+                    hires_mode=HiResMode.BRAILLE,
+                )
 
         tick()
         await pilot.pause()
@@ -155,13 +183,18 @@ async def theirs(steps: int, rounds: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
     found: dict[str, Any] = asyncio.run(ours(given.steps, given.rounds))
     beside = found["plain text"] = asyncio.run(plain(given.rounds))
-    found |= {f"{name}, times plain text": round(found[name] / beside, 2) for name in ("new number", "cursor")}
+    found |= {
+        f"{name}, times plain text": round(found[name] / beside, 2)
+        for name in ("new number", "cursor")
+    }
     if importlib.util.find_spec("textual_plot"):
         found["textual-plot, new number"] = asyncio.run(theirs(given.steps, given.rounds))
     print(json.dumps({name: round(value, 2) for name, value in found.items()}, indent=2))

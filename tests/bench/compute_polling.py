@@ -2,8 +2,9 @@
 
     python tests/bench/compute_polling.py [--seconds 60] [--pods 1,10,100]
 
-In real time, against the simulator, whose machines install for ever. Two ways: all are got by one client (as the app does it:
-they ask on the same beat, and one request asks for all), and each by a client of its own (what a process for each would cost).
+In real time, against the simulator, whose machines install for ever. Two ways: all are got by one
+client (as the app does it: they ask on the same beat, and one request asks for all), and each by a
+client of its own (what a process for each would cost).
 """
 
 from __future__ import annotations
@@ -35,18 +36,28 @@ async def _get(order: Order, prime: PrimeProvider, ledger: Ledger) -> None:
             pass
 
 
-async def measure(count: int, *, together: bool, seconds: float) -> tuple[float, Counter[str], float]:
-    """Requests a minute, by path, and CPU seconds a minute of this process (with the simulator's)."""
+async def measure(
+    count: int, *, together: bool, seconds: float
+) -> tuple[float, Counter[str], float]:
+    """Requests a minute, by path, and CPU seconds a minute of this process (with the
+    simulator's)."""
     with tempfile.TemporaryDirectory() as folder:
         async with PrimeSimulator(rate=1.0, balance=1e6) as sim:
             sim.behave(boot=0.0, ends="stuck")
             ledger = Ledger(Path(folder) / "pods.db")
-            clients = [PrimeProvider(sim.api_key, base_url=sim.url, simulated=True) for _ in range(1 if together else count)]
-            offer = next(one for one in (await clients[0].offers()).found if one.cloud_id == "cpu-8")
+            clients = [
+                PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
+                for _ in range(1 if together else count)
+            ]
+            offer = next(
+                one for one in (await clients[0].offers()).found if one.cloud_id == "cpu-8"
+            )
             tasks = []
             for number in range(count):
                 order = Order(f"hudtui-{number}", offer)
-                tasks.append(asyncio.create_task(_get(order, clients[number % len(clients)], ledger)))
+                tasks.append(
+                    asyncio.create_task(_get(order, clients[number % len(clients)], ledger))
+                )
                 await asyncio.sleep(0.02)
             while len(sim.pods) < count:  # noqa: ASYNC110 - they are made in another thread
                 await asyncio.sleep(0.1)
@@ -72,12 +83,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--pods", default="1,10,100")
     asked = parser.parse_args()
-    print("| machines | requests a minute, one client | a client each | ratio | CPU of a core, one client |")
+    print(
+        "| machines | requests a minute, one client | a client each | ratio | CPU of a core, one "
+        "client |"
+    )
     print("| ---: | ---: | ---: | ---: | ---: |")
     for count in map(int, asked.pods.split(",")):
         rate, seen, cpu = asyncio.run(measure(count, together=True, seconds=asked.seconds))
         alone, _, _ = asyncio.run(measure(count, together=False, seconds=asked.seconds))
-        print(f"| {count} | {rate:.1f} | {alone:.1f} | 1 : {alone / rate:.1f} | {cpu / 60:.2%} |", flush=True)
+        print(
+            f"| {count} | {rate:.1f} | {alone:.1f} | 1 : {alone / rate:.1f} | {cpu / 60:.2%} |",
+            flush=True,
+        )
         assert set(seen) == {"/api/v1/pods/status"}, seen
 
 

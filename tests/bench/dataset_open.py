@@ -2,13 +2,14 @@
 
     python tests/bench/dataset_open.py [--tasks 1000000] [--file TASKS]
 
-The real app runs without a terminal over a generated file (a JSON array; every 1000th task is broken). Printed: from pressing
-the key of the step to the first rows on it, as time and as processor time (own work of all threads: the machine may be
-busy), at once after the start and after the app's idle moment, in which it imports what steps need; how far the reading was
-by then; the longest time that the event loop was held up while the rest was read (no key works meanwhile); the time until
-everything was read; then, over all tasks: the time for a page down, for a jump to the end, for a search of every prompt, for
-sorting by id; and the peak memory. The peer is what must be waited for when everything is read first: `json.load` of the same
-file, in a process of its own.
+The real app runs without a terminal over a generated file (a JSON array; every 1000th task is
+broken). Printed: from pressing the key of the step to the first rows on it, as time and as
+processor time (own work of all threads: the machine may be busy), at once after the start and after
+the app's idle moment, in which it imports what steps need; how far the reading was by then; the
+longest time that the event loop was held up while the rest was read (no key works meanwhile); the
+time until everything was read; then, over all tasks: the time for a page down, for a jump to the
+end, for a search of every prompt, for sorting by id; and the peak memory. The peer is what must be
+waited for when everything is read first: `json.load` of the same file, in a process of its own.
 """
 
 from __future__ import annotations
@@ -118,17 +119,33 @@ print(json.dumps(told))
 
 def generate(path: Path, count: int) -> None:
     """Write tasks of about 600 bytes."""
-    config = {"text-2048": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}}
+    config = {
+        "text-2048": {
+            "command": "${HUDTUI_PYTHON:-python3}",
+            "args": ["-m", "hudtui.envs.text_2048"],
+        }
+    }
     with path.open("w") as out:
         out.write("[")
         for number in range(count):
             task = {
                 "id": f"t{number:07}",
-                "prompt": f"Play 2048 on a board and reach the tile {number % 101}. " + "Be quick and careful. " * (number % 13),
+                "prompt": f"Play 2048 on a board and reach the tile {number % 101}. "
+                + "Be quick and careful. " * (number % 13),
                 "mcp_config": config,
-                "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 4, "seed": number}}},
-                "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 256}}},
-                "metadata": {"category": "abc"[number % 3], "seed": number, "difficulty": number % 5},
+                "setup_tool": {
+                    "name": "setup",
+                    "arguments": {"name": "board", "arguments": {"board_size": 4, "seed": number}},
+                },
+                "evaluate_tool": {
+                    "name": "evaluate",
+                    "arguments": {"name": "max_number", "arguments": {"target": 256}},
+                },
+                "metadata": {
+                    "category": "abc"[number % 3],
+                    "seed": number,
+                    "difficulty": number % 5,
+                },
             }
             if number % 1000 == 999:
                 task["prompt"] = 5
@@ -169,23 +186,43 @@ def main() -> None:
             generate(path, options.tasks)
         peer = run(PEER, folder, str(path))
         print(f"{peer['tasks']:,} tasks, {path.stat().st_size / 1e6:,.0f} MB")
-        print(f"json.load alone: {peer['first']:.2f} s, {peer['cpu']:.2f} s of own work, peak {peer['peak'] / 1024:,.0f} MB")
-        for start, words in (("at once", "the first import included"), ("ready", "after the app's idle moment")):
+        print(
+            f"json.load alone: {peer['first']:.2f} s, {peer['cpu']:.2f} s of own work, peak "
+            f"{peer['peak'] / 1024:,.0f} MB"
+        )
+        for start, words in (
+            ("at once", "the first import included"),
+            ("ready", "after the app's idle moment"),
+        ):
             told = run(CHILD, folder, start)
             print(f"\n{start} ({words})")
             print(
-                f"  first rows   {1000 * told['first']:7.0f} ms, {1000 * told['first_cpu']:.0f} ms of own work, "
-                f"{1000 * told['first_ui']:.0f} of it on the screen's side; {told['read_by_then']:,} of {told['tasks']:,} tasks "
-                f"checked; json.load / ours {peer['first'] / told['first']:.0f}"
+                f"  first rows   {1000 * told['first']:7.0f} ms, {1000 * told['first_cpu']:.0f} ms "
+                f"of own work, {1000 * told['first_ui']:.0f} of it on the screen's side; "
+                f"{told['read_by_then']:,} of {told['tasks']:,} tasks checked; json.load / ours "
+                f"{peer['first'] / told['first']:.0f}"
             )
-            print(f"  everything   {told['all']:7.1f} s, {told['all_cpu']:.1f} s of own work; {told['errors']:,} broken")
             print(
-                f"  keys held up {1000 * told['lag_worst']:7.0f} ms at worst, {1000 * told['lag_99']:.0f} ms in 99 of 100 moments"
+                f"  everything   {told['all']:7.1f} s, {told['all_cpu']:.1f} s of own work; "
+                f"{told['errors']:,} broken"
             )
-            print(f"  page down    {1000 * told['page']:7.1f} ms; to the end {1000 * told['end']:.0f} ms (own work)")
-            print(f"  search       {told['search']:7.1f} s through every prompt, {told['found']:,} found")
+            print(
+                f"  keys held up {1000 * told['lag_worst']:7.0f} ms at worst, "
+                f"{1000 * told['lag_99']:.0f} ms in 99 of 100 moments"
+            )
+            print(
+                f"  page down    {1000 * told['page']:7.1f} ms; to the end "
+                f"{1000 * told['end']:.0f} ms (own work)"
+            )
+            print(
+                f"  search       {told['search']:7.1f} s through every prompt, {told['found']:,} "
+                "found"
+            )
             print(f"  sort         {told['sort']:7.1f} s by id")
-            print(f"  peak         {told['peak'] / 1024:7,.0f} MB; json.load / ours {peer['peak'] / told['peak']:.1f}")
+            print(
+                f"  peak         {told['peak'] / 1024:7,.0f} MB; json.load / ours "
+                f"{peer['peak'] / told['peak']:.1f}"
+            )
 
 
 if __name__ == "__main__":

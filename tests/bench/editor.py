@@ -1,12 +1,14 @@
-"""What a keystroke costs in the mapping editor: types 500 characters into a configuration of 300 actions.
+"""What a keystroke costs in the mapping editor: types 500 characters into a configuration of 300
+actions.
 
     python tests/bench/editor.py [--actions 300] [--keys 500]
 
-The same keys go into three texts in one run: Textual's bare TextArea, that with its own YAML highlighting, and the mapping screen
-with everything it does at a key (highlighting, reading the text, interpreting the sample, drawing the preview). A phrase is
-typed into the middle of one action, the next phrase into the next action. Counted is the processor time of the thread that
-draws, from the key to the finished paint; the text is read in a thread meanwhile. The last row is the time by the clock until the
-preview says something new.
+The same keys go into three texts in one run: Textual's bare TextArea, that with its own YAML
+highlighting, and the mapping screen with everything it does at a key (highlighting, reading the
+text, interpreting the sample, drawing the preview). A phrase is typed into the middle of one
+action, the next phrase into the next action. Counted is the processor time of the thread that
+draws, from the key to the finished paint; the text is read in a thread meanwhile. The last row is
+the time by the clock until the preview says something new.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-PHRASES = ("int(v) + 1 if v > 0 else 0 ", "str(v).strip().lower() or ", "[v, v + 1, v * 2][0] and ", "max(int(v), 1) * 3 - 2 + ")
+PHRASES = (
+    "int(v) + 1 if v > 0 else 0 ",
+    "str(v).strip().lower() or ",
+    "[v, v + 1, v * 2][0] and ",
+    "max(int(v), 1) * 3 - 2 + ",
+)
 """Put in after `lambda v: `."""
 
 SCREEN = "mapping screen"
@@ -35,7 +42,10 @@ LONGEST = 5.0
 
 def config(actions: int) -> str:
     """A configuration with so many actions, ten lines each and two in the prompt."""
-    prompt = [f"  - act_{i}(x, y): Do number {i}\n    Usage: <tool>act_{i}({i}, 2)</tool>" for i in range(actions)]
+    prompt = [
+        f"  - act_{i}(x, y): Do number {i}\n    Usage: <tool>act_{i}({i}, 2)</tool>"
+        for i in range(actions)
+    ]
     entries = [
         f"  act_{i}:\n"
         f'    _tool: "tool_{i}"\n'
@@ -65,7 +75,11 @@ def config(actions: int) -> str:
 
 def keys(count: int) -> list[tuple[str, bool]]:
     """What is typed, and whether a phrase begins."""
-    typed = ((character, place == 0) for phrase in itertools.cycle(PHRASES) for place, character in enumerate(phrase))
+    typed = (
+        (character, place == 0)
+        for phrase in itertools.cycle(PHRASES)
+        for place, character in enumerate(phrase)
+    )
     return list(itertools.islice(typed, count))
 
 
@@ -99,7 +113,11 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
 
     (folder / "configs").mkdir()
     (folder / "configs" / "bench.yaml").write_text(text)
-    whole = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x", "y"]}
+    whole = {
+        "type": "object",
+        "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+        "required": ["x", "y"],
+    }
     found = Analysis("text-2048", tools=tuple(Tool(f"tool_{i}", "", whole) for i in range(actions)))
     save_analysis(parse_source("text-2048", folder=folder, lookup={}.get), found)
     app = HudtuiApp(folder)
@@ -116,10 +134,13 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
         yield pilot
 
 
-async def measure(pilot: Any, pressed: list[tuple[str, bool]], row: int, preview: bool) -> tuple[list[float], list[float]]:
+async def measure(
+    pilot: Any, pressed: list[tuple[str, bool]], row: int, preview: bool
+) -> tuple[list[float], list[float]]:
     """Milliseconds of the drawing thread's processor time for each key.
 
-    The time by the clock until the preview says something new comes with it where there is a preview.
+    The time by the clock until the preview says something new comes with it where there is a
+    preview.
     """
     from textual import events
     from textual.keys import _character_to_key
@@ -195,7 +216,9 @@ async def run(actions: int, count: int) -> None:
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--actions", type=int, default=300)
     parser.add_argument("--keys", type=int, default=500)
     given = parser.parse_args()

@@ -1,6 +1,8 @@
-"""How fast environments start and answer, beside the SDK doing the same: `python tests/bench/environment.py`.
+"""How fast environments start and answer, beside the SDK doing the same:
+`python tests/bench/environment.py`.
 
-Every figure is the median of the rounds, in seconds; the two columns are measured turn by turn in the same run.
+Every figure is the median of the rounds, in seconds; the two columns are measured turn by turn in
+the same run.
 """
 
 from __future__ import annotations
@@ -52,7 +54,12 @@ async def timed(work: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - began
 
 
-async def compare(title: str, one: Callable[[], Awaitable[object]], other: Callable[[], Awaitable[object]], rounds: int) -> None:
+async def compare(
+    title: str,
+    one: Callable[[], Awaitable[object]],
+    other: Callable[[], Awaitable[object]],
+    rounds: int,
+) -> None:
     pairs = [(await timed(one), await timed(other)) for _ in range(rounds)]
     first, second = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(f"{title:<58} {first:8.3f} {second:8.3f} {first / second:7.2f}")
@@ -71,16 +78,37 @@ async def main() -> None:
     await ours(GAME)
     await sdk(GAME)
     print(f"{'':<58} {'hudtui':>8} {'sdk':>8} {'ratio':>7}")
-    await compare("start text-2048 / a server on the SDK, list, leave", lambda: ours(GAME), lambda: sdk(SDK_SERVER), 5)
-    await compare("client alone: start text-2048, list, leave", lambda: ours(GAME), lambda: sdk(GAME), 5)
-    await compare("200 calls of move, start included", lambda: ours(GAME, "move", 200), lambda: sdk(GAME, "move", 200), 3)
+    await compare(
+        "start text-2048 / a server on the SDK, list, leave",
+        lambda: ours(GAME),
+        lambda: sdk(SDK_SERVER),
+        5,
+    )
+    await compare(
+        "client alone: start text-2048, list, leave", lambda: ours(GAME), lambda: sdk(GAME), 5
+    )
+    await compare(
+        "200 calls of move, start included",
+        lambda: ours(GAME, "move", 200),
+        lambda: sdk(GAME, "move", 200),
+        3,
+    )
     big = (sys.executable, ODD, "big", "8000000")
-    await compare("one result of 8 MB, start included", lambda: ours(big, "good"), lambda: sdk(big, "good"), 3)
+    await compare(
+        "one result of 8 MB, start included", lambda: ours(big, "good"), lambda: sdk(big, "good"), 3
+    )
     many = (sys.executable, ODD, "many", "10000")
     await compare("10 000 tools listed", lambda: ours(many), lambda: sdk(many), 3)
-    await compare("cancel a server that hangs (0.3 s of it waiting)", lambda: cancelled(ours), lambda: cancelled(sdk), 3)
+    await compare(
+        "cancel a server that hangs (0.3 s of it waiting)",
+        lambda: cancelled(ours),
+        lambda: cancelled(sdk),
+        3,
+    )
     games = [ours(GAME, "move", 20) for _ in range(16)]
-    print(f"{'16 games of 20 moves at once':<58} {await timed(lambda: asyncio.gather(*games)):8.3f}")
+    print(
+        f"{'16 games of 20 moves at once':<58} {await timed(lambda: asyncio.gather(*games)):8.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Time from exec to the first paint under tmux, beside a minimal Textual app with Header and Footer in the same run.
+"""Time from exec to the first paint under tmux, beside a minimal Textual app with Header and Footer
+in the same run.
 
     python tests/bench/first_paint.py [--runs 5] [--size 160x48]
 
-Prints a table: the first frame (the keys are there), the full picture (the project was read), and the ratio to the minimal app.
+Prints a table: the first frame (the keys are there), the full picture (the project was read), and
+the ratio to the minimal app.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ Floor().run()
 POLL = 0.01
 
 
-def measure(tmux: list[str], argv: list[str], markers: list[str], size: tuple[int, int], folder: Path) -> list[float]:
+def measure(
+    tmux: list[str], argv: list[str], markers: list[str], size: tuple[int, int], folder: Path
+) -> list[float]:
     """Seconds from exec until each marker stands on the screen."""
     command = "exec " + " ".join(shlex.quote(part) for part in argv)
     where = ["-x", str(size[0]), "-y", str(size[1]), "-c", str(folder)]
@@ -43,7 +47,9 @@ def measure(tmux: list[str], argv: list[str], markers: list[str], size: tuple[in
     try:
         found: list[float] = []
         while len(found) < len(markers):
-            shown = subprocess.run([*tmux, "capture-pane", "-p", "-t", "it"], capture_output=True, text=True).stdout
+            shown = subprocess.run(
+                [*tmux, "capture-pane", "-p", "-t", "it"], capture_output=True, text=True
+            ).stdout
             now = time.perf_counter() - begun
             while len(found) < len(markers) and markers[len(found)] in shown:
                 found.append(now)
@@ -65,20 +71,42 @@ def main() -> None:
     width, _, height = given.size.partition("x")
     size = (int(width), int(height))
     kept = ("PATH", "LANG", "LC_ALL")
-    results: dict[str, list[float]] = {"minimal app": [], "hudtui, first paint": [], "hudtui, full paint": []}
+    results: dict[str, list[float]] = {
+        "minimal app": [],
+        "hudtui, first paint": [],
+        "hudtui, full paint": [],
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "work").mkdir()
         (folder / "floor.py").write_text(FLOOR)
         env = {key: os.environ[key] for key in kept if key in os.environ}
-        env |= {"TERM": "xterm-256color", "HOME": str(folder / "home"), "HUDTUI_HOME": str(folder / "home")}
+        env |= {
+            "TERM": "xterm-256color",
+            "HOME": str(folder / "home"),
+            "HUDTUI_HOME": str(folder / "home"),
+        }
         tmux = ["tmux", "-S", str(folder / "socket"), "-f", os.devnull]
         # A server that runs already: its own start is not measured.
-        subprocess.run([*tmux, "new-session", "-d", "-s", "hold", "sleep 3600"], check=True, env=env)
+        subprocess.run(
+            [*tmux, "new-session", "-d", "-s", "hold", "sleep 3600"], check=True, env=env
+        )
         try:
             for turn in range(given.runs + 1):
-                floor = measure(tmux, [sys.executable, str(folder / "floor.py")], ["Leave"], size, folder / "work")
-                ours = measure(tmux, [sys.executable, "-m", "hudtui"], ["Help", "Welcome"], size, folder / "work")
+                floor = measure(
+                    tmux,
+                    [sys.executable, str(folder / "floor.py")],
+                    ["Leave"],
+                    size,
+                    folder / "work",
+                )
+                ours = measure(
+                    tmux,
+                    [sys.executable, "-m", "hudtui"],
+                    ["Help", "Welcome"],
+                    size,
+                    folder / "work",
+                )
                 if turn:  # the first turn warms the disk cache and writes bytecode
                     for row, value in zip(results, [*floor, *ours], strict=True):
                         results[row].append(value)
@@ -86,7 +114,8 @@ def main() -> None:
             subprocess.run([*tmux, "kill-server"], capture_output=True)
     base = statistics.median(results["minimal app"])
     print(
-        f"{'exec to ...':22} {'median s':>9} {'min':>6} {'max':>6} {'ratio':>6}   {given.runs} runs in turns, {given.size}, tmux"
+        f"{'exec to ...':22} {'median s':>9} {'min':>6} {'max':>6} {'ratio':>6}   {given.runs} "
+        f"runs in turns, {given.size}, tmux"
     )
     for row, values in results.items():
         middle = statistics.median(values)

@@ -2,10 +2,10 @@
 
     python tests/bench/follow.py [--rates 1000,10000,50000] [--seconds 5] [--size-mib 1024]
 
-For each rate one process writes lines of 130 bytes, some coloured; two others follow them: hudtui's follower with its line feed
-(decoded, cleaned, folded), and `tail -F` into a reader that only splits lines. CPU is that of the whole process, in percent of
-one core, without its start. Lag is the age of the newest line of each batch when it can be shown. At the end, the last page of
-a large file.
+For each rate one process writes lines of 130 bytes, some coloured; two others follow them: hudtui's
+follower with its line feed (decoded, cleaned, folded), and `tail -F` into a reader that only splits
+lines. CPU is that of the whole process, in percent of one core, without its start. Lag is the age
+of the newest line of each batch when it can be shown. At the end, the last page of a large file.
 """
 
 from __future__ import annotations
@@ -78,7 +78,12 @@ class Meter:
         spent = self._cpu() - self.cpu + extra
         wall = time.monotonic() - self.began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        found = {"lines": self.count, "cpu": 100 * spent / wall, "median": statistics.median(self.lags), "most": max(self.lags)}
+        found = {
+            "lines": self.count,
+            "cpu": 100 * spent / wall,
+            "median": statistics.median(self.lags),
+            "most": max(self.lags),
+        }
         print(json.dumps({**found, "rss": peak}))
 
 
@@ -97,7 +102,9 @@ async def follow_ours(path: str, total: int) -> None:
 
 def follow_tail(path: str, total: int) -> None:
     meter = Meter(total)
-    tail = subprocess.Popen(["tail", "-n", "+1", "-F", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    tail = subprocess.Popen(
+        ["tail", "-n", "+1", "-F", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     assert tail.stdout is not None
     rest = b""
     while data := os.read(tail.stdout.fileno(), 1 << 16):
@@ -134,13 +141,17 @@ def main() -> None:
     parser.add_argument("--size-mib", type=int, default=1024)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{'lines/s':>8}  {'follower':<10} {'CPU %':>6} {'lag ms':>7} {'most':>7} {'RSS MiB':>8} {'lines':>9}")
+        print(
+            f"{'lines/s':>8}  {'follower':<10} {'CPU %':>6} {'lag ms':>7} {'most':>7} "
+            f"{'RSS MiB':>8} {'lines':>9}"
+        )
         for rate in map(int, options.rates.split(",")):
             path = str(Path(folder, f"{rate}.log"))
             Path(path).touch()
             total = int(rate * options.seconds)
             followers = {
-                name: subprocess.Popen(me("--as", name, path, total), stdout=subprocess.PIPE) for name in ("hudtui", "tail -F")
+                name: subprocess.Popen(me("--as", name, path, total), stdout=subprocess.PIPE)
+                for name in ("hudtui", "tail -F")
             }
             time.sleep(1.0)
             subprocess.run(me("--as", "writer", path, rate, options.seconds), check=True)
@@ -149,21 +160,27 @@ def main() -> None:
                 figures[name] = json.loads(process.communicate(timeout=120)[0])
                 row = figures[name]
                 print(
-                    f"{rate:>8}  {name:<10} {row['cpu']:>6.1f} {row['median'] * 1000:>7.0f} {row['most'] * 1000:>7.0f} "
-                    f"{row['rss']:>8.0f} {row['lines']:>9}"
+                    f"{rate:>8}  {name:<10} {row['cpu']:>6.1f} {row['median'] * 1000:>7.0f} "
+                    f"{row['most'] * 1000:>7.0f} {row['rss']:>8.0f} {row['lines']:>9}"
                 )
-            print(f"{'':>8}  ratio of CPU {figures['hudtui']['cpu'] / max(figures['tail -F']['cpu'], 0.1):.1f}")
+            print(
+                f"{'':>8}  ratio of CPU "
+                f"{figures['hudtui']['cpu'] / max(figures['tail -F']['cpu'], 0.1):.1f}"
+            )
         path = str(Path(folder, "large.log"))
         piece = block(0, 8192)
         with open(path, "wb") as stream:
             while stream.tell() < options.size_mib * 1024 * 1024:
                 stream.write(piece)
-        row = json.loads(subprocess.run(me("--as", "page", path), capture_output=True, check=True).stdout)
+        row = json.loads(
+            subprocess.run(me("--as", "page", path), capture_output=True, check=True).stdout
+        )
         began = time.monotonic()
         subprocess.run(["tail", "-n", "1000", path], stdout=subprocess.DEVNULL, check=True)
         tail = (time.monotonic() - began) * 1000
         print(
-            f"last {row['lines']} lines of {options.size_mib} MiB: {row['ms']:.1f} ms, {row['rss']:.0f} MiB; tail: {tail:.1f} ms"
+            f"last {row['lines']} lines of {options.size_mib} MiB: {row['ms']:.1f} ms, "
+            f"{row['rss']:.0f} MiB; tail: {tail:.1f} ms"
         )
 
 

@@ -1,9 +1,10 @@
-"""How long replies that mean harm take, by their size: ten times the size has to take about ten times as long.
+"""How long replies that mean harm take, by their size: ten times the size has to take about ten
+times as long.
 
     python tests/bench/hostile_replies.py [--rounds 3]
 
-Each reply goes the whole way: `interpret`, and its answer as JSON. Milliseconds of processor time, the best round. The growth is
-the time for 1 MB over the time for 100 kB.
+Each reply goes the whole way: `interpret`, and its answer as JSON. Milliseconds of processor time,
+the best round. The growth is the time for 1 MB over the time for 100 kB.
 """
 
 from __future__ import annotations
@@ -67,9 +68,16 @@ def main() -> None:
     interpreter = Interpreter(config)
     print(f"{'milliseconds':30}" + "".join(f"{size:>10}" for size in SIZES) + f"{'growth':>10}")
     for name, (before, unit, after) in REPLIES.items():
-        times = [measure(interpreter, before + unit * (size // len(unit)) + after, arguments.rounds) for size in SIZES.values()]
+        times = [
+            measure(interpreter, before + unit * (size // len(unit)) + after, arguments.rounds)
+            for size in SIZES.values()
+        ]
         growth = times[2] / times[1] if times[1] > 0.05 else None
-        print(f"{name:30}" + "".join(f"{took:10.2f}" for took in times) + (f"{growth:10.1f}" if growth else f"{'-':>10}"))
+        print(
+            f"{name:30}"
+            + "".join(f"{took:10.2f}" for took in times)
+            + (f"{growth:10.1f}" if growth else f"{'-':>10}")
+        )
     depth = 100_000
     took = measure(interpreter, f"<tool>type({'[' * depth}{']' * depth})</tool>", 1)
     print(f"lists {depth:,} deep, closed: {took:.0f} ms")

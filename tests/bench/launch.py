@@ -1,11 +1,13 @@
-"""What hudtui itself takes between a machine that is ready and the first command of the run, step by step.
+"""What hudtui itself takes between a machine that is ready and the first command of the run, step
+by step.
 
     python tests/bench/launch.py [--rounds 5] [--json FILE]
 
-Against the simulated Prime: a real SSH connection to loopback, real supervisors, real tmux. Counted from the moment at which the
-provider says that the machine is ready and has an address: the login, guard, folder, files with the wheel of hudtui, plan,
-supervisor, and the time until the first stage was started by the supervisor there. Building the wheel is part of it; it is
-built anew in every round.
+Against the simulated Prime: a real SSH connection to loopback, real supervisors, real tmux. Counted
+from the moment at which the provider says that the machine is ready and has an address: the login,
+guard, folder, files with the wheel of hudtui, plan, supervisor, and the time until the first stage
+was started by the supervisor there. Building the wheel is part of it; it is built anew in every
+round.
 """
 
 from __future__ import annotations
@@ -50,11 +52,25 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
             PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
         )
         plan = Plan(
-            "rollouts", (Stage("play", ("date", "+%s.%N")),), files=files, outputs=(PlanOutput("out", "report"),), wheel=True
+            "rollouts",
+            (Stage("play", ("date", "+%s.%N")),),
+            files=files,
+            outputs=(PlanOutput("out", "report"),),
+            wheel=True,
         )
         spec = RunSpec("rollouts", run, str(home / "project"), rent=rent)
         folder = f".hudtui/runs/{run}"
-        record = RunRecord(run, time.time(), run, "rollouts", pod_host(rent.machine), machine_label(), folder, spec, plan)
+        record = RunRecord(
+            run,
+            time.time(),
+            run,
+            "rollouts",
+            pod_host(rent.machine),
+            machine_label(),
+            folder,
+            spec,
+            plan,
+        )
         store.add(record)
 
         async def hurry(seconds: float) -> None:
@@ -104,7 +120,10 @@ def main() -> None:
         print(f"{step:<12} {statistics.median(seconds):>9.3f} {max(seconds):>9.3f}")
     median = statistics.median(table["all"])
     load = os.getloadavg()[0]
-    print(f"bar {BAR:g} s: {'met' if median < BAR else 'MISSED'} ({len(rounds)} rounds, load {load:.1f}, {os.cpu_count()} cores)")
+    print(
+        f"bar {BAR:g} s: {'met' if median < BAR else 'MISSED'} ({len(rounds)} rounds, load "
+        f"{load:.1f}, {os.cpu_count()} cores)"
+    )
     if given.json:
         given.json.write_text(json.dumps({"rounds": rounds, "load": load}, indent=1))
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Whether training teaches: GRPO through the whole stack on a CPU, from a tiny model of which one reply in three is a call.
+"""Whether training teaches: GRPO through the whole stack on a CPU, from a tiny model of which one
+reply in three is a call.
 
-    .venv-train/bin/python tests/bench/learn.py [--seeds 5] [--first 0] [--steps 20] [--jobs 1] [--json FILE]
+    .venv-train/bin/python tests/bench/learn.py [--seeds 5] [--first 0] [--steps 20] [--jobs 1]
+    [--json FILE]
 
-For each seed a tiny model is built that imitates three habits, each as often as the others: calls, talk without a call, and
-calls of actions that there are not. Which of them pays, only the rewards say. GRPO with LoRA then trains it on games of 2048 of
-two turns: the bundled environment as a real MCP server for each game, 20 steps of 32 games, groups of 8 on the same board.
-Measured is the mean reward on 48 boards that it was not trained on, the same before and after and for every seed, and the share
-of replies that are calls; then a paired, one-sided t-test over the seeds.
+For each seed a tiny model is built that imitates three habits, each as often as the others: calls,
+talk without a call, and calls of actions that there are not. Which of them pays, only the rewards
+say. GRPO with LoRA then trains it on games of 2048 of two turns: the bundled environment as a real
+MCP server for each game, 20 steps of 32 games, groups of 8 on the same board. Measured is the mean
+reward on 48 boards that it was not trained on, the same before and after and for every seed, and
+the share of replies that are calls; then a paired, one-sided t-test over the seeds.
 
-Design and numbers were chosen on the seeds 200 to 209 and fixed before any other seed was run with them. `docs/verified.md`
-has the results, and those of the designs before this one.
+Design and numbers were chosen on the seeds 200 to 209 and fixed before any other seed was run with
+them. `docs/verified.md` has the results, and those of the designs before this one.
 """
 
 from __future__ import annotations
@@ -59,7 +62,17 @@ IMITATION = 150
 HELD_OUT = 48
 """Boards of the evaluation, the same for every seed, before and after."""
 
-ONE_SIDED = {2: 6.314, 3: 2.920, 4: 2.353, 5: 2.132, 6: 2.015, 7: 1.943, 8: 1.895, 9: 1.860, 10: 1.833}
+ONE_SIDED = {
+    2: 6.314,
+    3: 2.920,
+    4: 2.353,
+    5: 2.132,
+    6: 2.015,
+    7: 1.943,
+    8: 1.895,
+    9: 1.860,
+    10: 1.833,
+}
 """Seeds -> the t above which a gain is significant at 5 percent."""
 
 
@@ -67,17 +80,23 @@ def game(number: int) -> Task:
     return Task(
         id=f"board-{number}",
         prompt="Build a tile of 16.",
-        mcp_config={"game": {"command": sys.executable, "args": ["-P", "-m", "hudtui.envs.text_2048"]}},
+        mcp_config={
+            "game": {"command": sys.executable, "args": ["-P", "-m", "hudtui.envs.text_2048"]}
+        },
         setup=(ToolCall("setup", {"name": "board", "board_size": 4, "seed": number}),),
         evaluate=(ToolCall("evaluate", {"name": "max_number", "target": 16}),),
     )
 
 
 def habits(config: GymConfig) -> list[str]:
-    """What the model imitates: as many calls as talk without a call, and as calls of actions that there are not."""
+    """What the model imitates: as many calls as talk without a call, and as calls of actions that
+    there are not."""
     calls = tiny.example_replies(config)
     talk = [re.sub(r"<tool>(\w+)\(\)</tool>", r"I push \1.", call) for call in calls]
-    unknown = [re.sub(r"\w+\(\)", f"{name}()", call) for name, call in zip(("jump", "wait", "turn", "skip"), calls, strict=True)]
+    unknown = [
+        re.sub(r"\w+\(\)", f"{name}()", call)
+        for name, call in zip(("jump", "wait", "turn", "skip"), calls, strict=True)
+    ]
     return [*calls, *talk, *unknown]
 
 
@@ -126,9 +145,13 @@ def learn(seed: int, steps: int, folder: Path) -> dict[str, Any]:
         trainer.model.train()
         rewards = [one.reward or 0.0 for one in played]
         turns = [turn for one in played for turn in one.episode.turns]
-        return statistics.fmean(rewards), statistics.fmean(turn.call is not None and not turn.is_error for turn in turns)
+        return statistics.fmean(rewards), statistics.fmean(
+            turn.call is not None and not turn.is_error for turn in turns
+        )
 
-    trainer = grpo.make_trainer(recipe, model, tokenizer, players, tasks, journal, chronicle, folder)
+    trainer = grpo.make_trainer(
+        recipe, model, tokenizer, players, tasks, journal, chronicle, folder
+    )
     before, calls_before = measure(trainer, held_out)
     trainer.train()
     after, calls_after = measure(trainer, held_out)
@@ -149,7 +172,11 @@ def learn(seed: int, steps: int, folder: Path) -> dict[str, Any]:
 def quietly(seed: int, steps: int) -> dict[str, Any]:
     """`learn`, in a process of its own and without the trainer's own lines."""
     torch.set_num_threads(1)  # the matrices are too small to be shared out
-    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
         return learn(seed, steps, Path(folder))
 
 
@@ -163,19 +190,28 @@ def main() -> int:
     given = parser.parse_args()
     results = []
     print("seed  reward before  after   calls before  after   seconds  curve", flush=True)
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        for found in pool.map(quietly, range(given.first, given.first + given.seeds), repeat(given.steps)):
+    with ProcessPoolExecutor(
+        given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1
+    ) as pool:
+        for found in pool.map(
+            quietly, range(given.first, given.first + given.seeds), repeat(given.steps)
+        ):
             results.append(found)
             form = f"{found['calls_before']:12.2f}  {found['calls_after']:5.2f}"
             curve = " ".join(f"{value:.2f}" for value in found["curve"])
             start = f"{found['seed']:4}  {found['before']:13.3f}"
-            print(f"{start}  {found['after']:5.3f}  {form}  {found['seconds']:7.0f}  {curve}", flush=True)
+            print(
+                f"{start}  {found['after']:5.3f}  {form}  {found['seconds']:7.0f}  {curve}",
+                flush=True,
+            )
     gains = [found["after"] - found["before"] for found in results]
     mean, spread = statistics.fmean(gains), statistics.stdev(gains)
     t = mean / (spread / math.sqrt(len(gains))) if spread else math.inf
     significant = t > ONE_SIDED[given.seeds]
     print(
-        f"gain {mean:+.3f} (spread {spread:.3f}), t = {t:.2f} over {len(gains)} seeds, needed {ONE_SIDED[given.seeds]}: ", end=""
+        f"gain {mean:+.3f} (spread {spread:.3f}), t = {t:.2f} over {len(gains)} seeds, needed "
+        f"{ONE_SIDED[given.seeds]}: ",
+        end="",
     )
     print("significant" if significant else "NOT significant")
     if given.json:

@@ -1,12 +1,15 @@
-"""The whole app with a log that grows, beside `tail -F` and, where it is installed, toolong, on the same file in turns.
+"""The whole app with a log that grows, beside `tail -F` and, where it is installed, toolong, on the
+same file in turns.
 
-    python tests/bench/log_app.py [--rates 1000,10000,50000] [--seconds 5] [--size-mib 1024] [--toolong PATH-OF-tl]
+    python tests/bench/log_app.py [--rates 1000,10000,50000] [--seconds 5] [--size-mib 1024]
+    [--toolong PATH-OF-tl]
 
-Each follower runs in a pseudo-terminal of 160x48 of its own; hudtui follows the file on its screen Watch. A writer appends lines
-of 130 bytes. Printed: processor time of the follower in percent of one core while lines come, the time until its screen shows the
-last line after the writer has ended (`tail` has no screen, but for the terminal's), and memory. With --size-mib a large log is
-opened: the time until its last line is on the screen.
-toolong 1.5 belongs into an environment of its own (`uv venv X && uv pip install --python X/bin/python toolong==1.5.0`).
+Each follower runs in a pseudo-terminal of 160x48 of its own; hudtui follows the file on its screen
+Watch. A writer appends lines of 130 bytes. Printed: processor time of the follower in percent of
+one core while lines come, the time until its screen shows the last line after the writer has ended
+(`tail` has no screen, but for the terminal's), and memory. With --size-mib a large log is opened:
+the time until its last line is on the screen. toolong 1.5 belongs into an environment of its own
+(`uv venv X && uv pip install --python X/bin/python toolong==1.5.0`).
 """
 
 from __future__ import annotations
@@ -47,9 +50,20 @@ class Terminal:
     def __init__(self, argv: list[str], folder: str) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 48, 160, 0, 0))
-        env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "HUDTUI_HOME": folder}
+        env = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "HUDTUI_HOME": folder,
+        }
         self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=folder,
+            env=env,
+            start_new_session=True,
         )
         os.close(slave)
         self.recent = b""
@@ -91,7 +105,10 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "app.py").write_text(APP)
-        peers = {"tail -F": ["tail", "-n", "+1", "-F"], "hudtui": [sys.executable, str(Path(folder) / "app.py")]}
+        peers = {
+            "tail -F": ["tail", "-n", "+1", "-F"],
+            "hudtui": [sys.executable, str(Path(folder) / "app.py")],
+        }
         if given.toolong:
             peers["toolong"] = [given.toolong]
         print(f"{'lines/s':>8}  {'follower':<8} {'CPU %':>6} {'behind':>8} {'MiB':>5}")
@@ -102,14 +119,20 @@ def main() -> None:
                 terminal = Terminal([*argv, str(path)], folder)
                 terminal.until(None, 4.0)
                 cpu, begun = terminal.cpu(), time.monotonic()
-                writer = subprocess.Popen([sys.executable, __file__, "--write", str(path), str(rate), str(given.seconds)])
+                writer = subprocess.Popen(
+                    [sys.executable, __file__, "--write", str(path), str(rate), str(given.seconds)]
+                )
                 while writer.poll() is None:
                     terminal.until(None, 0.05)
                 share = (terminal.cpu() - cpu) / (time.monotonic() - begun)
                 begun = time.monotonic()
                 shown = terminal.until(b"the very last line", 60.0)
                 behind = f"{time.monotonic() - begun:.2f} s" if shown else "> 60 s"
-                print(f"{rate:>8}  {name:<8} {share * 100:>6.1f} {behind:>8} {terminal.memory():>5.0f}", flush=True)
+                print(
+                    f"{rate:>8}  {name:<8} {share * 100:>6.1f} {behind:>8} "
+                    f"{terminal.memory():>5.0f}",
+                    flush=True,
+                )
                 terminal.close()
                 path.unlink()
         if given.size_mib:
@@ -124,8 +147,16 @@ def main() -> None:
                 begun = time.monotonic()
                 terminal = Terminal([*argv, str(path)], folder)
                 shown = terminal.until(b"the very last line", 120.0)
-                took = f"{time.monotonic() - begun:.2f} s, with its start" if shown else "not within 120 s"
-                print(f"last line of {given.size_mib} MiB: {name:<8} {took}, {terminal.memory():.0f} MiB", flush=True)
+                took = (
+                    f"{time.monotonic() - begun:.2f} s, with its start"
+                    if shown
+                    else "not within 120 s"
+                )
+                print(
+                    f"last line of {given.size_mib} MiB: {name:<8} {took}, {terminal.memory():.0f} "
+                    "MiB",
+                    flush=True,
+                )
                 terminal.close()
 
 

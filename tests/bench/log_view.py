@@ -1,11 +1,13 @@
-"""How the log pane takes a flood, beside Textual's own Log and RichLog in the same run, on a real pseudo-terminal.
+"""How the log pane takes a flood, beside Textual's own Log and RichLog in the same run, on a real
+pseudo-terminal.
 
     python tests/bench/log_view.py [--seconds 5] [--rates 1000,10000,50000,200000]
 
-Each pane is fed lines of 130 characters that are ready, in batches, ten a second, and follows the end. Printed: processor time of
-the whole app; the longest time that one piece of work took of the processor (while it lasts no key works: this is the longest UI
-frame) and the longest time by the clock in which the event loop was held up, other programs' work included; the lines that were
-not taken in yet when the feeding ended; memory; and the processor time beside that of Textual's Log.
+Each pane is fed lines of 130 characters that are ready, in batches, ten a second, and follows the
+end. Printed: processor time of the whole app; the longest time that one piece of work took of the
+processor (while it lasts no key works: this is the longest UI frame) and the longest time by the
+clock in which the event loop was held up, other programs' work included; the lines that were not
+taken in yet when the feeding ended; memory; and the processor time beside that of Textual's Log.
 """
 
 from __future__ import annotations
@@ -157,7 +159,8 @@ def main() -> None:
     parser.add_argument("--panes", default="Log,LogView,RichLog")
     given = parser.parse_args()
     print(
-        f"{'pane':8} {'lines/s':>8} {'CPU %':>6} {'longest':>9} {'stall':>9} {'behind':>12} {'caught up':>10} {'MiB':>5}  ratio"
+        f"{'pane':8} {'lines/s':>8} {'CPU %':>6} {'longest':>9} {'stall':>9} {'behind':>12} "
+        f"{'caught up':>10} {'MiB':>5}  ratio"
     )
     cpu: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -168,11 +171,20 @@ def main() -> None:
                 found = measure(kind, rate, given.seconds, Path(name))
                 cpu.setdefault(rate, {})[kind] = found["cpu"]
                 behind = "" if found["behind"] is None else f"{found['behind']:.0f} lines"
-                told = f"  {found['cpu'] / cpu[rate]['Log']:.1f} x Log" if kind != "Log" and "Log" in cpu[rate] else ""
-                gone = f"  {found['dropped']:,.0f} of {found['fed']:,.0f} lines are no longer held" if found["dropped"] else ""
+                told = (
+                    f"  {found['cpu'] / cpu[rate]['Log']:.1f} x Log"
+                    if kind != "Log" and "Log" in cpu[rate]
+                    else ""
+                )
+                gone = (
+                    f"  {found['dropped']:,.0f} of {found['fed']:,.0f} lines are no longer held"
+                    if found["dropped"]
+                    else ""
+                )
                 print(
-                    f"{kind:8} {rate:8} {found['cpu'] * 100:6.1f} {found['longest'] * 1000:6.0f} ms"
-                    f" {found['stall'] * 1000:6.0f} ms {behind:>12} {found['caught_up']:8.2f} s {found['rss']:5.0f}{told}{gone}",
+                    f"{kind:8} {rate:8} {found['cpu'] * 100:6.1f} {found['longest'] * 1000:6.0f} "
+                    f"ms {found['stall'] * 1000:6.0f} ms {behind:>12} {found['caught_up']:8.2f} s "
+                    f"{found['rss']:5.0f}{told}{gone}",
                     flush=True,
                 )
 

@@ -1,11 +1,13 @@
-"""What it costs to monitor many runs at once: state, heartbeat, numbers, signs of trouble, and the lines of their logs.
+"""What it costs to monitor many runs at once: state, heartbeat, numbers, signs of trouble, and the
+lines of their logs.
 
     python tests/bench/many_runs.py [--runs 100] [--seconds 20]
 
-One process writes, for each run, a line of its log, one of its metrics and a heartbeat every second. Another one looks at all of
-them as the app does, every two seconds; a third follows all of their logs line by line. Printed: processor time in percent of
-one core, without the start; how many views or lines there were; and, as a floor, what `tail -F` of all those logs takes into a
-reader that only splits lines.
+One process writes, for each run, a line of its log, one of its metrics and a heartbeat every
+second. Another one looks at all of them as the app does, every two seconds; a third follows all of
+their logs line by line. Printed: processor time in percent of one core, without the start; how many
+views or lines there were; and, as a floor, what `tail -F` of all those logs takes into a reader
+that only splits lines.
 """
 
 from __future__ import annotations
@@ -49,9 +51,15 @@ def make(folder: Path, runs: int) -> None:
     for number in range(runs):
         run = f"run-{number}"
         place = store.folder / run
-        plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
+        plan = Plan(
+            "rollouts",
+            (Stage("play", ("true",)),),
+            outputs=(PlanOutput("out/metrics.jsonl", "metrics"),),
+        )
         spec = RunSpec("rollouts", run, str(folder))
-        store.add(RunRecord(run, now, run, "rollouts", "local", machine_label(), str(place), spec, plan))
+        store.add(
+            RunRecord(run, now, run, "rollouts", "local", machine_label(), str(place), spec, plan)
+        )
         for part in ("logs", "out"):
             (place / part).mkdir(parents=True)
         events = [{"seq": 1, "at": now, "type": "started", "data": {"mode": "tmux"}}]
@@ -68,10 +76,22 @@ def write(folder: Path, runs: int, seconds: float) -> None:
         for number in range(runs):
             place = folder / ".hudtui" / "runs" / f"run-{number}"
             with (place / "logs" / "play.log").open("a") as log:
-                log.write(f"12:00:00 INFO episode {second}/1000 task=board-{number} reward=0.5 turns=20 stop=done\n")
+                log.write(
+                    f"12:00:00 INFO episode {second}/1000 task=board-{number} reward=0.5 turns=20 "
+                    "stop=done\n"
+                )
             with (place / "out" / "metrics.jsonl").open("a") as metrics:
-                metrics.write(json.dumps({"step": second, "task": f"t{second}", "reward": 0.5, "time": time.time()}) + "\n")
-            status = {"state": "running", "heartbeat": time.time(), "stages": {"play": {"state": "running"}}}
+                metrics.write(
+                    json.dumps(
+                        {"step": second, "task": f"t{second}", "reward": 0.5, "time": time.time()}
+                    )
+                    + "\n"
+                )
+            status = {
+                "state": "running",
+                "heartbeat": time.time(),
+                "stages": {"play": {"state": "running"}},
+            }
             (place / "status.new").write_text(json.dumps(status))
             (place / "status.new").replace(place / "status.json")
         time.sleep(max(begun + second + 1 - time.monotonic(), 0))
@@ -123,8 +143,13 @@ async def follow(folder: Path, runs: int, seconds: float) -> int:
 
 def tail(folder: Path, runs: int, seconds: float) -> tuple[int, float]:
     """The floor: lines, and the processor time of `tail`."""
-    paths = [str(folder / ".hudtui" / "runs" / f"run-{number}" / "logs" / "play.log") for number in range(runs)]
-    process = subprocess.Popen(["tail", "-q", "-n", "+1", "-F", *paths], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    paths = [
+        str(folder / ".hudtui" / "runs" / f"run-{number}" / "logs" / "play.log")
+        for number in range(runs)
+    ]
+    process = subprocess.Popen(
+        ["tail", "-q", "-n", "+1", "-F", *paths], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     lines, begun = 0, time.monotonic()
@@ -148,9 +173,14 @@ def main() -> None:
         make(folder, given.runs)
         roles = ("tail -F", "follow", "look")
         words = [str(folder), str(given.runs)]
-        writer = subprocess.Popen([sys.executable, __file__, "--as", "write", *words, str(given.seconds + 10)])
+        writer = subprocess.Popen(
+            [sys.executable, __file__, "--as", "write", *words, str(given.seconds + 10)]
+        )
         watchers = {
-            role: subprocess.Popen([sys.executable, __file__, "--as", role, *words, str(given.seconds)], stdout=subprocess.PIPE)
+            role: subprocess.Popen(
+                [sys.executable, __file__, "--as", role, *words, str(given.seconds)],
+                stdout=subprocess.PIPE,
+            )
             for role in roles
         }
         found = {role: json.loads(process.communicate()[0]) for role, process in watchers.items()}
@@ -159,8 +189,14 @@ def main() -> None:
     print(f"{'':<10} {'CPU %':>6} {'MiB':>5}   count")
     for role in roles:
         row = found[role]
-        print(f"{role:<10} {row['cpu']:>6.1f} {row['rss']:>5.0f}   {row['count']:,} {'views' if role == 'look' else 'lines'}")
-    print(f"ratio of CPU, follow to tail: {found['follow']['cpu'] / max(found['tail -F']['cpu'], 0.1):.1f}")
+        print(
+            f"{role:<10} {row['cpu']:>6.1f} {row['rss']:>5.0f}   {row['count']:,} "
+            f"{'views' if role == 'look' else 'lines'}"
+        )
+    print(
+        "ratio of CPU, follow to tail: "
+        f"{found['follow']['cpu'] / max(found['tail -F']['cpu'], 0.1):.1f}"
+    )
 
 
 def play(role: str, folder: Path, runs: int, seconds: float) -> None:

@@ -2,10 +2,11 @@
 
     python tests/bench/parse.py [--rounds 15] [--replies 2000]
 
-The floor of the same run is `re.match` of the bare tool text and `json.dumps` of the finished call: no tags, no arguments, no
-mapping, no transform. `interpret` takes the whole reply and gives everything that the preview shows. Nothing is remembered from
-one reply to the next; "all different" are replies whose thoughts and arguments never repeat. Times are the best round of each, on
-one thread.
+The floor of the same run is `re.match` of the bare tool text and `json.dumps` of the finished call:
+no tags, no arguments, no mapping, no transform. `interpret` takes the whole reply and gives
+everything that the preview shows. Nothing is remembered from one reply to the next; "all different"
+are replies whose thoughts and arguments never repeat. Times are the best round of each, on one
+thread.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ SCHEMAS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "action": {"type": "string"},
-            **{name: {"anyOf": [INTEGER, {"type": "null"}]} for name in ("x", "y", "scroll_x", "scroll_y", "time")},
+            **{
+                name: {"anyOf": [INTEGER, {"type": "null"}]}
+                for name in ("x", "y", "scroll_x", "scroll_y", "time")
+            },
             "text": {"type": "string"},
             "keys": {"type": "array", "items": {"type": "string"}},
         },
@@ -53,7 +57,14 @@ def texts_2048(choice: random.Random, fresh: bool) -> str:
 def texts_default(choice: random.Random, fresh: bool) -> str:
     kind = choice.randrange(6)
     if not fresh:
-        return ["screenshot()", "click(100, 200)", 'type("hello")', 'key("ctrl+a")', 'scroll("down", 3)', "wait(2.5)"][kind]
+        return [
+            "screenshot()",
+            "click(100, 200)",
+            'type("hello")',
+            'key("ctrl+a")',
+            'scroll("down", 3)',
+            "wait(2.5)",
+        ][kind]
     number = choice.randrange(10_000)
     return [
         "screenshot()",
@@ -69,7 +80,9 @@ def replies(text: Callable[[random.Random, bool], str], count: int, fresh: bool)
     choice = random.Random(7)
     thoughts = ["I look at the screen, and then I act."] * count
     if fresh:
-        thoughts = [f"Step {number}: {choice.random()} looks best to me now." for number in range(count)]
+        thoughts = [
+            f"Step {number}: {choice.random()} looks best to me now." for number in range(count)
+        ]
     return [f"<think>{thought}</think>\n<tool>{text(choice, fresh)}</tool>" for thought in thoughts]
 
 
@@ -80,8 +93,11 @@ def seconds(work: Callable[[Any], Any], items: Sequence[Any]) -> float:
     return (time.perf_counter() - began) / len(items)
 
 
-def best(works: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]], rounds: int) -> dict[str, float]:
-    """The best time of each. They take turns, so that a busy moment of the machine hits all alike."""
+def best(
+    works: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]], rounds: int
+) -> dict[str, float]:
+    """The best time of each. They take turns, so that a busy moment of the machine hits all
+    alike."""
     found = dict.fromkeys(works, 9e9)
     for _ in range(rounds):
         for name, (work, items) in works.items():
@@ -97,12 +113,18 @@ def floor(item: tuple[str, dict[str, Any]]) -> str:
 def measure(name: str, text: Callable[[random.Random, bool], str], count: int, rounds: int) -> None:
     config = load_config(CONFIGS / f"{name}.yaml")
     plain = Interpreter(config)
-    strict = Interpreter(config, {tool: Tool(tool, input_schema=schema) for tool, schema in SCHEMAS.items()})
+    strict = Interpreter(
+        config, {tool: Tool(tool, input_schema=schema) for tool, schema in SCHEMAS.items()}
+    )
     works: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]] = {}
     for label, fresh in (("same replies", False), ("all different", True)):
         batch = replies(text, count, fresh)
         meanings = [strict.interpret(reply) for reply in batch]
-        pairs = [(meaning.tool, meaning.call._asdict()) for meaning in meanings if meaning.call is not None]
+        pairs = [
+            (meaning.tool, meaning.call._asdict())
+            for meaning in meanings
+            if meaning.call is not None
+        ]
         assert len(pairs) == count
         works[f"floor, {label}"] = (floor, pairs)
         works[f"interpret, {label}"] = (plain.interpret, batch)

@@ -1,10 +1,12 @@
-"""Episodes of a trainer with a slow environment among them: batches, and a server that is asked for each reply by itself.
+"""Episodes of a trainer with a slow environment among them: batches, and a server that is asked for
+each reply by itself.
 
     python tests/bench/replies.py [--rounds 3] [--conversations 16] [--turns 8]
 
-Both play the same tasks over sessions in this process. A move takes 0.1 s, in one of the conversations 2 s. A reply takes 0.1 s:
-a batch all at once, as a GPU generates it, and the server each by itself. "the others" is the time until all conversations but
-the slow one are over, and "step" the time until all are.
+Both play the same tasks over sessions in this process. A move takes 0.1 s, in one of the
+conversations 2 s. A reply takes 0.1 s: a batch all at once, as a GPU generates it, and the server
+each by itself. "the others" is the time until all conversations but the slow one are over, and
+"step" the time until all are.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ LOGPROBS: list[float | None] = [-0.5] * len(SAID)
 
 
 class Slower(SlowGame):
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         if name == "move":
             await asyncio.sleep(SLOW - 0.1)
         return await super().call_tool(name, arguments, timeout=timeout)
@@ -56,7 +60,13 @@ async def measure(replies: ReplySource, conversations: int, turns: int) -> tuple
 
     tasks = [*make_tasks(conversations - 1, {"game": {}}), *make_tasks(1, {"slow": {}})]
     runner = EpisodeRunner(
-        load_config(CONFIG), ChatTokens(LETTERS), connect, max_tokens=60, max_seq_len=99999, max_turns=turns, warn=lambda _: None
+        load_config(CONFIG),
+        ChatTokens(LETTERS),
+        connect,
+        max_tokens=60,
+        max_seq_len=99999,
+        max_turns=turns,
+        warn=lambda _: None,
     )
     began = time.perf_counter()
     await runner.play(tasks, replies)
@@ -75,7 +85,9 @@ def alone(prompt: list[int]) -> Any:
 
 def main() -> None:
     """Measure both in turn and print the medians."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--conversations", type=int, default=16)
     options.add_argument("--turns", type=int, default=8)
@@ -83,15 +95,26 @@ def main() -> None:
     found: dict[str, list[tuple[float, float]]] = {"batch": [], "server": []}
     with token_server(alone) as server:
         for _ in range(given.rounds):
-            sources: dict[str, ReplySource] = {"batch": BatchReplies(batch), "server": ServerReplies(server.url, {}, end=1)}
+            sources: dict[str, ReplySource] = {
+                "batch": BatchReplies(batch),
+                "server": ServerReplies(server.url, {}, end=1),
+            }
             for name, source in sources.items():
                 found[name].append(asyncio.run(measure(source, given.conversations, given.turns)))
-    print(f"{given.conversations} conversations x {given.turns} turns; load {os.getloadavg()[0]:.1f}")
-    print(f"ideal: the others {given.turns * (REPLY + 0.1):.1f} s, step {given.turns * (REPLY + SLOW):.1f} s")
+    print(
+        f"{given.conversations} conversations x {given.turns} turns; load {os.getloadavg()[0]:.1f}"
+    )
+    print(
+        f"ideal: the others {given.turns * (REPLY + 0.1):.1f} s, step "
+        f"{given.turns * (REPLY + SLOW):.1f} s"
+    )
     replies = (given.conversations - 1) * given.turns
     for name, pairs in found.items():
         others, step = (statistics.median(values) for values in zip(*pairs, strict=True))
-        print(f"{name:<8} the others {others:6.2f} s ({replies / others:6.1f} replies a second)   step {step:6.2f} s")
+        print(
+            f"{name:<8} the others {others:6.2f} s ({replies / others:6.1f} replies a second)   "
+            f"step {step:6.2f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
     python tests/bench/results.py [--episodes 100000] [--gigabytes 5] [--folder DIR]
 
-A file with so many episodes of so many bytes is written to a temporary folder, and removed at the end. In a process of its own
-each, after the file was read once: the first group, the whole index, one transcript, and a search for a text that the last
-episode has alone. Floors, on the same file in the same run: reading its bytes in blocks; `grep -c` of its line ends for the
-index; and `grep -c -i -F` of the text for the search. A second pass measures records of version 1, which must be parsed as a
-whole. Memory is the most that the process has held (resident set), the interpreter included.
+A file with so many episodes of so many bytes is written to a temporary folder, and removed at the
+end. In a process of its own each, after the file was read once: the first group, the whole index,
+one transcript, and a search for a text that the last episode has alone. Floors, on the same file in
+the same run: reading its bytes in blocks; `grep -c` of its line ends for the index; and
+`grep -c -i -F` of the text for the search. A second pass measures records of version 1, which must
+be parsed as a whole. Memory is the most that the process has held (resident set), the interpreter
+included.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ GROUP = 8
 
 
 def write(path: Path, episodes: int, size: int, *, old: bool) -> None:
-    """Write episodes whose conversations differ, as hudtui writes them; `old`: as it wrote them before."""
+    """Write episodes whose conversations differ, as hudtui writes them; `old`: as it wrote them
+    before."""
     from hudtui.core.rollouts.trace import episode_to_json
     from hudtui.core.rollouts.values import Episode, Scores, Turn
 
     dice = random.Random(1)
-    words = [f"{dice.choice('bcdfgklmnprst')}{dice.choice('aeiou')}{dice.choice('bdglmnrst')}{number}" for number in range(900)]
+    words = [
+        f"{dice.choice('bcdfgklmnprst')}{dice.choice('aeiou')}{dice.choice('bdglmnrst')}{number}"
+        for number in range(900)
+    ]
     turns = 10
     letters = max((size // episodes - 4_000) // (turns * 4), 20)
     texts = [" ".join(dice.choices(words, k=letters // 5 + 1))[:letters] for _ in range(400)]
@@ -53,7 +59,10 @@ def write(path: Path, episodes: int, size: int, *, old: bool) -> None:
             ]
             messages = [{"role": "user", "content": "Go."}]
             for turn in made:
-                messages += [{"role": "assistant", "content": turn.reply}, {"role": "user", "content": turn.observation}]
+                messages += [
+                    {"role": "assistant", "content": turn.reply},
+                    {"role": "user", "content": turn.observation},
+                ]
             reward = dice.random()
             episode = Episode(
                 f"task-{number // GROUP % 1250}", tuple(messages), tuple(made),
@@ -62,9 +71,15 @@ def write(path: Path, episodes: int, size: int, *, old: bool) -> None:
             )  # fmt: skip
             record = episode_to_json(episode)
             if old:
-                record = {key: value for key, value in record.items() if key not in ("version", "turn_count")}
+                record = {
+                    key: value
+                    for key, value in record.items()
+                    if key not in ("version", "turn_count")
+                }
                 record |= {key: record.pop(key) for key in ("seconds", "info")}
-            file.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            file.write(
+                json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+            )
 
 
 def memory() -> float:
@@ -146,7 +161,10 @@ def grep(path: Path, *options: str) -> float:
     """Count lines with grep."""
     begun = time.perf_counter()
     done = subprocess.run(
-        ["grep", "-c", *options, str(path)], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
+        ["grep", "-c", *options, str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
     )
     assert int(done.stdout) >= 1, done
     return time.perf_counter() - begun
@@ -154,16 +172,25 @@ def grep(path: Path, *options: str) -> float:
 
 def ask(path: Path, what: str) -> dict[str, float]:
     """Measure in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--measure", what, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", what, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return dict(json.loads(done.stdout))
 
 
 def main() -> None:
     """Write the file, measure, print."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--episodes", type=int, default=100_000)
     options.add_argument("--gigabytes", type=float, default=5.0)
-    options.add_argument("--folder", type=Path, help="folder for the file; by default the one for temporary files")
+    options.add_argument(
+        "--folder", type=Path, help="folder for the file; by default the one for temporary files"
+    )
     options.add_argument("--measure", help=argparse.SUPPRESS)
     options.add_argument("path", nargs="?", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
@@ -178,12 +205,18 @@ def main() -> None:
             read_all(path)
             bytes_ = min(read_all(path) for _ in range(3))
             about = f"records of version {1 if old else 2}; reading the bytes {bytes_:.2f} s"
-            print(f"{given.episodes:,} episodes, {size / 1e9:.2f} GB, {about}; load {os.getloadavg()[0]:.1f}")
+            print(
+                f"{given.episodes:,} episodes, {size / 1e9:.2f} GB, {about}; load "
+                f"{os.getloadavg()[0]:.1f}"
+            )
             first, memory_ = ask(path, "first"), "{:.0f} MB".format
             told = f"{memory_(first['memory'])}; one transcript {1000 * first['transcript']:.1f} ms"
             print(f"  first group  {first['seconds']:.3f} s with imports, {told}")
             floor, index = grep(path, ""), ask(path, "index")
-            told = f"longest piece {index['longest']:.2f} s, {index['groups']:,} groups, {memory_(index['memory'])}"
+            told = (
+                f"longest piece {index['longest']:.2f} s, {index['groups']:,} groups, "
+                f"{memory_(index['memory'])}"
+            )
             print(f"  index        {against(index, floor)}, {told}")
             floor, found = grep(path, "-i", "-F", TEXT.lower()), ask(path, "search")
             print(f"  search       {against(found, floor)}, {memory_(found['memory'])}")
@@ -192,7 +225,8 @@ def main() -> None:
 def against(found: dict[str, float], floor: float) -> str:
     """Say what something took, and how that compares with grep."""
     return (
-        f"{found['seconds']:.2f} s (processor {found['processor']:.2f} s), {found['seconds'] / floor:.2f} of grep ({floor:.2f} s)"
+        f"{found['seconds']:.2f} s (processor {found['processor']:.2f} s), "
+        f"{found['seconds'] / floor:.2f} of grep ({floor:.2f} s)"
     )
 
 

@@ -2,10 +2,11 @@
 
     python tests/bench/rollouts.py [--rounds 7] [--turns 50] [--only stdio|http|slow|trl]
 
-The bare loop is the SDK's client: connect, list the tools, set up, so many moves, evaluate, close. Ours is `evaluate` with a
-policy that says given replies: the same calls on the wire, and reading replies, judging, scores and the traces on disk besides.
-text-2048 is played over stdio (a process for each episode) and over HTTP (one server for all), one at a time and 64 at once. The
-two take turns in one run, in both orders, so that a busy machine hits both.
+The bare loop is the SDK's client: connect, list the tools, set up, so many moves, evaluate, close.
+Ours is `evaluate` with a policy that says given replies: the same calls on the wire, and reading
+replies, judging, scores and the traces on disk besides. text-2048 is played over stdio (a process
+for each episode) and over HTTP (one server for all), one at a time and 64 at once. The two take
+turns in one run, in both orders, so that a busy machine hits both.
 
 - "in all" includes connections, and the records on disk.
 - "moves" is the time from the moment when every episode is set up to the last answer to a move.
@@ -14,9 +15,9 @@ two take turns in one run, in both orders, so that a busy machine hits both.
 
 "ratio" is the median of the ratios of the pairs, "best" the ratio of the best rounds.
 
-Then 64 rollouts of ten moves of 0.1 s each, beside the ideal of 1.0 s: in this process, over stdio, and over stdio through
-`HudtuiSpec`. TRL's `GRPOTrainer` calls the tools of a batch one after the other: one turn is measured in this order, and ten
-turns with a thread for each rollout.
+Then 64 rollouts of ten moves of 0.1 s each, beside the ideal of 1.0 s: in this process, over stdio,
+and over stdio through `HudtuiSpec`. TRL's `GRPOTrainer` calls the tools of a batch one after the
+other: one turn is measured in this order, and ten turns with a thread for each rollout.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
             "prompt": task.prompt,
             "mcp_config": task.mcp_config,
             "setup_tool": {"name": task.setup[0].name, "arguments": task.setup[0].arguments},
-            "evaluate_tool": {"name": task.evaluate[0].name, "arguments": task.evaluate[0].arguments},
+            "evaluate_tool": {
+                "name": task.evaluate[0].name,
+                "arguments": task.evaluate[0].arguments,
+            },
         }
         for task in tasks
     ]
@@ -129,7 +133,9 @@ class Script:
         self._clock = clock
         self._replies = [f"<think>On.</think>\n<tool>{move}()</tool>" for move in moves(turns)]
 
-    def for_episode(self, task: Task, rollout: int) -> Callable[[Sequence[Message]], Awaitable[str]]:
+    def for_episode(
+        self, task: Task, rollout: int
+    ) -> Callable[[Sequence[Message]], Awaitable[str]]:
         replies = iter(self._replies)
         first = True
 
@@ -164,14 +170,19 @@ def ours(tasks: Sequence[Task], turns: int, open_: Connect = connect) -> Wave:
             )
             async for event in events:
                 if isinstance(event, EpisodeDone):
-                    assert event.episode.ok and event.episode.scores.reward_found, event.episode.error
+                    assert event.episode.ok and event.episode.scores.reward_found, (
+                        event.episode.error
+                    )
                     assert len(event.episode.turns) == turns
 
     return wave
 
 
-def bare(tasks: Sequence[Task], turns: int, client: Callable[[], Client], *, before_last: bool = False) -> Wave:
-    """The same calls with the SDK alone; `before_last`: the last move is not counted among the moves."""
+def bare(
+    tasks: Sequence[Task], turns: int, client: Callable[[], Client], *, before_last: bool = False
+) -> Wave:
+    """The same calls with the SDK alone; `before_last`: the last move is not counted among the
+    moves."""
 
     async def episode(task: Task, clock: Clock) -> None:
         async with client() as session:
@@ -197,14 +208,21 @@ async def timed(wave: Wave, at_once: int) -> dict[str, float]:
     began, processor = time.perf_counter(), time.process_time()
     await wave(clock)
     ended = time.perf_counter()
-    found = {"in all": ended - began, "moves": clock.laps[-1] - clock.began, "processor": time.process_time() - processor}
+    found = {
+        "in all": ended - began,
+        "moves": clock.laps[-1] - clock.began,
+        "processor": time.process_time() - processor,
+    }
     if at_once == 1:
-        found["a move"] = statistics.median(later - earlier for earlier, later in itertools.pairwise(clock.laps))
+        found["a move"] = statistics.median(
+            later - earlier for earlier, later in itertools.pairwise(clock.laps)
+        )
     return found
 
 
 async def compare(title: str, one: Wave, other: Wave, at_once: int, rounds: int) -> None:
-    """Measure both in turn, in both orders, and print the medians and the medians of the ratios of each pair."""
+    """Measure both in turn, in both orders, and print the medians and the medians of the ratios of
+    each pair."""
     rounds *= 4 if at_once == 1 else 1  # short ones, which a busy machine changes most
     for wave in (one, other):
         await timed(wave, at_once)
@@ -221,8 +239,9 @@ async def compare(title: str, one: Wave, other: Wave, at_once: int, rounds: int)
         first, second = ([pair[side][what] for pair in pairs] for side in (0, 1))
         ratios = [a / b for a, b in zip(first, second, strict=True)]
         print(
-            f"{title + ', ' + what:<44} {statistics.median(first):8.4f} {statistics.median(second):8.4f}"
-            f" {statistics.median(ratios):7.2f} {min(first) / min(second):7.2f}   {min(ratios):.2f} to {max(ratios):.2f}"
+            f"{title + ', ' + what:<44} {statistics.median(first):8.4f} "
+            f"{statistics.median(second):8.4f} {statistics.median(ratios):7.2f} "
+            f"{min(first) / min(second):7.2f}   {min(ratios):.2f} to {max(ratios):.2f}"
         )
 
 
@@ -238,7 +257,9 @@ def over_http(url: str) -> Callable[[], Client]:
 @contextlib.asynccontextmanager
 async def game_server() -> AsyncIterator[str]:
     """text-2048 over HTTP in a process of its own."""
-    process = await asyncio.create_subprocess_exec(sys.executable, *GAME, "--http", "--port", "0", stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *GAME, "--http", "--port", "0", stderr=asyncio.subprocess.PIPE
+    )
     assert process.stderr is not None
     try:
         yield (await process.stderr.readline()).decode().split()[-1]
@@ -248,14 +269,18 @@ async def game_server() -> AsyncIterator[str]:
 
 
 def heading(one: str, other: str) -> None:
-    print(f"\n{'seconds':<44} {one:>8} {other:>8} {'ratio':>7} {'best':>7}   ratios; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"\n{'seconds':<44} {one:>8} {other:>8} {'ratio':>7} {'best':>7}   ratios; load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
 
 
 # Slow tools
 
 
 class SlowGame:
-    """A session in this process whose moves take long, and nothing else does: the answers are those of a game played before."""
+    """A session in this process whose moves take long, and nothing else does: the answers are those
+    of a game played before."""
 
     def __init__(self) -> None:
         self.tools = {tool.name: tool for tool in read_tools(TOOLS)[0]}
@@ -265,14 +290,24 @@ class SlowGame:
             "move": {"direction": "left"},
             "evaluate": {"name": "max_number", "target": 64},
         }
-        self._answers = {name: table.call(name, arguments) or {} for name, arguments in calls.items()}
+        self._answers = {
+            name: table.call(name, arguments) or {} for name, arguments in calls.items()
+        }
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         if name == "move":
             await asyncio.sleep(SECONDS)
         answer = self._answers[name]
         content = [{"type": "text", "text": answer["text"]}]
-        return read_result({"content": content, "structuredContent": answer["structured"], "isError": answer["is_error"]})
+        return read_result(
+            {
+                "content": content,
+                "structuredContent": answer["structured"],
+                "isError": answer["is_error"],
+            }
+        )
 
 
 SLOW_GAME = SlowGame()
@@ -298,9 +333,17 @@ async def sleeps(clock: Clock) -> None:
 async def slow(rounds: int) -> None:
     heading("hudtui", "bare")
     print(f"{MANY} rollouts x {TURNS} moves x {SECONDS} s: the ideal is {TURNS * SECONDS:.1f} s")
-    await compare("in this process / sleeps", ours(make_tasks(MANY, {}), TURNS, slow_game), sleeps, MANY, rounds)
+    await compare(
+        "in this process / sleeps",
+        ours(make_tasks(MANY, {}), TURNS, slow_game),
+        sleeps,
+        MANY,
+        rounds,
+    )
     tasks = make_tasks(MANY, {"game": {"command": sys.executable, "args": ["-c", SLOW]}})
-    await compare("stdio / SDK", ours(tasks, TURNS), bare(tasks, TURNS, over_stdio("-c", SLOW)), MANY, rounds)
+    await compare(
+        "stdio / SDK", ours(tasks, TURNS), bare(tasks, TURNS, over_stdio("-c", SLOW)), MANY, rounds
+    )
 
 
 def trl() -> None:
@@ -320,11 +363,17 @@ def trl() -> None:
                 began = time.perf_counter()
                 for environment in environments:
                     environment.left()
-                print(f"HudtuiSpec, one turn in the order of GRPOTrainer   {time.perf_counter() - began:8.3f} s")
+                print(
+                    "HudtuiSpec, one turn in the order of GRPOTrainer   "
+                    f"{time.perf_counter() - began:8.3f} s"
+                )
                 began = time.perf_counter()
                 for _ in range(TURNS):
                     list(pool.map(lambda environment: environment.up(), environments))
-                print(f"HudtuiSpec, {TURNS} turns, a thread for each rollout    {time.perf_counter() - began:8.3f} s")
+                print(
+                    f"HudtuiSpec, {TURNS} turns, a thread for each rollout    "
+                    f"{time.perf_counter() - began:8.3f} s"
+                )
             assert all(environment.reward is not None for environment in environments)
         finally:
             spec.close()
@@ -339,7 +388,10 @@ async def run(rounds: int, turns: int, only: str | None) -> None:
             await compare(f"stdio, {at_once} x {count} moves", one, other, at_once, rounds)
     if only in (None, "http"):
         async with game_server() as url:
-            for at_once, count in ((1, turns * 4), (MANY, turns // 5)):  # a move takes several times as long there
+            for at_once, count in (
+                (1, turns * 4),
+                (MANY, turns // 5),
+            ):  # a move takes several times as long there
                 tasks = make_tasks(at_once, {"game": {"url": url}})
                 one, other = ours(tasks, count), bare(tasks, count, over_http(url))
                 await compare(f"HTTP, {at_once} x {count} moves", one, other, at_once, rounds)
@@ -349,7 +401,9 @@ async def run(rounds: int, turns: int, only: str | None) -> None:
 
 def main() -> None:
     """Run the comparisons and print the tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--turns", type=int, default=50)
     options.add_argument("--only", choices=("stdio", "http", "slow", "trl"))

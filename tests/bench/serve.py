@@ -1,17 +1,20 @@
-"""What `hudtui env serve` costs beside bare MCP sessions of the same environment, and beside the least that a server can do.
+"""What `hudtui env serve` costs beside bare MCP sessions of the same environment, and beside the
+least that a server can do.
 
     python tests/bench/serve.py [--rounds 5] [--turns 30] [--sessions 64] [--only stdio|HTTP]
 
-So many clients at once play text-2048: over `/ws` of one `hudtui env serve` (a process of its own, started before), and as
-sessions of the SDK's client with the environment itself, over stdio (a process for each session) and over HTTP (one server for
-all). The server reaches the environment in the same way. The two take turns in one run, in both orders. "moves" is the time
-from the moment when every session is set up to the last answer to a step but one; "in all" includes connections, setup, the
-last step, the evaluation and the end of every environment. "processor" is the processor time of this process, the client, alone.
-The frames are those of `GenericEnvClient`.
+So many clients at once play text-2048: over `/ws` of one `hudtui env serve` (a process of its own,
+started before), and as sessions of the SDK's client with the environment itself, over stdio (a
+process for each session) and over HTTP (one server for all). The server reaches the environment in
+the same way. The two take turns in one run, in both orders. "moves" is the time from the moment
+when every session is set up to the last answer to a step but one; "in all" includes connections,
+setup, the last step, the evaluation and the end of every environment. "processor" is the processor
+time of this process, the client, alone. The frames are those of `GenericEnvClient`.
 
-A bare session is one hop, and a served one is two: a client, a server, and the environment behind it. "floor" is the least that
-such a server can do, in a process of its own: the same uvicorn and Starlette, the SDK's client, and the same frames, with nothing
-of hudtui: no reading of replies, no configuration, no checks of arguments, no rubric, no records.
+A bare session is one hop, and a served one is two: a client, a server, and the environment behind
+it. "floor" is the least that such a server can do, in a process of its own: the same uvicorn and
+Starlette, the SDK's client, and the same frames, with nothing of hudtui: no reading of replies, no
+configuration, no checks of arguments, no rubric, no records.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ def served(url: str, sessions: int, turns: int) -> Wave:
             answer = await client.call(last)
             assert answer["done"] and answer["metadata"]["reward_found"]
             await session.send_text(json.dumps({"type": "close"}))
-            with contextlib.suppress(WebSocketDisconnect):  # the server closes when it has ended the environment
+            with contextlib.suppress(
+                WebSocketDisconnect
+            ):  # the server closes when it has ended the environment
                 await session.receive_text(timeout=120)
 
     async def wave(clock: Clock) -> None:
@@ -84,7 +89,16 @@ async def server(servers: Mapping[str, Any], sessions: int, turns: int) -> Async
     """`hudtui env serve` as a user starts it, without a token; gives its address."""
     with tempfile.TemporaryDirectory() as folder:
         write_tasks(Path(folder) / "tasks.json", make_tasks(sessions, servers))
-        options = ["--port", "0", "--no-token", "--sessions", str(sessions), "--max-turns", str(turns), "--json"]
+        options = [
+            "--port",
+            "0",
+            "--no-token",
+            "--sessions",
+            str(sessions),
+            "--max-turns",
+            str(turns),
+            "--json",
+        ]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hudtui", "env", "serve", str(CONFIG), "tasks.json", *options),
             stdout=asyncio.subprocess.PIPE,
@@ -105,7 +119,8 @@ async def server(servers: Mapping[str, Any], sessions: int, turns: int) -> Async
 
 
 def serve_floor(turns: int, game: str) -> None:
-    """Serve the game with nothing of hudtui, over HTTP where `game` is an address, and print where."""
+    """Serve the game with nothing of hudtui, over HTTP where `game` is an address, and print
+    where."""
     import uvicorn
     from starlette.applications import Starlette
     from starlette.routing import WebSocketRoute
@@ -115,7 +130,12 @@ def serve_floor(turns: int, game: str) -> None:
 
     async def session(web: WebSocket) -> None:
         async def send(text: str, *, done: bool = False) -> None:
-            data = {"observation": {"text": text}, "reward": 0.0, "done": done, "metadata": {"reward_found": done}}
+            data = {
+                "observation": {"text": text},
+                "reward": 0.0,
+                "done": done,
+                "metadata": {"reward_found": done},
+            }
             await web.send_text(json.dumps({"type": "observation", "data": data}))
 
         await web.accept()
@@ -127,9 +147,13 @@ def serve_floor(turns: int, game: str) -> None:
             await send(begun.content[0].text)
             for turn in range(1, turns + 1):
                 step = json.loads(await web.receive_text())
-                moved = await environment.call_tool("move", {"direction": step["data"]["tool_name"]})
+                moved = await environment.call_tool(
+                    "move", {"direction": step["data"]["tool_name"]}
+                )
                 if turn == turns:
-                    await environment.call_tool(task.evaluate[0].name, dict(task.evaluate[0].arguments))
+                    await environment.call_tool(
+                        task.evaluate[0].name, dict(task.evaluate[0].arguments)
+                    )
                 await send(moved.content[0].text, done=turn == turns)
             await web.receive_text()
         await web.close()
@@ -138,7 +162,9 @@ def serve_floor(turns: int, game: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         gc.freeze()
-        config = uvicorn.Config(app, ws="wsproto", ws_per_message_deflate=False, log_level="critical", lifespan="off")
+        config = uvicorn.Config(
+            app, ws="wsproto", ws_per_message_deflate=False, log_level="critical", lifespan="off"
+        )
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -146,7 +172,9 @@ def serve_floor(turns: int, game: str) -> None:
 async def floor(turns: int, game: str = "") -> AsyncIterator[str]:
     """`serve_floor` in a process of its own; gives its address."""
     options = ("--turns", str(turns), "--floor", game)
-    process = await asyncio.create_subprocess_exec(sys.executable, __file__, *options, stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, *options, stdout=asyncio.subprocess.PIPE
+    )
     assert process.stdout is not None
     try:
         yield (await process.stdout.readline()).decode().strip()
@@ -161,11 +189,15 @@ async def run(rounds: int, turns: int, sessions: int, only: str | None) -> None:
     for name in ("stdio", "HTTP") if only is None else (only,):
         async with contextlib.AsyncExitStack() as stack:
             game = await stack.enter_async_context(game_server()) if name == "HTTP" else ""
-            url = await stack.enter_async_context(server({"game": {"url": game} if game else place}, sessions, turns))
+            url = await stack.enter_async_context(
+                server({"game": {"url": game} if game else place}, sessions, turns)
+            )
             least = await stack.enter_async_context(floor(turns, game))
             ours, title = served(url, sessions, turns), f"{name}, {sessions} x {turns} steps"
             heading("served", "SDK")
-            other = bare(tasks, turns, over_http(game) if game else over_stdio(*GAME), before_last=True)
+            other = bare(
+                tasks, turns, over_http(game) if game else over_stdio(*GAME), before_last=True
+            )
             await compare(title, ours, other, sessions, rounds)
             heading("served", "floor")
             await compare(title, ours, served(least, sessions, turns), sessions, rounds)
@@ -175,7 +207,9 @@ async def run(rounds: int, turns: int, sessions: int, only: str | None) -> None:
 
 def main() -> None:
     """Run the comparisons and print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--turns", type=int, default=30)
     options.add_argument("--sessions", type=int, default=64)

@@ -1,11 +1,13 @@
-"""How quick following a log over SSH is, beside `tail -F` over OpenSSH's own client, on the same file at the same time.
+"""How quick following a log over SSH is, beside `tail -F` over OpenSSH's own client, on the same
+file at the same time.
 
     python tests/bench/ssh_follow.py [--rates 1000,10000,50000] [--seconds 5]
 
-A real sshd on loopback; one process writes lines of 130 bytes. One process follows with hudtui's SshHost and its line feed
-(decoded, cleaned, folded), another reads `ssh machine tail -F` and only splits lines; the CPU of the ssh client counts there. CPU
-is in percent of one core, without connecting; the sshd's and the remote reader's part is not in it. Lag is the age of the newest
-line of each batch when it can be shown.
+A real sshd on loopback; one process writes lines of 130 bytes. One process follows with hudtui's
+SshHost and its line feed (decoded, cleaned, folded), another reads `ssh machine tail -F` and only
+splits lines; the CPU of the ssh client counts there. CPU is in percent of one core, without
+connecting; the sshd's and the remote reader's part is not in it. Lag is the age of the newest line
+of each batch when it can be shown.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ async def follow_ours(port: str, key: str, path: str, total: int) -> None:
     from hudtui.core.remote.target import SshTarget
 
     target = SshTarget(getpass.getuser(), "127.0.0.1", int(port), (Path(key),), agent="")
-    async with await connect_ssh(target, known_hosts=KnownHosts(Path(path).parent / "pins")) as host:
+    async with await connect_ssh(
+        target, known_hosts=KnownHosts(Path(path).parent / "pins")
+    ) as host:
         meter, feed = Meter(total), LineSplitter()
         stream: Any = host.follow(path)
         async with aclosing(stream) as chunks:
@@ -51,9 +55,29 @@ async def follow_ours(port: str, key: str, path: str, total: int) -> None:
 
 def follow_tail(port: str, key: str, path: str, total: int) -> None:
     meter = Meter(total)
-    options = ["-F", "none", "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={Path(path).parent}/known"]
-    argv = ["ssh", *options, "-o", "LogLevel=ERROR", "-p", port, "-i", key, "127.0.0.1", f"exec tail -n +1 -F {path}"]
-    tail = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    options = [
+        "-F",
+        "none",
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        f"UserKnownHostsFile={Path(path).parent}/known",
+    ]
+    argv = [
+        "ssh",
+        *options,
+        "-o",
+        "LogLevel=ERROR",
+        "-p",
+        port,
+        "-i",
+        key,
+        "127.0.0.1",
+        f"exec tail -n +1 -F {path}",
+    ]
+    tail = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     assert tail.stdout is not None
     rest, before = b"", None
     while data := os.read(tail.stdout.fileno(), 1 << 16):
@@ -78,18 +102,25 @@ def me(*words: object) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rates", default="1000,10000,50000")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sshd.running_server() as server:
-        print(f"{'lines/s':>8}  {'follower':<12} {'CPU %':>6} {'lag ms':>7} {'most':>7} {'RSS MiB':>8} {'lines':>9}")
+        print(
+            f"{'lines/s':>8}  {'follower':<12} {'CPU %':>6} {'lag ms':>7} {'most':>7} "
+            f"{'RSS MiB':>8} {'lines':>9}"
+        )
         for rate in map(int, options.rates.split(",")):
             path = str(Path(folder, f"{rate}.log"))
             Path(path).touch()
             total = int(rate * options.seconds)
             followers = {
-                name: subprocess.Popen(me("--as", name, server.port, server.key, path, total), stdout=subprocess.PIPE)
+                name: subprocess.Popen(
+                    me("--as", name, server.port, server.key, path, total), stdout=subprocess.PIPE
+                )
                 for name in ("hudtui", "ssh tail -F")
             }
             time.sleep(2.5)
@@ -98,10 +129,13 @@ def main() -> None:
             for name, process in followers.items():
                 figures[name] = row = json.loads(process.communicate(timeout=120)[0])
                 print(
-                    f"{rate:>8}  {name:<12} {row['cpu']:>6.1f} {row['median'] * 1000:>7.0f} {row['most'] * 1000:>7.0f} "
-                    f"{row['rss']:>8.0f} {row['lines']:>9}"
+                    f"{rate:>8}  {name:<12} {row['cpu']:>6.1f} {row['median'] * 1000:>7.0f} "
+                    f"{row['most'] * 1000:>7.0f} {row['rss']:>8.0f} {row['lines']:>9}"
                 )
-            print(f"{'':>8}  ratio of CPU {figures['hudtui']['cpu'] / max(figures['ssh tail -F']['cpu'], 0.1):.1f}")
+            print(
+                f"{'':>8}  ratio of CPU "
+                f"{figures['hudtui']['cpu'] / max(figures['ssh tail -F']['cpu'], 0.1):.1f}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The command tree as a shell and a terminal meet it: completion, help, slips, and `--json` before a command."""
+"""The command tree as a shell and a terminal meet it: completion, help, slips, and `--json` before
+a command."""
 
 from __future__ import annotations
 
@@ -45,7 +46,12 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_shell_gets_completions_and_no_app(program: Path) -> None:
     done = subprocess.run(
-        ["bash", "--norc", "-c", COMPLETE], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, check=False
+        ["bash", "--norc", "-c", COMPLETE],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     *some, everything = done.stdout.splitlines()
     assert some == ["runs", "show", "init", "--gpus", "--cloud"], done
@@ -79,7 +85,10 @@ def test_a_slip_of_a_command_of_rl(own_world: Path, slip: str, meant: str) -> No
 def test_json_may_be_said_before_the_command(words: tuple[str, ...]) -> None:
     before = CliRunner().invoke(build(), words)
     after = CliRunner().invoke(build(), [words[0], *words[2:], "--json"])
-    assert json.loads(before.stdout) == json.loads(after.stdout) and before.exit_code == after.exit_code
+    assert (
+        json.loads(before.stdout) == json.loads(after.stdout)
+        and before.exit_code == after.exit_code
+    )
 
 
 def test_json_of_a_command_that_has_none_is_refused() -> None:
@@ -87,13 +96,17 @@ def test_json_of_a_command_that_has_none_is_refused() -> None:
     assert result.exit_code == 2 and "attach prints no JSON" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("runs", "list", "--json"), ("env", "show", "text-2048", "--help"), ("settings", "list")])
+@pytest.mark.parametrize(
+    "words",
+    [("runs", "list", "--json"), ("env", "show", "text-2048", "--help"), ("settings", "list")],
+)
 def test_a_command_loads_neither_pydantic_nor_the_app(words: tuple[str, ...]) -> None:
     """Both take longer to load than most commands take to do their work."""
     code = (
-        "import sys; from typer.testing import CliRunner; from hudtui.cli.app import build;"
-        f"done = CliRunner().invoke(build(), {list(words)!r}); assert done.exit_code == 0, done.output;"
-        "print([name for name in ('pydantic', 'textual', 'mcp') if name in sys.modules])"
+        "import sys; from typer.testing import CliRunner; from hudtui.cli.app import build;done = "
+        f"CliRunner().invoke(build(), {list(words)!r}); assert done.exit_code == 0, "
+        "done.output;print([name for name in ('pydantic', 'textual', 'mcp') if name in "
+        "sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -113,7 +126,14 @@ def test_commands_that_are_made_when_they_are_asked_for_are_those_of_the_whole_t
             )
             for one in found.params
         ]
-        yield path, type(found).__name__, found.help, found.hidden, found.context_settings, told_parameters
+        yield (
+            path,
+            type(found).__name__,
+            found.help,
+            found.hidden,
+            found.context_settings,
+            told_parameters,
+        )
         for name, inner in getattr(found, "commands", {}).items():
             yield from told(inner, f"{path} {name}")
 
@@ -121,23 +141,39 @@ def test_commands_that_are_made_when_they_are_asked_for_are_those_of_the_whole_t
     assert len(whole) > 100 and list(told(command())) == whole
 
 
-@pytest.mark.parametrize("words", [[], ["tasks", "list"], ["rl", "--dry-run", "--json"], ["--help"]])
+@pytest.mark.parametrize(
+    "words", [[], ["tasks", "list"], ["rl", "--dry-run", "--json"], ["--help"]]
+)
 def test_a_folder_that_was_removed_is_said_in_a_sentence(tmp_path: Path, words: list[str]) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     script = f'cd "{gone}"; rmdir "{gone}"; exec "$0" -P -m hudtui "$@"'
-    done = subprocess.run(["sh", "-c", script, sys.executable, *words], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "the current folder does not exist any more" in done.stderr and "cd " in done.stderr
     if "--json" in words:
-        assert json.loads(done.stdout)["error"]["what"] == "the current folder does not exist any more"
+        assert (
+            json.loads(done.stdout)["error"]["what"] == "the current folder does not exist any more"
+        )
 
 
-@pytest.mark.parametrize("words", [["rl", "--gpu"], ["rl", "run", "--gpu"], ["rl", "tasks.json", "--budgt", "3"]])
+@pytest.mark.parametrize(
+    "words", [["rl", "--gpu"], ["rl", "run", "--gpu"], ["rl", "tasks.json", "--budgt", "3"]]
+)
 def test_a_slip_in_an_option_of_rl_shows_a_usage_that_help_lists(words: list[str]) -> None:
     done = CliRunner().invoke(build(), words, prog_name="hudtui")
     assert done.exit_code == 2
-    assert "Usage: hudtui rl [OPTIONS]" in done.stderr and "'hudtui rl -h'" in done.stderr and "rl run" not in done.stderr
+    assert (
+        "Usage: hudtui rl [OPTIONS]" in done.stderr
+        and "'hudtui rl -h'" in done.stderr
+        and "rl run" not in done.stderr
+    )
 
 
 @pytest.mark.parametrize("bad", ["\x1b]52;c;eA==\x07", "\x9b2J", "\x08"])

@@ -28,8 +28,25 @@ from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, Stage
 
-OFFER = Offer("prime", "cheap", "H100_80GB", 2, Price(3.0), cloud="datacrunch", region="eu_north", country="FI")
-HOSTILE = ("$(touch ran).yaml", "`touch ran`.yaml", "a b.yaml", "*.yaml", "~root.yaml", ";touch ran;.yaml", "\x1b[31mred.yaml")
+OFFER = Offer(
+    "prime",
+    "cheap",
+    "H100_80GB",
+    2,
+    Price(3.0),
+    cloud="datacrunch",
+    region="eu_north",
+    country="FI",
+)
+HOSTILE = (
+    "$(touch ran).yaml",
+    "`touch ran`.yaml",
+    "a b.yaml",
+    "*.yaml",
+    "~root.yaml",
+    ";touch ran;.yaml",
+    "\x1b[31mred.yaml",
+)
 
 ASK = """
 source <(_HUDTUI_COMPLETE=source_bash hudtui)
@@ -43,7 +60,9 @@ done
 
 
 @pytest.fixture
-def project(own_world: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(
+    own_world: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """The folder. `hudtui` is on the PATH, as it is installed."""
     bin_folder = tmp_path_factory.mktemp("bin")
     (bin_folder / "hudtui").write_text(f"#!{sys.executable}\nfrom hudtui.cli import main\nmain()\n")
@@ -55,19 +74,34 @@ def project(own_world: Path, tmp_path_factory: pytest.TempPathFactory, monkeypat
         (own_world / "configs" / name).write_text("action_mappings: {}\n")
     (own_world / "art.yaml").write_text("environments:\n  mine: {dataset: tasks.json}\n")
     call = {"name": "x", "arguments": {}}
-    task = {"id": "a", "prompt": "Play.", "mcp_config": {}, "setup_tool": call, "evaluate_tool": call}
+    task = {
+        "id": "a",
+        "prompt": "Play.",
+        "mcp_config": {},
+        "setup_tool": call,
+        "evaluate_tool": call,
+    }
     (own_world / "tasks.json").write_text(json.dumps([task]))
     for name in ("played", "$(touch ran)"):
         (own_world / "outputs" / name).mkdir(parents=True)
         (own_world / "outputs" / name / "traces.jsonl").touch()
     store = RunStore(own_world / ".hudtui")
-    plan = Plan("rollouts", (Stage("play", ("true",), grace=1.0), Stage("score", ("true",), grace=1.0)))
+    plan = Plan(
+        "rollouts", (Stage("play", ("true",), grace=1.0), Stage("score", ("true",), grace=1.0))
+    )
     for name in ("first", "$(touch ran)"):
         spec = RunSpec("rollouts", name, str(own_world), model="org/mine")
         run = f"{name}-1" if name.isalpha() else "second-1"
         folder = str(store.folder / run)
-        store.add(RunRecord(run, time.time(), name, "rollouts", "local", machine_label(), folder, spec, plan))
-    save_cache(Market({"prime": ProviderOffers("prime", "Prime", (OFFER,), at=1.0)}), app_paths().cache / "offers.json")
+        store.add(
+            RunRecord(
+                run, time.time(), name, "rollouts", "local", machine_label(), folder, spec, plan
+            )
+        )
+    save_cache(
+        Market({"prime": ProviderOffers("prime", "Prime", (OFFER,), at=1.0)}),
+        app_paths().cache / "offers.json",
+    )
     Ledger().reserve(Order("mine", OFFER), provider="prime")
     (Path.home() / ".ssh").mkdir()
     (Path.home() / ".ssh" / "config").write_text("Host box box2\nHost *.example\n")
@@ -77,7 +111,12 @@ def project(own_world: Path, tmp_path_factory: pytest.TempPathFactory, monkeypat
 def ask(*lines: str) -> list[list[str]]:
     """Returns what bash offers for each line; `''` at its end is a word that is not begun."""
     done = subprocess.run(
-        ["bash", "--norc", "-c", ASK], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=200, check=False
+        ["bash", "--norc", "-c", ASK],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0 and not done.stderr and "\x1b" not in done.stdout, done
     return [line.split() for line in done.stdout.splitlines()]
@@ -86,7 +125,11 @@ def ask(*lines: str) -> list[list[str]]:
 def offered(line: str) -> list[str]:
     """Returns what hudtui answers the shell, in the process of the test."""
     words = line.replace("''", "").split(" ")
-    asked = {"_HUDTUI_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    asked = {
+        "_HUDTUI_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
     done = CliRunner().invoke(build(), [], env=asked, prog_name="hudtui")
     assert done.exit_code == 0 and not done.stderr and "\x1b" not in done.stdout, done
     return done.stdout.split()
@@ -141,13 +184,19 @@ def test_a_shell_completes_values_from_the_project(project: Path) -> None:
     before = sorted(project.rglob("*"))
     assert dict(zip(IN_A_SHELL, ask(*IN_A_SHELL), strict=True)) == IN_A_SHELL
     assert {line: offered(line) for line in CASES} == CASES
-    assert sorted(project.rglob("*")) == before  # nothing is written, and no name of a file or run is carried out
+    assert (
+        sorted(project.rglob("*")) == before
+    )  # nothing is written, and no name of a file or run is carried out
 
 
 def test_a_damaged_project_completes_nothing_and_says_nothing(project: Path) -> None:
     (project / ".hudtui" / "runs.db").write_bytes(b"junk" * 1000)
     app_paths().cache.joinpath("offers.json").write_text("[")
-    assert ask("hudtui runs show ''", "hudtui rl --offer ''", "hudtui runs sh") == [[], [], ["show"]]
+    assert ask("hudtui runs show ''", "hudtui rl --offer ''", "hudtui runs sh") == [
+        [],
+        [],
+        ["show"],
+    ]
 
 
 def test_tab_in_an_interactive_shell(project: Path) -> None:
@@ -178,12 +227,19 @@ def test_tab_in_an_interactive_shell(project: Path) -> None:
 
 def test_offers_that_a_command_has_listed_complete(own_world: Path) -> None:
     (Path.home() / ".ssh").mkdir()
-    found = json.loads(hudtui("pods", "offers", "cpu", "--provider", "local", "--json").stdout)["offers"]
+    found = json.loads(hudtui("pods", "offers", "cpu", "--provider", "local", "--json").stdout)[
+        "offers"
+    ]
     kept = cached_offers(app_paths().cache / "offers.json")
     assert [one.short for one in kept] == [one["short"] for one in found]
-    save_cache(Market({"prime": ProviderOffers("prime", "Prime", (OFFER,), at=1.0)}), app_paths().cache / "offers.json")
+    save_cache(
+        Market({"prime": ProviderOffers("prime", "Prime", (OFFER,), at=1.0)}),
+        app_paths().cache / "offers.json",
+    )
     hudtui("pods", "offers", "cpu", "--provider", "local")
-    assert "Prime" in json.loads((app_paths().cache / "offers.json").read_text())["providers"]  # others' offers stay
+    assert (
+        "Prime" in json.loads((app_paths().cache / "offers.json").read_text())["providers"]
+    )  # others' offers stay
 
 
 def test_every_parameter_with_values_of_the_project_completes() -> None:
@@ -191,10 +247,25 @@ def test_every_parameter_with_values_of_the_project_completes() -> None:
     lacking = []
 
     def walk(command: Any, parent: Any, path: str) -> None:
-        context = command.make_context(path.rpartition(" ")[2] or "hudtui", [], parent=parent, resilient_parsing=True)
+        context = command.make_context(
+            path.rpartition(" ")[2] or "hudtui", [], parent=parent, resilient_parsing=True
+        )
         for parameter in command.get_params(context):
-            named = {"run", "runs", "tasks", "--config", "--host", "--engine", "--provider", "--platform", "--offer", "--gpus"}
-            if named & {*parameter.opts, parameter.name} and "shell_complete" not in vars(parameter):
+            named = {
+                "run",
+                "runs",
+                "tasks",
+                "--config",
+                "--host",
+                "--engine",
+                "--provider",
+                "--platform",
+                "--offer",
+                "--gpus",
+            }
+            if named & {*parameter.opts, parameter.name} and "shell_complete" not in vars(
+                parameter
+            ):
                 lacking.append(f"{path} {parameter.name}")
         for name, inner in getattr(command, "commands", {}).items():
             walk(inner, context, f"{path} {name}".strip())

@@ -1,4 +1,5 @@
-"""`gpus`, `pods`, `keys` and `wallet` against the simulator: what they print, what they ask, and what they ask for."""
+"""`gpus`, `pods`, `keys` and `wallet` against the simulator: what they print, what they ask, and
+what they ask for."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses between two looks and two attempts are left out: the simulator's clock moves with each request."""
+    """Pauses between two looks and two attempts are left out: the simulator's clock moves with each
+    request."""
     from hudtui.core.compute.lifecycle import acquire, terminate_pod
     from hudtui.core.compute.prime.provider import PrimeProvider
     from hudtui.core.flows.rent import end_pods, rent
@@ -84,7 +86,11 @@ def person(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def posts(sim: PrimeSimulator, path: str = "/api/v1/pods/") -> list[Any]:
-    return [request.body for request in sim.requests if request.method == "POST" and request.path == path]
+    return [
+        request.body
+        for request in sim.requests
+        if request.method == "POST" and request.path == path
+    ]
 
 
 # --- gpus ---
@@ -95,39 +101,63 @@ def test_offers_as_a_table(sim: PrimeSimulator, run: Run) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].split()[:4] == ["OFFER", "GPUS", "VRAM", "PRICE/H"]
     prices = [line.split("$")[1].split()[0] for line in lines[1:] if "$" in line]
-    assert prices == sorted(prices, key=float) and "~$0.44" in lines[1] and "price varies" in lines[1]
+    assert (
+        prices == sorted(prices, key=float) and "~$0.44" in lines[1] and "price varies" in lines[1]
+    )
     assert all("(simulated)" in line for line in lines[1:])
     assert any("24 h prepaid" in line for line in lines) and any("€2.52" in line for line in lines)
-    assert any("$0.87" in line and "incl. $0.008/h disk" in line for line in lines)  # 0.86 and its disk
+    assert any(
+        "$0.87" in line and "incl. $0.008/h disk" in line for line in lines
+    )  # 0.86 and its disk
     assert "no real money" in done.stderr and "without a GPU are not shown" in done.stderr
 
 
 def test_offers_say_whether_a_model_fits_and_choose_by_it(sim: PrimeSimulator, run: Run) -> None:
-    done = run("pods", "offers", "--model", "Qwen/Qwen2.5-3B-Instruct", "--no-spot", "--provider", "prime")
+    done = run(
+        "pods", "offers", "--model", "Qwen/Qwen2.5-3B-Instruct", "--no-spot", "--provider", "prime"
+    )
     rows = {" ".join(line.split()[1:3]): line for line in done.stdout.splitlines()}
     assert "FITS" in done.stdout.splitlines()[0]
     assert "✓ tight" in rows["1x A6000_48GB"] and "✗ 21 GiB short" in rows["1x RTX4090_24GB"]
     assert "16 GPUs" in rows["16x H100_80GB"]
     assert "3 billion parameters by its name" in done.stderr
-    found = json.loads(run("pods", "offers", "--model", "x/y-3B", "--no-spot", "--provider", "prime", "--json").stdout)
-    assert found["choice"]["offer"]["gpu_type"] == "A100_80GB" and found["offers"][0]["fit"]["state"] == "fits"
+    found = json.loads(
+        run(
+            "pods", "offers", "--model", "x/y-3B", "--no-spot", "--provider", "prime", "--json"
+        ).stdout
+    )
+    assert (
+        found["choice"]["offer"]["gpu_type"] == "A100_80GB"
+        and found["offers"][0]["fit"]["state"] == "fits"
+    )
     assert [one["fit"]["state"] for one in found["offers"]][-1] == "unable"
     done = run("pods", "offers", "--model", "x/y-671B", "--provider", "prime")
-    assert "comes nearest, and does not fit" in done.stderr and "is the best pick" not in done.stderr
+    assert (
+        "comes nearest, and does not fit" in done.stderr and "is the best pick" not in done.stderr
+    )
 
 
 def test_a_training_file_decides_what_fits(sim: PrimeSimulator, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "training.yaml"
     file.write_text("model: x/y-7B\nlora: false\n")
-    found = json.loads(run("pods", "offers", "1xH100", "--training", str(file), "--provider", "prime", "--json").stdout)
+    found = json.loads(
+        run(
+            "pods", "offers", "1xH100", "--training", str(file), "--provider", "prime", "--json"
+        ).stdout
+    )
     assert {one["fit"]["state"] for one in found["offers"]} == {"short"}
 
 
 def test_offers_as_json_and_the_choice_with_its_reasons(sim: PrimeSimulator, run: Run) -> None:
     found = json.loads(run("gpus", "H100", "--no-spot", "--region", "eu", "--json").stdout)
     assert [offer["gpu_count"] for offer in found["offers"]] == [1, 1, 2, 4, 8]
-    assert {offer["spot"] for offer in found["offers"]} == {False} and all(offer["simulated"] for offer in found["offers"])
-    assert found["choice"]["offer"]["price"]["hourly"] == 2.1 and found["choice"]["offer"]["gpu_count"] == 1
+    assert {offer["spot"] for offer in found["offers"]} == {False} and all(
+        offer["simulated"] for offer in found["offers"]
+    )
+    assert (
+        found["choice"]["offer"]["price"]["hourly"] == 2.1
+        and found["choice"]["offer"]["gpu_count"] == 1
+    )
     assert any("left out" in reason and "spot" in reason for reason in found["choice"]["reasons"])
     assert found["warnings"] == [] and "prime" not in found["missing"]
 
@@ -150,7 +180,9 @@ def test_offers_as_json_and_the_choice_with_its_reasons(sim: PrimeSimulator, run
         (["--filter", "count:=8", "--max-price", "30"], [(8, "H100_80GB"), (8, "H200_141GB")]),
     ],
 )
-def test_filters(sim: PrimeSimulator, run: Run, words: list[str], expected: list[tuple[int, str]]) -> None:
+def test_filters(
+    sim: PrimeSimulator, run: Run, words: list[str], expected: list[tuple[int, str]]
+) -> None:
     found = json.loads(run("gpus", *words, "--json").stdout)
     assert [(offer["gpu_count"], offer["gpu_type"]) for offer in found["offers"]] == expected
 
@@ -161,19 +193,30 @@ def test_nothing_fits(sim: PrimeSimulator, run: Run) -> None:
     assert json.loads(done.stdout)["error"]["fix"] == "Near it: L40S_48GB."
     assert "sorted by 'luck'" in run("gpus", "--sort", "luck", rc=2).stderr
     assert "no offer matches the filter" in run("gpus", "--filter", "gpuzilla", rc=2).stderr
-    assert "price:<5,5 compares with something that is not a number" in run("gpus", "--filter", "price:<5,5", rc=2).stderr
+    assert (
+        "price:<5,5 compares with something that is not a number"
+        in run("gpus", "--filter", "price:<5,5", rc=2).stderr
+    )
 
 
 def test_a_failing_part_is_named_and_the_rest_is_shown(sim: PrimeSimulator, run: Run) -> None:
     sim.fail_next("GET", "/api/v1/availability/multi-node", kind="status", status=500, times=20)
     done = run("gpus", "H100")
-    assert "warning: " in done.stderr and "clusters" in done.stderr and "16x" not in done.stdout and "8x" in done.stdout
+    assert (
+        "warning: " in done.stderr
+        and "clusters" in done.stderr
+        and "16x" not in done.stdout
+        and "8x" in done.stdout
+    )
 
 
 def test_prime_is_away(sim: PrimeSimulator, run: Run) -> None:
     sim.stop()
     done = run("gpus", "--json")
-    assert json.loads(done.stdout)["offers"] == [] and "Prime (simulated)" in json.loads(done.stdout)["warnings"][0]
+    assert (
+        json.loads(done.stdout)["offers"] == []
+        and "Prime (simulated)" in json.loads(done.stdout)["warnings"][0]
+    )
     assert "error" in json.loads(run("gpus", "--provider", "prime", "--json", rc=5).stdout)
 
 
@@ -182,10 +225,23 @@ def test_without_a_key_it_says_what_to_do(run: Run) -> None:
         if words[0] == "pods" and len(words) > 1:
             (Path.home() / ".ssh").mkdir()
             subprocess.run(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(Path.home() / ".ssh/id_ed25519")], check=True
+                [
+                    "ssh-keygen",
+                    "-q",
+                    "-t",
+                    "ed25519",
+                    "-N",
+                    "",
+                    "-f",
+                    str(Path.home() / ".ssh/id_ed25519"),
+                ],
+                check=True,
             )
         done = run(*words, rc=5)
-        assert "Prime Intellect needs a key" in done.stderr and "hudtui settings set PRIME_API_KEY" in done.stderr
+        assert (
+            "Prime Intellect needs a key" in done.stderr
+            and "hudtui settings set PRIME_API_KEY" in done.stderr
+        )
     assert "hudtui settings set PRIME_API_KEY" in run("gpus").stderr
     assert "hudtui settings set PRIME_API_KEY" in run("gpus", "H100", rc=2).stderr
 
@@ -193,7 +249,9 @@ def test_without_a_key_it_says_what_to_do(run: Run) -> None:
 # --- pods ---
 
 
-def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_life_of_a_pod(
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = run("pods", "create", "2xA100", "--name", "demo", "--yes")
     name = done.stdout.strip()
     assert name.startswith("hudtui-demo-")
@@ -211,16 +269,26 @@ def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.
     assert posts(known)[0]["pod"]["sshKeyId"]
 
     (pod,) = json.loads(run("pods", "--json").stdout)["pods"]
-    assert (pod["name"], pod["stage"], pod["simulated"], pod["ours"], pod["hourly"]) == (name, "ready", True, True, 2.714)
+    assert (pod["name"], pod["stage"], pod["simulated"], pod["ours"], pod["hourly"]) == (
+        name,
+        "ready",
+        True,
+        True,
+        2.714,
+    )
     assert name in (table := run("pods", "list").stdout) and "(simulated)" in table
-    (shown,) = json.loads(run("pods", "status", "hudtui-demo", "--json").stdout)  # the beginning will do
+    (shown,) = json.loads(
+        run("pods", "status", "hudtui-demo", "--json").stdout
+    )  # the beginning will do
     assert shown["id"] == pod["id"] and "2x A100_80GB" in run("pods", "status", pod["id"]).stdout
 
     argv: list[str] = []
     monkeypatch.setattr(os, "execvp", lambda program, words: argv.extend(words))
     run("pods", "ssh", name, "--", "sh", "-c", "echo $((6 * 7))")
     assert "StrictHostKeyChecking=yes" in argv
-    said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    said = subprocess.run(
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    )
     assert said.stdout.strip() == "42", said.stderr
     assert run("pods", "ssh", name).stdout.startswith("ssh -t ")  # nobody is there for a shell
 
@@ -257,20 +325,37 @@ def test_a_person_is_asked_with_the_full_price(
     )
     assert posts(known) == []
     done = run("pods", "create", "H100", "--no-spot", "--json", answers="y\n")
-    assert json.loads(done.stdout[done.stdout.index("{") :])["stage"] == "ready" and len(known.alive) == 1
+    assert (
+        json.loads(done.stdout[done.stdout.index("{") :])["stage"] == "ready"
+        and len(known.alive) == 1
+    )
 
 
 def test_an_offer_by_its_six_characters(known: PrimeSimulator, run: Run) -> None:
-    offers = json.loads(run("gpus", "1xH100", "--no-spot", "--region", "canada", "--json").stdout)["offers"]
+    offers = json.loads(run("gpus", "1xH100", "--no-spot", "--region", "canada", "--json").stdout)[
+        "offers"
+    ]
     made = json.loads(run("pods", "create", offers[0]["short"], "--yes", "--json").stdout)
     assert made["simulated"] and posts(known)[0]["pod"]["dataCenterId"] == "CANADA-1"
 
 
-def test_a_machine_is_chosen_for_a_model_and_refused_where_the_model_does_not_fit(known: PrimeSimulator, run: Run) -> None:
-    done = run("pods", "create", "RTX4090_24GB", "--model", "Qwen/Qwen2.5-32B-Instruct", "--yes", rc=2)
-    assert "cannot be trained on" in done.stderr and "GiB short" in done.stderr and posts(known) == []
-    done = run("pods", "create", "--model", "Qwen/Qwen2.5-14B-Instruct", "--no-spot", rc=2)  # it asks
-    assert "Qwen2.5-14B-Instruct, LoRA: " in done.stderr and "needs about" in done.stderr and posts(known) == []
+def test_a_machine_is_chosen_for_a_model_and_refused_where_the_model_does_not_fit(
+    known: PrimeSimulator, run: Run
+) -> None:
+    done = run(
+        "pods", "create", "RTX4090_24GB", "--model", "Qwen/Qwen2.5-32B-Instruct", "--yes", rc=2
+    )
+    assert (
+        "cannot be trained on" in done.stderr and "GiB short" in done.stderr and posts(known) == []
+    )
+    done = run(
+        "pods", "create", "--model", "Qwen/Qwen2.5-14B-Instruct", "--no-spot", rc=2
+    )  # it asks
+    assert (
+        "Qwen2.5-14B-Instruct, LoRA: " in done.stderr
+        and "needs about" in done.stderr
+        and posts(known) == []
+    )
     done = run("pods", "create", "1xA100_80GB", "--model", "me/mine", "--yes", "--json")
     assert "Warning: mine, LoRA: Whether it fits is not known: the size of the model" in done.stderr
     assert len(known.alive) == 1
@@ -285,19 +370,26 @@ def test_what_cannot_be_rented(known: PrimeSimulator, run: Run) -> None:
 
 
 def test_an_empty_wallet_is_told_and_nothing_is_left(known: PrimeSimulator, run: Run) -> None:
-    known.fail_next("POST", "/api/v1/pods/", kind="status", status=402, detail="Insufficient balance")
+    known.fail_next(
+        "POST", "/api/v1/pods/", kind="status", status=402, detail="Insufficient balance"
+    )
     done = run("pods", "create", "4xH100", "--yes", "--json", rc=5)
     assert json.loads(done.stdout)["error"]["type"] == "InsufficientFunds" and not known.alive
     assert json.loads(run("pods", "--json").stdout)["unseen"] == []
 
 
-def test_the_days_budget_is_one_for_all_machines(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_days_budget_is_one_for_all_machines(
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HUDTUI_BUDGET_DAY", "3")
     done = run("pods", "create", "1xH100", "--no-spot", "--yes")
     assert "after 1.43 h" in done.stderr  # all of it, at $2.10
     name = done.stdout.strip()
     done = run("pods", "create", "1xH100", "--no-spot", "--yes", rc=5)
-    assert "the day's budget of $3.00 has no room" in done.stderr and f"{name} may cost $" in done.stderr
+    assert (
+        "the day's budget of $3.00 has no room" in done.stderr
+        and f"{name} may cost $" in done.stderr
+    )
     assert len(posts(known)) == 1 and len(known.alive) == 1
     run("pods", "terminate", name, "--yes")
     run("pods", "create", "1xH100", "--no-spot", "--yes")
@@ -306,8 +398,13 @@ def test_the_days_budget_is_one_for_all_machines(known: PrimeSimulator, run: Run
 def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: Run) -> None:
     name = run("pods", "create", "H100", "--no-spot", "--yes").stdout.strip()
     assert "at $25.00 or after 24 h" in run("pods", "limits", name).stdout
-    done = run("pods", "limits", name, "--max-hours", "2", "--budget", "none", "--day-budget", "none")
-    assert done.stdout == "It is ended after 2 h.\n" and "a guard on the machine switches it off after " in done.stderr
+    done = run(
+        "pods", "limits", name, "--max-hours", "2", "--budget", "none", "--day-budget", "none"
+    )
+    assert (
+        done.stdout == "It is ended after 2 h.\n"
+        and "a guard on the machine switches it off after " in done.stderr
+    )
     assert json.loads(run("pods", "limits", name, "--json").stdout)["max_hours"] == 2
     assert json.loads(run("pods", "list", "--json").stdout)["pods"][0]["left_hours"] <= 2
     assert "is not a limit" in run("pods", "limits", name, "--budget", "much", rc=2).stderr
@@ -315,30 +412,49 @@ def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: R
     assert f"{name} has ended" in run("pods", "limits", name, "--max-hours", "9", rc=2).stderr
 
 
-def test_an_unknown_key_is_told_before_money_is_spent(sim: PrimeSimulator, key: Path, run: Run) -> None:
+def test_an_unknown_key_is_told_before_money_is_spent(
+    sim: PrimeSimulator, key: Path, run: Run
+) -> None:
     done = run("pods", "create", "H100", "--yes", rc=2)
-    assert "does not know your SSH key" in done.stderr and "hudtui pods keys register" in done.stderr and posts(sim) == []
+    assert (
+        "does not know your SSH key" in done.stderr
+        and "hudtui pods keys register" in done.stderr
+        and posts(sim) == []
+    )
 
 
-def test_a_person_registers_the_key_on_the_way(sim: PrimeSimulator, key: Path, run: Run, person: None) -> None:
+def test_a_person_registers_the_key_on_the_way(
+    sim: PrimeSimulator, key: Path, run: Run, person: None
+) -> None:
     run("pods", "create", "H100", rc=1, answers="n\n")
     assert posts(sim) == [] and posts(sim, "/api/v1/ssh_keys/") == []
     run("pods", "create", "H100", rc=1, answers="y\nn\n")
-    assert posts(sim) == [] and len(posts(sim, "/api/v1/ssh_keys/")) == 1, "the key is known, and the machine too dear"
+    assert posts(sim) == [] and len(posts(sim, "/api/v1/ssh_keys/")) == 1, (
+        "the key is known, and the machine too dear"
+    )
     done = run("pods", "create", "H100", answers="y\n")
     assert "is ready: root@" in done.stderr and len(posts(sim, "/api/v1/ssh_keys/")) == 1
-    assert posts(sim, "/api/v1/ssh_keys/")[0]["name"] == "hudtui id_ed25519", "the label that all parts of hudtui give it"
+    assert posts(sim, "/api/v1/ssh_keys/")[0]["name"] == "hudtui id_ed25519", (
+        "the label that all parts of hudtui give it"
+    )
 
 
-def test_a_key_that_others_may_read_is_repaired_on_the_way(known: PrimeSimulator, key: Path, run: Run, person: None) -> None:
+def test_a_key_that_others_may_read_is_repaired_on_the_way(
+    known: PrimeSimulator, key: Path, run: Run, person: None
+) -> None:
     key.chmod(0o644)
-    assert "Others may read your private key" in run("pods", "create", "H100", rc=1, answers="n\n").stderr
+    assert (
+        "Others may read your private key"
+        in run("pods", "create", "H100", rc=1, answers="n\n").stderr
+    )
     assert posts(known) == [] and key.stat().st_mode & 0o777 == 0o644
     run("keys", "register", "--yes")
     assert key.stat().st_mode & 0o777 == 0o400
 
 
-def test_the_way_in_is_found_also_where_the_provider_names_another_user(known: PrimeSimulator, run: Run) -> None:
+def test_the_way_in_is_found_also_where_the_provider_names_another_user(
+    known: PrimeSimulator, run: Run
+) -> None:
     known.behave(user="ubuntu", connection="root@{host} -p {port}")
     name = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)["name"]
     argv = json.loads(run("pods", "ssh", name, "--json", "--", "whoami").stdout)["argv"]
@@ -353,9 +469,13 @@ def test_pods_that_are_none(known: PrimeSimulator, run: Run) -> None:
 def test_orphans_are_ended_by_one_command(known: PrimeSimulator, run: Run) -> None:
     kept = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
-    Ledger().update(made["name"], "created")  # as if hudtui had been killed while it was getting ready
+    Ledger().update(
+        made["name"], "created"
+    )  # as if hudtui had been killed while it was getting ready
     found = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
-    assert [orphan["pod"]["name"] for orphan in found] == [made["name"]] and found[0]["age_seconds"] < 600
+    assert [orphan["pod"]["name"] for orphan in found] == [made["name"]] and found[0][
+        "age_seconds"
+    ] < 600
     assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
     assert "add --yes" in run("pods", "reconcile", "--end", rc=2).stderr
     (ended,) = json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout)
@@ -376,16 +496,29 @@ def test_an_api_that_is_down_never_means_that_nothing_is_alive(
     assert told["per_hour"] == made["hourly"] and told["silent"][0]["provider"] == "prime"
     done = run("pods", "list")
     assert name in done.stdout and address in done.stdout and "as of" in done.stdout
-    assert "Prime (simulated) unreachable: last known state," in done.stderr and "No machine is rented" not in done.stderr
-    assert address in run("pods", "status", "hudtui-").stdout and name in run("pods", "status").stdout
+    assert (
+        "Prime (simulated) unreachable: last known state," in done.stderr
+        and "No machine is rented" not in done.stderr
+    )
+    assert (
+        address in run("pods", "status", "hudtui-").stdout and name in run("pods", "status").stdout
+    )
 
     argv: list[str] = []
     monkeypatch.setattr(os, "execvp", lambda program, words: argv.extend(words))
-    assert "does not answer: its address is that as of" in run("pods", "ssh", name, "--", "echo", "here").stderr
-    said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert (
+        "does not answer: its address is that as of"
+        in run("pods", "ssh", name, "--", "echo", "here").stderr
+    )
+    said = subprocess.run(
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    )
     assert said.stdout.strip() == "here", said.stderr
     done = run("pods", "terminate", name, "--yes", rc=5)
-    assert "could not be ended: its end is not verified" in done.stderr and "may still cost $" in done.stderr
+    assert (
+        "could not be ended: its end is not verified" in done.stderr
+        and "may still cost $" in done.stderr
+    )
     known.heal()
     assert json.loads(run("pods", "--json").stdout)["pods"][0]["reachable"]
     run("pods", "terminate", name, "--yes")
@@ -398,25 +531,40 @@ def test_an_api_that_is_down_and_nothing_is_known(known: PrimeSimulator, run: Ru
     assert "but there may be one" in done.stderr and "No machine is rented" not in done.stderr
 
 
-def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: PrimeSimulator, run: Run) -> None:
+def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(
+    known: PrimeSimulator, run: Run
+) -> None:
     made = json.loads(run("pods", "create", "H100", "--spot", "--yes", "--json").stdout)
     known.reclaim(made["id"])
     done = run("pods")
-    assert f"{made['name']} has ended" in done.stderr and "spot machine can be taken away" in done.stderr
+    assert (
+        f"{made['name']} has ended" in done.stderr
+        and "spot machine can be taken away" in done.stderr
+    )
     (row,) = json.loads(run("pods", "history", "--json").stdout)
-    assert row["name"] == made["name"] and "spot machine" in row["why"] and "spot machine" in run("pods", "history").stdout
+    assert (
+        row["name"] == made["name"]
+        and "spot machine" in row["why"]
+        and "spot machine" in run("pods", "history").stdout
+    )
     known.fail_next("*", "/api/v1/*", kind="html503", times=999)
     assert made["name"] in run("pods", "history").stdout, "the ledger knows it as well"
 
 
-def test_one_that_was_asked_for_and_never_came(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_was_asked_for_and_never_came(
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = Order("hudtui-lost", Offer("prime", "o", "H100_80GB", 1, Price(2.0)))
-    monkeypatch.setattr("hudtui.core.compute.pods.process_mark", lambda: "1:")  # of a process that is gone
+    monkeypatch.setattr(
+        "hudtui.core.compute.pods.process_mark", lambda: "1:"
+    )  # of a process that is gone
     Ledger().reserve(order, provider="prime", endpoint=known.url)
     assert "a moment ago" in run("pods", "terminate", "hudtui-lost", "--yes", rc=5).stderr
     later = time.time() + 600
     monkeypatch.setattr(time, "time", lambda: later)
-    assert "hudtui-lost was never created." in run("pods", "terminate", "hudtui-lost", "--yes").stderr
+    assert (
+        "hudtui-lost was never created." in run("pods", "terminate", "hudtui-lost", "--yes").stderr
+    )
     assert all(request.method != "DELETE" for request in known.requests)
 
 
@@ -466,7 +614,10 @@ def test_ctrl_c_while_the_guard_is_put_there_leaves_a_machine_that_is_told_of(
     monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", interrupted)
     said = run("pods", "create", "H100", "--yes", rc=130).stderr
     (pod,) = known.alive
-    assert f"{pod.name} is ready, and stays: it costs money until `hudtui pods terminate {pod.name}`" in said
+    assert (
+        f"{pod.name} is ready, and stays: it costs money until `hudtui pods terminate {pod.name}`"
+        in said
+    )
 
 
 def test_what_the_guard_may_not_have_is_found_before_anything_is_rented(
@@ -474,14 +625,22 @@ def test_what_the_guard_may_not_have_is_found_before_anything_is_rented(
 ) -> None:
     monkeypatch.setenv("HUDTUI_GUARD_KEY", "pit_mine_123")
     monkeypatch.setenv("PRIME_API_KEY", "pit_mine_123")
-    assert "is your own key" in run("pods", "create", "H100", "--yes", rc=2).stderr and posts(known) == []
+    assert (
+        "is your own key" in run("pods", "create", "H100", "--yes", rc=2).stderr
+        and posts(known) == []
+    )
 
 
-def test_without_limits_no_guard_is_promised(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_limits_no_guard_is_promised(
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("BUDGET_RUN", "BUDGET_DAY", "MAX_HOURS"):
         monkeypatch.setenv(f"HUDTUI_{name}", "none")
     said = run("pods", "create", "H100", "--yes").stderr
-    assert said.count("No limit is set: it costs money until you end it.") == 2 and "guard on it" not in said
+    assert (
+        said.count("No limit is set: it costs money until you end it.") == 2
+        and "guard on it" not in said
+    )
 
 
 # --- keys and wallet ---
@@ -502,14 +661,26 @@ def test_a_key_is_made_once(sim: PrimeSimulator, run: Run) -> None:
 
 def test_keys(sim: PrimeSimulator, key: Path, run: Run) -> None:
     done = run("keys")
-    assert str(key) in done.stdout and "SHA256:" in done.stdout and "does not know your key" in done.stderr
+    assert (
+        str(key) in done.stdout
+        and "SHA256:" in done.stdout
+        and "does not know your key" in done.stderr
+    )
     assert "add --yes" in run("keys", "register", rc=2).stderr
     (entry,) = json.loads(run("keys", "register", "--yes", "--json").stdout)
-    assert entry["primary"] and entry["public_key"].split()[:2] == key.with_name("id_ed25519.pub").read_text().split()[:2]
+    assert (
+        entry["primary"]
+        and entry["public_key"].split()[:2]
+        == key.with_name("id_ed25519.pub").read_text().split()[:2]
+    )
     run("keys", "register", "--yes")
     assert len(posts(sim, "/api/v1/ssh_keys/")) == 1  # never twice
     told = json.loads(run("keys", "--json").stdout)
-    assert told["registered"] == ["Prime (simulated)"] and told["path"] == str(key) and told["trouble"] is None
+    assert (
+        told["registered"] == ["Prime (simulated)"]
+        and told["path"] == str(key)
+        and told["trouble"] is None
+    )
     assert "<- yours" in run("keys", "list").stdout
     assert "PRIVATE" not in str([request.body for request in sim.requests])
 
@@ -534,12 +705,17 @@ def test_money_is_in_the_currency_of_the_provider(known: PrimeSimulator, run: Ru
     price = Price(2.52, "EUR", disk=0.5)
     assert notes_text(Offer("prime", "x", "H100_80GB", 1, price)) == "incl. €0.50/h disk"
     made = run("pods", "create", "H100", "--cloud", "scaleway", "--yes")
-    name, charged = made.stdout.strip(), "$2.77"  # the offer was in EUR, and the provider charges USD
+    name, charged = (
+        made.stdout.strip(),
+        "$2.77",
+    )  # the offer was in EUR, and the provider charges USD
     assert "€2.52" in made.stderr and f"it costs {charged} an hour, not €2.52" in made.stderr
     known.clock.advance(3600)
     listed = run("pods", "list").stdout
     assert charged in listed and "€" not in listed
-    assert f"now       {charged} an hour" in run("wallet").stdout and "€" not in run("wallet").stdout
+    assert (
+        f"now       {charged} an hour" in run("wallet").stdout and "€" not in run("wallet").stdout
+    )
     assert ", simulated" in run("pods", "terminate", name, rc=2).stderr
 
 
@@ -548,8 +724,16 @@ def test_the_wallet(known: PrimeSimulator, run: Run) -> None:
     run("pods", "create", "4xH100", "--yes")
     known.clock.advance(3600)
     (told,) = json.loads(run("wallet", "--json").stdout)
-    assert told["simulated"] and told["per_hour"] == 8.4 and told["balance"] < 92 and sum(told["spent"].values()) > 8
-    assert told["per_hour_by_currency"] == {"USD": 8.4} and told["today"] == told["today_by_currency"]["USD"]
+    assert (
+        told["simulated"]
+        and told["per_hour"] == 8.4
+        and told["balance"] < 92
+        and sum(told["spent"].values()) > 8
+    )
+    assert (
+        told["per_hour_by_currency"] == {"USD": 8.4}
+        and told["today"] == told["today_by_currency"]["USD"]
+    )
     assert "$8.40 an hour" in run("wallet").stdout
 
 
@@ -565,9 +749,14 @@ def test_another_simulators_machines_are_not_this_ones(
         assert json.loads(run("wallet", "--json").stdout)[0]["per_hour"] == 0
         assert json.loads(run("pods", "list", "--json").stdout)["unseen"] == []
         shutil.rmtree(app_paths().state / "host-keys")
-        made = json.loads(run("pods", "create", "H100", "--no-spot", "--yes", "--json", "--name", "second").stdout)
+        made = json.loads(
+            run("pods", "create", "H100", "--no-spot", "--yes", "--json", "--name", "second").stdout
+        )
         assert made["id"] == known.alive[0].id, "they call their machines alike"
         told = json.loads(run("pods", "list", "--json").stdout)
-        assert told["per_hour"] == told["pods"][0]["hourly"] == 2.1 and "second" in told["pods"][0]["name"]
+        assert (
+            told["per_hour"] == told["pods"][0]["hourly"] == 2.1
+            and "second" in told["pods"][0]["name"]
+        )
         run("pods", "terminate", made["name"], "--yes")
     assert known.alive

@@ -35,15 +35,21 @@ app()
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_signals_let_the_work_clean_up(number: int, status: int) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     output, errors = process.communicate(timeout=30)
     assert (output, process.returncode) == ("cleaned up\n", status)
-    assert errors == ("stopped\n" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}\n")
+    assert errors == (
+        "stopped\n" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}\n"
+    )
 
 
 ASKS = """
@@ -69,8 +75,12 @@ app()
 
 
 @pytest.mark.parametrize("kind", ["secret", "confirm"])
-@pytest.mark.parametrize(("number", "status"), [(None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_question_that_nobody_wants_to_answer(kind: str, number: signal.Signals | None, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"), [(None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_question_that_nobody_wants_to_answer(
+    kind: str, number: signal.Signals | None, status: int
+) -> None:
     process, terminal = pty.fork()
     if process == 0:
         os.execv(sys.executable, [sys.executable, "-c", ASKS, kind])
@@ -86,7 +96,8 @@ def test_a_question_that_nobody_wants_to_answer(kind: str, number: signal.Signal
                     os.write(terminal, b"\x03")
                 else:
                     os.kill(process, number)
-                # Again after a while: a signal just before Python begins to read is heard after the next one.
+                # Again after a while: a signal just before Python begins to read is heard after the
+                # next one.
                 while select.select([terminal], [], [], 3.0)[0]:
                     more = os.read(terminal, 4096)
                     if not more:
@@ -102,18 +113,32 @@ def test_a_question_that_nobody_wants_to_answer(kind: str, number: signal.Signal
 
 def test_a_failure_is_told_to_people_and_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
-        raise InputError("it is \x1b[31mbroken", why="because", fix="mend it", where=Location("a.yaml", 3, 4, "x.y"))
+        raise InputError(
+            "it is \x1b[31mbroken",
+            why="because",
+            fix="mend it",
+            where=Location("a.yaml", 3, 4, "x.y"),
+        )
 
     with pytest.raises(typer.Exit) as ended:
         console.run(work(), as_json=True)
     said = capsys.readouterr()
     assert ended.value.exit_code == 2
     assert said.err == "error: a.yaml:3:4 (x.y): it is broken\n  because\n  mend it\n"
-    assert json.loads(said.out)["error"]["where"] == {"file": "a.yaml", "line": 3, "column": 4, "field": "x.y"}
+    assert json.loads(said.out)["error"]["where"] == {
+        "file": "a.yaml",
+        "line": 3,
+        "column": 4,
+        "field": "x.y",
+    }
 
 
-def test_what_a_terminal_would_carry_out_stands_escaped_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    hostile = {"é\x9b2J": ["\x1b[2J\x7f", "\u202eabc\u2028", "\ud800", "\U000e0041", "tab\tand\nline"]}
+def test_what_a_terminal_would_carry_out_stands_escaped_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hostile = {
+        "é\x9b2J": ["\x1b[2J\x7f", "\u202eabc\u2028", "\ud800", "\U000e0041", "tab\tand\nline"]
+    }
     for compact in (False, True):
         console.out_json(hostile, compact=compact)
         said = capsys.readouterr().out
@@ -122,20 +147,46 @@ def test_what_a_terminal_would_carry_out_stands_escaped_in_json(capsys: pytest.C
 
 
 def test_a_reader_that_goes_away_is_no_failure_of_ours() -> None:
-    command = f"{sys.executable} -m hudtui settings list --json | head -c 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    command = (
+        f"{sys.executable} -m hudtui settings list --json | head -c 1; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
-    assert done.stdout.split("\n")[0][1:] in ("0", "141") or done.stdout[-4:].strip() in ("0", "141")
+    assert done.stdout.split("\n")[0][1:] in ("0", "141") or done.stdout[-4:].strip() in (
+        "0",
+        "141",
+    )
 
 
 def test_version_and_help_and_a_bad_folder(tmp_path: Path) -> None:
     def hudtui(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "hudtui", *words], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "hudtui", *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     assert hudtui("--version").stdout.startswith("hudtui 0.")
     shown = hudtui("--help").stdout
     assert all(
-        word in shown for word in ("demo", "env", "rl", "config", "pods", "tasks", "hf", "eval", "runs", "settings", "doctor")
+        word in shown
+        for word in (
+            "demo",
+            "env",
+            "rl",
+            "config",
+            "pods",
+            "tasks",
+            "hf",
+            "eval",
+            "runs",
+            "settings",
+            "doctor",
+        )
     )
     bad = hudtui("-C", str(tmp_path / "none"), "doctor")
     assert bad.returncode == 2 and "No such file" in bad.stderr
@@ -150,15 +201,27 @@ def test_too_little_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as end, console.failures(as_json=True):
         bytearray(2**62)
     told = capsys.readouterr()
-    assert end.value.exit_code == 5 and told.err.startswith("error: the memory of this computer is not enough")
+    assert end.value.exit_code == 5 and told.err.startswith(
+        "error: the memory of this computer is not enough"
+    )
     assert json.loads(told.out)["error"]["type"] == "MachineError"
 
 
 def test_whatever_the_umask_nothing_is_made_that_everybody_may_write(own_world: Path) -> None:
     home = Path.home()
-    for words in (("demo", "--help"), ("settings", "set", "HUDTUI_MAX_HOURS", "3"), ("trust", "--yes"), ("init", "--help")):
+    for words in (
+        ("demo", "--help"),
+        ("settings", "set", "HUDTUI_MAX_HOURS", "3"),
+        ("trust", "--yes"),
+        ("init", "--help"),
+    ):
         subprocess.run(
-            [sys.executable, "-m", "hudtui", *words], cwd=own_world, umask=0, capture_output=True, check=False, timeout=120
+            [sys.executable, "-m", "hudtui", *words],
+            cwd=own_world,
+            umask=0,
+            capture_output=True,
+            check=False,
+            timeout=120,
         )
     code = f"""
 import pathlib
@@ -168,6 +231,15 @@ from hudtui.core.runs.store import RunStore
 start_logging(pathlib.Path({str(home)!r}) / "a" / "b" / "c", debug=False)
 """
     subprocess.run([sys.executable, "-c", code], umask=0, check=True, timeout=120)
-    assert (home / "a").stat().st_mode & 0o777 == 0o700 and (home / "a" / "b" / "c" / "hudtui.log").is_file()
-    made = [path for top in (home, own_world) for path in top.rglob("*") if not path.is_relative_to(home / "a" / "b" / "c")]
-    assert len(made) > 3 and not [path for path in made if not path.is_symlink() and path.stat().st_mode & 0o002]
+    assert (home / "a").stat().st_mode & 0o777 == 0o700 and (
+        home / "a" / "b" / "c" / "hudtui.log"
+    ).is_file()
+    made = [
+        path
+        for top in (home, own_world)
+        for path in top.rglob("*")
+        if not path.is_relative_to(home / "a" / "b" / "c")
+    ]
+    assert len(made) > 3 and not [
+        path for path in made if not path.is_symlink() and path.stat().st_mode & 0o002
+    ]

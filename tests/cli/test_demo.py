@@ -33,8 +33,17 @@ def test_the_whole_road_with_a_table(short):
     assert re.fullmatch(r"board-3x3-seed5 +0\.\d{3} +\d+ +\d+ +(done|max_turns)", row)
     assert re.fullmatch(r"mean +0\.\d{3}", mean)
     stages = [line.split()[0] for line in result.stderr.splitlines()]
-    assert [stage for stage in dict.fromkeys(stages) if stage != "|"] == ["discover", "workspace", "check", "launch", "run"]
-    assert re.search(r"\| \d\d:\d\d:\d\d episode 1/1 task=board-3x3-seed5 reward=0\.\d{3} turns=\d+ stop=", result.stderr)
+    assert [stage for stage in dict.fromkeys(stages) if stage != "|"] == [
+        "discover",
+        "workspace",
+        "check",
+        "launch",
+        "run",
+    ]
+    assert re.search(
+        r"\| \d\d:\d\d:\d\d episode 1/1 task=board-3x3-seed5 reward=0\.\d{3} turns=\d+ stop=",
+        result.stderr,
+    )
     assert "in the tmux session hudtui-demo-" in result.stderr
 
 

@@ -19,7 +19,14 @@ def test_text(own_world: Path, bare: None) -> None:
     result = CliRunner().invoke(build(), ["doctor"])
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
-    for words in ("versions", "hudtui.log", "tmux", "HUD_API_KEY", "not there, and what it would be for:", "○ docker or podman"):
+    for words in (
+        "versions",
+        "hudtui.log",
+        "tmux",
+        "HUD_API_KEY",
+        "not there, and what it would be for:",
+        "○ docker or podman",
+    ):
         assert words in result.stdout
     assert "to put right" not in result.stdout
 
@@ -29,7 +36,9 @@ def test_json(own_world: Path, bare: None) -> None:
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert report["ok"] is True
-    assert {"name": "HUD_API_KEY", "value": "not set", "state": "missing"}.items() <= report["keys"][0].items()
+    assert {"name": "HUD_API_KEY", "value": "not set", "state": "missing"}.items() <= report[
+        "keys"
+    ][0].items()
     assert [fact["name"] for fact in report["versions"]][:2] == ["hudtui", "python"]
 
 

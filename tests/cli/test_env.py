@@ -53,7 +53,17 @@ def test_analyze_as_json():
     result = hudtui("env", "analyze", "text-2048", "--json")
     found = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert list(found)[:9] == ["source", "server", "protocol", "tools", "hubs", "resources", "prompts", "timings", "warnings"]
+    assert list(found)[:9] == [
+        "source",
+        "server",
+        "protocol",
+        "tools",
+        "hubs",
+        "resources",
+        "prompts",
+        "timings",
+        "warnings",
+    ]
     assert found["server"] == {"name": "text-2048", "version": "1.0.0"}
     assert set(found["tools"][0]) == {"name", "description", "input_schema", "kind", "hub"}
     assert found["hubs"]["setup"] == ["board"]
@@ -63,7 +73,12 @@ def test_analyze_as_json():
 def test_analyze_a_command(odd):
     result = hudtui("env", "analyze", "--json", "--", *odd("malformed"))
     found = json.loads(result.stdout)
-    assert [tool["name"] for tool in found["tools"]] == ["no_schema", "bad_schema", "odd_description", "good"]
+    assert [tool["name"] for tool in found["tools"]] == [
+        "no_schema",
+        "bad_schema",
+        "odd_description",
+        "good",
+    ]
     assert found["tools"][0]["input_schema"] is None
     assert len(found["warnings"]) == 5
     shown = hudtui("env", "analyze", "--live", "--", *odd("malformed"))
@@ -72,17 +87,32 @@ def test_analyze_a_command(odd):
 
 
 def test_options_after_the_dashes_belong_to_the_command():
-    result = hudtui("env", "analyze", "--json", "--", sys.executable, "-m", "hudtui.envs.text_2048", "--seed", "3")
+    result = hudtui(
+        "env",
+        "analyze",
+        "--json",
+        "--",
+        sys.executable,
+        "-m",
+        "hudtui.envs.text_2048",
+        "--seed",
+        "3",
+    )
     assert json.loads(result.stdout)["server"]["name"] == "text-2048"
 
 
 def test_analyze_a_lock_file_offline_and_from_the_current_folder():
-    Path("hud.lock.yaml").write_text("image: org/env:1\ntools:\n- {name: go, description: Go, inputSchema: {type: object}}\n")
+    Path("hud.lock.yaml").write_text(
+        "image: org/env:1\ntools:\n- {name: go, description: Go, inputSchema: {type: object}}\n"
+    )
     for words in (("hud.lock.yaml",), (".",), ()):
         result = hudtui("env", "analyze", *words, "--json")
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["image"] == "org/env:1"
-        assert result.stderr == "as listed in the lock file; --live starts the environment and inspects it\n"
+        assert (
+            result.stderr
+            == "as listed in the lock file; --live starts the environment and inspects it\n"
+        )
     assert not Path(".hudtui").exists()
 
 
@@ -97,13 +127,25 @@ def test_a_read_only_workspace_is_a_note_and_no_failure():
     ("words", "code", "message"),
     [
         (["analyze", "./missing"], 2, "error: ./missing: there is no such file or folder"),
-        (["analyze", "--", "no-such-program"], 2, "error: there is no program called 'no-such-program'"),
-        (["analyze", "http://127.0.0.1:9/mcp"], 3, "error: nothing answers at http://127.0.0.1:9/mcp"),
+        (
+            ["analyze", "--", "no-such-program"],
+            2,
+            "error: there is no program called 'no-such-program'",
+        ),
+        (
+            ["analyze", "http://127.0.0.1:9/mcp"],
+            3,
+            "error: nothing answers at http://127.0.0.1:9/mcp",
+        ),
         (["analyze", "text-2048", "--", "x"], 2, "error: text-2048: there are two sources"),
         (["analyze", "text-2048", "--header", "A=b"], 2, "error: headers are for sources"),
         (["call", "text-2048", "move", "{"], 2, "error: the arguments:1:2: this is not valid JSON"),
         (["call", "text-2048", "move", "[]"], 2, "error: a tool's arguments are a JSON object"),
-        (["call", "text-2048", "move", "@missing.json"], 2, "error: missing.json: there is no such file"),
+        (
+            ["call", "text-2048", "move", "@missing.json"],
+            2,
+            "error: missing.json: there is no such file",
+        ),
     ],
 )
 def test_failures_in_words_and_as_json(words, code, message):
@@ -135,11 +177,15 @@ def test_usage(words, message):
 
 def test_headers_take_settings_and_a_wrong_key_is_named(monkeypatch):
     monkeypatch.delenv("MY_KEY", raising=False)
-    result = hudtui("env", "analyze", "http://127.0.0.1:9/mcp", "-H", "Authorization: Bearer $MY_KEY")
+    result = hudtui(
+        "env", "analyze", "http://127.0.0.1:9/mcp", "-H", "Authorization: Bearer $MY_KEY"
+    )
     assert result.exit_code == 2
     assert "MY_KEY is not set, and the header Authorization" in result.stderr
     Path(".env").write_text("MY_KEY=sk-in-dot-env\n")
-    result = hudtui("env", "analyze", "http://127.0.0.1:9/mcp", "-H", "Authorization=Bearer $MY_KEY")
+    result = hudtui(
+        "env", "analyze", "http://127.0.0.1:9/mcp", "-H", "Authorization=Bearer $MY_KEY"
+    )
     assert result.exit_code == 3
     assert "sk-in-dot-env" not in result.output
 
@@ -153,12 +199,18 @@ def test_variables_are_passed_on_by_name(odd):
 
 
 def test_call_in_words_and_as_json():
-    result = hudtui("env", "call", "text-2048", "setup", '{"name": "board", "board": [[2, 2], [0, 4]]}')
+    result = hudtui(
+        "env", "call", "text-2048", "setup", '{"name": "board", "board": [[2, 2], [0, 4]]}'
+    )
     assert result.exit_code == 0
     assert result.stdout.splitlines()[2:] == ["   2    2", "   .    4"]
     Path("args.json").write_text('{"direction": "left"}')
     found = json.loads(hudtui("env", "call", "text-2048", "move", "@args.json", "--json").stdout)
-    assert (found["tool"], found["is_error"], found["content"][0]["type"]) == ("move", False, "text")
+    assert (found["tool"], found["is_error"], found["content"][0]["type"]) == (
+        "move",
+        False,
+        "text",
+    )
     assert found["structured"]["attempts"] == 1
 
 
@@ -187,12 +239,24 @@ def test_an_error_answer_has_its_own_exit_code():
 def test_list():
     assert hudtui("env", "list").stdout.startswith("text-2048")
     (entry,) = json.loads(hudtui("env", "list", "--json").stdout)
-    assert entry["mcp_config"] == {"text-2048": {"command": "python", "args": ["-P", "-m", "hudtui.envs.text_2048"]}}
+    assert entry["mcp_config"] == {
+        "text-2048": {"command": "python", "args": ["-P", "-m", "hudtui.envs.text_2048"]}
+    }
 
 
 def test_interrupt_ends_a_hanging_environment_at_once(odd, marker):
-    command = [sys.executable, "-m", "hudtui", "env", "analyze", "--", *odd("stubborn", marker.word)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
+    command = [
+        sys.executable,
+        "-m",
+        "hudtui",
+        "env",
+        "analyze",
+        "--",
+        *odd("stubborn", marker.word),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}
+    )
     try:
         deadline = time.monotonic() + 30
         while len(marker.alive()) < 2 and time.monotonic() < deadline:
@@ -211,12 +275,17 @@ def test_interrupt_ends_a_hanging_environment_at_once(odd, marker):
 
 def test_the_sources_are_told_apart_without_loading_the_sdk():
     code = (
-        "import sys; from hudtui.cli.app import build; build();"
-        "from hudtui.core.environment.source import parse_source; from hudtui.core.environment import cache;"
-        "cache.load_analysis(parse_source('text-2048'));"
-        "print([m for m in ('mcp', 'httpx2', 'pydantic', 'textual', 'jsonschema') if m in sys.modules])"
+        "import sys; from hudtui.cli.app import build; build();from hudtui.core.environment.source "
+        "import parse_source; from hudtui.core.environment import "
+        "cache;cache.load_analysis(parse_source('text-2048'));print([m for m in ('mcp', 'httpx2', "
+        "'pydantic', 'textual', 'jsonschema') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -228,7 +297,9 @@ def test_a_key_that_the_server_sends_back_is_masked(odd, monkeypatch, options):
     assert "sk-not" not in result.output
 
 
-@pytest.mark.parametrize("words", [["python3", "-m", "hudtui.envs.text_2048"], ["python3", "-x", "--trust"]])
+@pytest.mark.parametrize(
+    "words", [["python3", "-m", "hudtui.envs.text_2048"], ["python3", "-x", "--trust"]]
+)
 def test_a_command_without_its_dashes_is_offered_as_one(own_world: Path, words: list[str]) -> None:
     for before in (["env", "show"], ["rl", "init"]):
         done = CliRunner().invoke(build(), [*before, *words])

@@ -17,7 +17,18 @@ from hudtui.cli.app import build
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 async def test_it_says_where_it_listens_plays_and_ends_by_a_signal(how):
-    command = [sys.executable, "-m", "hudtui", "env", "serve", "--source", "text-2048", "--port", "0", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "hudtui",
+        "env",
+        "serve",
+        "--source",
+        "text-2048",
+        "--port",
+        "0",
+        "--json",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220
     try:
         lines = []
@@ -25,7 +36,11 @@ async def test_it_says_where_it_listens_plays_and_ends_by_a_signal(how):
             lines.append(process.stdout.readline())
             assert lines[-1], process.stderr.read()
         said = json.loads("".join(lines))
-        assert said["actions"] == ["move", "done"] and len(said["token"]) >= 32 and said["socket"].startswith("ws://127.0.0.1:")
+        assert (
+            said["actions"] == ["move", "done"]
+            and len(said["token"]) >= 32
+            and said["socket"].startswith("ws://127.0.0.1:")
+        )
         async with connected(said["url"], Authorization=f"Bearer {said['token']}") as client:
             await client.reset()
             assert (await client.call("move", direction="left"))["observation"]["is_error"] is False
@@ -37,7 +52,11 @@ async def test_it_says_where_it_listens_plays_and_ends_by_a_signal(how):
         process.kill()
         process.wait()
     assert process.returncode == 128 + how
-    assert out == "" and err.splitlines()[-1].endswith("all sessions are closed") and said["token"] not in err
+    assert (
+        out == ""
+        and err.splitlines()[-1].endswith("all sessions are closed")
+        and said["token"] not in err
+    )
     assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 

@@ -17,7 +17,10 @@ from hudtui.cli.app import build
 
 ROOT: Any = typer.main.get_command(build())
 
-GOOD = "parser: {use_thinking: false}\naction_mappings:\n  up: {_parser: {positional: []}, _tool: move}\n"
+GOOD = (
+    "parser: {use_thinking: false}\naction_mappings:\n  up: {_parser: {positional: []}, _tool: "
+    "move}\n"
+)
 BAD = "action_mappings:\n  up: {_parser: {positional: [x]}}\n"
 
 CASES = [
@@ -66,7 +69,12 @@ def folder(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (own_world / "good.yaml").write_text(GOOD)
     (own_world / "bad.yaml").write_text(BAD)
     call = {"name": "x", "arguments": {}}
-    task = {"id": "a", "prompt": "Play.", "mcp_config": {"a": {"url": "http://127.0.0.1:9/mcp"}}, "evaluate_tool": call}
+    task = {
+        "id": "a",
+        "prompt": "Play.",
+        "mcp_config": {"a": {"url": "http://127.0.0.1:9/mcp"}},
+        "evaluate_tool": call,
+    }
     (own_world / "tasks.json").write_text(json.dumps([task, {"id": "b"}]))
     return own_world
 
@@ -78,20 +86,30 @@ def test_a_failure_has_its_code(code: int, line: str) -> None:
         assert "rror: " in done.stderr
 
 
-@pytest.mark.parametrize(("code", "line"), [case for case in CASES if case[0] > 1 and "config try" not in case[1]])
+@pytest.mark.parametrize(
+    ("code", "line"), [case for case in CASES if case[0] > 1 and "config try" not in case[1]]
+)
 def test_a_failure_is_an_object_in_json(code: int, line: str) -> None:
     before, mark, rest = line.partition(" -- ")
-    done = hudtui(*before.split(), "--json", *([mark.strip(), *rest.split()] if mark else []), code=code)
+    done = hudtui(
+        *before.split(), "--json", *([mark.strip(), *rest.split()] if mark else []), code=code
+    )
     if "--dry-run" not in line:
         assert json.loads(done.stdout)["error"]["what"], done.stdout
 
 
 def leaves(command: Any, path: str = "") -> list[str]:
     below = getattr(command, "commands", {})
-    return [leaf for name, inner in below.items() for leaf in leaves(inner, f"{path} {name}".strip())] if below else [path]
+    return (
+        [leaf for name, inner in below.items() for leaf in leaves(inner, f"{path} {name}".strip())]
+        if below
+        else [path]
+    )
 
 
-@pytest.mark.parametrize("path", [path for path in leaves(ROOT) if path != "pods ssh"])  # its words are a command
+@pytest.mark.parametrize(
+    "path", [path for path in leaves(ROOT) if path != "pods ssh"]
+)  # its words are a command
 def test_an_unknown_option_is_a_wrong_input(path: str) -> None:
     done = CliRunner().invoke(build(), [*path.split(), "--no-such-option"])
     assert done.exit_code == 2 and "--no-such-option" in done.stderr
@@ -103,7 +121,9 @@ def test_codes_have_names_in_the_code() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Exit" and node.args:
                 literal = node.args[0]
-                assert not isinstance(literal, ast.Constant) or literal.value in (130, 141), f"{file.name}:{node.lineno}"
+                assert not isinstance(literal, ast.Constant) or literal.value in (130, 141), (
+                    f"{file.name}:{node.lineno}"
+                )
 
 
 def test_the_help_of_a_command_names_its_own_codes() -> None:

@@ -44,7 +44,9 @@ def test_the_end_and_a_checkpoint_each_into_a_folder_of_its_own(run: Path, own_w
     end = export("--from", "mine")
     folder = own_world / "exports" / "mine"
     assert end.stdout == f"{folder}\n"
-    assert "serve it: vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --enable-lora" in end.stderr
+    assert (
+        "serve it: vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --enable-lora" in end.stderr
+    )
     step = export("--from", "mine", "--step", "4", "--json")
     told = json.loads(step.stdout)
     assert (told["folder"], told["step"], told["pushed"]) == (f"{folder}-step4", 4, None)
@@ -72,15 +74,36 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_left(
     assert not (own_world / "exports").exists()
 
 
-def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(run: Path, own_world: Path) -> None:
+def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(
+    run: Path, own_world: Path
+) -> None:
     with hub_stub.HubStub() as hub:
         surroundings = {**hub.environment(), "HF_HOME": str(own_world / "hf")}
         refused = process(
-            "--from", "mine", "--output", "one", "--push", "me/mine", **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7}
+            "--from",
+            "mine",
+            "--output",
+            "one",
+            "--push",
+            "me/mine",
+            **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7},
         )
         assert refused.returncode != 0 and "wrongwrong" not in refused.stderr
-        assert f"to send it later: hf upload me/mine {own_world / 'one'}" in refused.stderr and (own_world / "one").is_dir()
-        done = process("--from", "mine", "--push", "me/mine", "--json", **{**surroundings, "HF_TOKEN": hub_stub.TOKEN})
+        assert (
+            f"to send it later: hf upload me/mine {own_world / 'one'}" in refused.stderr
+            and (own_world / "one").is_dir()
+        )
+        done = process(
+            "--from",
+            "mine",
+            "--push",
+            "me/mine",
+            "--json",
+            **{**surroundings, "HF_TOKEN": hub_stub.TOKEN},
+        )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/me/mine"
-        assert hub.repos["me/mine"].private and "adapter_model.safetensors" in hub.repos["me/mine"].files
+        assert (
+            hub.repos["me/mine"].private
+            and "adapter_model.safetensors" in hub.repos["me/mine"].files
+        )

@@ -24,7 +24,9 @@ from hudtui.cli.app import build
 from hudtui.core.lockfile import read_lock
 from hudtui.core.tasks.read import read_tasks
 
-LOCK = '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
+LOCK = (
+    '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
+)
 HERE_ALONE = (
     "image: env:1\n",
     "image: local/env\n",
@@ -74,12 +76,20 @@ def test_local_only_as_in_the_seeds() -> None:
 def test_one_task_is_no_tasks() -> None:
     Path("one.json").write_text(json.dumps(json.loads(Path("tasks.json").read_text())[:1]))
     told = hf("one.json", "--name", "one", "--no-push").stderr
-    assert "\n1 task read, 1 usable" in told and "info: 1 task runs on servers of this machine" in told
+    assert (
+        "\n1 task read, 1 usable" in told and "info: 1 task runs on servers of this machine" in told
+    )
 
 
 def test_the_json_answer() -> None:
     Path("hud.lock.yaml").write_text(LOCK)
-    rows = [task(1), task(2, mcp_config=...), task(3, prompt=...), task(4, mcp_config={"hud": {"url": 3}}), task(5, id="t1")]
+    rows = [
+        task(1),
+        task(2, mcp_config=...),
+        task(3, prompt=...),
+        task(4, mcp_config={"hud": {"url": 3}}),
+        task(5, id="t1"),
+    ]
     Path("tasks.json").write_text(json.dumps(rows))
     code, found = answer("tasks.json", "--no-push", "--min-tasks", "4")
     assert code == 0
@@ -93,7 +103,16 @@ def test_the_json_answer() -> None:
     ]  # fmt: skip
     assert all(entry["message"] and entry["line"] == 1 for entry in found["skipped"])
     assert [entry["code"] for entry in found["warnings"]] == ["variable"]
-    assert list(found["warnings"][0]) == ["file", "index", "id", "line", "field", "severity", "code", "message"]
+    assert list(found["warnings"][0]) == [
+        "file",
+        "index",
+        "id",
+        "line",
+        "field",
+        "severity",
+        "code",
+        "message",
+    ]
     assert found["inferred"] == 1 and found["written"] == {"train": 4}
 
 
@@ -112,11 +131,18 @@ def test_the_lock_file_does_not_learn_of_tasks_from_elsewhere(tmp_path: Path) ->
     theirs = tmp_path / "theirs.json"
     theirs.write_text(Path("tasks.json").read_text())
     done = hf(str(theirs), "--no-push")
-    assert done.exit_code == 0 and "stays as it is" in done.stderr and Path("hud.lock.yaml").read_text() == LOCK
+    assert (
+        done.exit_code == 0
+        and "stays as it is" in done.stderr
+        and Path("hud.lock.yaml").read_text() == LOCK
+    )
     assert hf(str(theirs), "--no-push", "--lock").exit_code == 0
     assert read_lock(Path("hud.lock.yaml")).primary_dataset is not None
     Path("hud.lock.yaml").write_text(LOCK)
-    assert hf("tasks.json", "--no-push", "--no-lock").exit_code == 0 and Path("hud.lock.yaml").read_text() == LOCK
+    assert (
+        hf("tasks.json", "--no-push", "--no-lock").exit_code == 0
+        and Path("hud.lock.yaml").read_text() == LOCK
+    )
 
 
 def test_a_lock_file_that_is_broken_is_left_alone() -> None:
@@ -137,7 +163,10 @@ def test_remote_by_the_lock_s_image() -> None:
     code, found = answer("tasks.json", "--no-push", "--remote", "--image", "o/e:2", "--in-place")
     assert code == 0
     changed = json.loads(Path("tasks.json").read_text())
-    assert changed[0]["mcp_config"]["hud"]["headers"]["Mcp-Image"] == "o/e:2" and changed[0]["prompt"] == "Reach 2."
+    assert (
+        changed[0]["mcp_config"]["hud"]["headers"]["Mcp-Image"] == "o/e:2"
+        and changed[0]["prompt"] == "Reach 2."
+    )
 
 
 def test_remote_without_an_image() -> None:
@@ -184,7 +213,9 @@ def test_what_cannot_be(arguments: tuple[str, ...], words: str) -> None:
 
 
 def test_selection_and_forms() -> None:
-    code, found = answer("tasks.json", "--no-push", "--shuffle", "--test", "0.4", "--name", "o/split")
+    code, found = answer(
+        "tasks.json", "--no-push", "--shuffle", "--test", "0.4", "--name", "o/split"
+    )
     assert (code, found["written"], found["output"]) == (0, {"train": 3, "test": 2}, "split")
     assert names(Path("split")) == ["test-00000-of-00001.parquet", "train-00000-of-00001.parquet"]
     code, found = answer("tasks.json", "--no-push", "--filter", "-id:=t1", "-o", "folder")
@@ -195,7 +226,12 @@ def test_selection_and_forms() -> None:
 
 def test_yes_takes_every_offer() -> None:
     Path("hud.lock.yaml").write_text(LOCK)
-    config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer sk-" + "a1" * 12}}}
+    config = {
+        "hud": {
+            "url": "https://mcp.hud.ai/v3/mcp",
+            "headers": {"Authorization": "Bearer sk-" + "a1" * 12},
+        }
+    }
     Path("tasks.json").write_text(json.dumps([task(1), task(2, mcp_config=config)]))
     code, found = answer("tasks.json", "--no-push", "--yes")
     assert (code, found["duplicated"], found["remote"]) == (0, 2, True)
@@ -203,8 +239,11 @@ def test_yes_takes_every_offer() -> None:
     assert "sk-a1" not in str(read_tasks("tasks.parquet").tasks)
 
 
-def on_terminal(arguments: list[str], answers: list[tuple[str, str]], **environment: str) -> tuple[int, str]:
-    """Run the command on a terminal; wait for each question and type its answer. Exit code and what was shown."""
+def on_terminal(
+    arguments: list[str], answers: list[tuple[str, str]], **environment: str
+) -> tuple[int, str]:
+    """Run the command on a terminal; wait for each question and type its answer. Exit code and what
+    was shown."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "hudtui", *arguments],
@@ -235,12 +274,21 @@ def on_terminal(arguments: list[str], answers: list[tuple[str, str]], **environm
 
 def test_questions_on_a_terminal() -> None:
     Path("hud.lock.yaml").write_text(LOCK)
-    config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer sk-" + "a1" * 12}}}
+    config = {
+        "hud": {
+            "url": "https://mcp.hud.ai/v3/mcp",
+            "headers": {"Authorization": "Bearer sk-" + "a1" * 12},
+        }
+    }
     Path("tasks.json").write_text(json.dumps([task(1), task(2, mcp_config=config)]))
     answers = [("instead? [y/N]", "y"), ("in its place? [Y/n]", ""), ("Repeat them? [Y/n]", "")]
     code, shown = on_terminal(["hf", "tasks.json", "--no-push"], answers)
     assert code == 0, shown
-    assert answers == [] and "1 task runs on servers of this machine" in shown and "tasks.parquet" in shown
+    assert (
+        answers == []
+        and "1 task runs on servers of this machine" in shown
+        and "tasks.parquet" in shown
+    )
     tasks = read_tasks("tasks.parquet").tasks
     assert [one.id for one in tasks] == ["t1", "t2", "t1-2", "t2-2"]
     assert all("hud" in one.mcp_config for one in tasks) and "sk-a1" not in str(tasks)
@@ -255,7 +303,9 @@ class TestHub:
         with stub.HubStub() as hub:
             for name, value in hub.environment().items():
                 monkeypatch.setenv(name, value)
-            monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # read when it was imported, as is the next
+            monkeypatch.setattr(
+                constants, "HF_HUB_DISABLE_XET", True
+            )  # read when it was imported, as is the next
             monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
             yield hub
 
@@ -269,11 +319,19 @@ class TestHub:
     def test_push_and_read_again(self, hub: Any) -> None:
         Path("hud.lock.yaml").write_text(LOCK)
         Path(".env").write_text(f"HF_TOKEN={stub.TOKEN}\n")
-        done = self.process("hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", HF_TOKEN="")
-        assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/my-org/my-tasks\n"), done.stderr
+        done = self.process(
+            "hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", HF_TOKEN=""
+        )
+        assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/my-org/my-tasks\n"), (
+            done.stderr
+        )
         repo = hub.repos["my-org/my-tasks"]
         assert repo.private and len(repo.commits) == 1
-        assert set(repo.files) == {"README.md", "data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"}
+        assert set(repo.files) == {
+            "README.md",
+            "data/train-00000-of-00001.parquet",
+            "data/test-00000-of-00001.parquet",
+        }
         assert "4 in `train`, 1 in `test`" in repo.files["README.md"].decode()
         dataset = read_lock(Path("hud.lock.yaml")).primary_dataset
         assert dataset is not None and (dataset.name, dataset.task_count) == ("my-org/my-tasks", 5)
@@ -284,12 +342,18 @@ class TestHub:
         assert len(json.loads(done.stdout)) == 1
         done = self.process("tasks", "check", "my-org/my-tasks@0123abc", "--json")
         assert json.loads(done.stdout)["tasks"] == 4, done.stderr
-        done = self.process("hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json")
+        done = self.process(
+            "hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json"
+        )
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/datasets/my-org/my-tasks"
         assert len(repo.commits) == 1
 
-    @pytest.mark.parametrize(("lock", "inferred"), zip(HERE_ALONE, (True, False, True, False), strict=True))
-    def test_nothing_is_published_on_an_image_that_only_this_computer_has(self, hub: Any, lock: str, inferred: bool) -> None:
+    @pytest.mark.parametrize(
+        ("lock", "inferred"), zip(HERE_ALONE, (True, False, True, False), strict=True)
+    )
+    def test_nothing_is_published_on_an_image_that_only_this_computer_has(
+        self, hub: Any, lock: str, inferred: bool
+    ) -> None:
         Path("hud.lock.yaml").write_text(lock)
         changes = {"mcp_config": ...} if inferred else {}
         Path("tasks.json").write_text(json.dumps([task(n, **changes) for n in range(1, 6)]))
@@ -318,7 +382,9 @@ class TestHub:
         answers = [("Publish my-org/open? [y/N]", "")]
         code, shown = on_terminal(words, answers, **hub.environment())
         assert code == 1 and answers == [], shown
-        assert f"{hub.url}/datasets/my-org/open" in shown and "PUBLIC: everyone can read it" in shown
+        assert (
+            f"{hub.url}/datasets/my-org/open" in shown and "PUBLIC: everyone can read it" in shown
+        )
         assert not hub.repos["my-org/open"].commits
         code, shown = on_terminal(words, [("Publish my-org/open? [y/N]", "y")], **hub.environment())
         assert code == 0 and len(hub.repos["my-org/open"].commits) == 1, shown
@@ -329,7 +395,9 @@ class TestHub:
         done = hudtui("tasks", "check", "my-org/gone", "--json", code=2)
         assert "no such dataset" in json.loads(done.stdout)["error"]["what"]
         rows = [json.dumps(task(n)).encode() for n in range(3)]
-        hub.repos["my-org/lines"] = stub.Repo(False, {"notes.txt": b"", "train.jsonl": b"\n".join(rows), "test.jsonl": rows[0]})
+        hub.repos["my-org/lines"] = stub.Repo(
+            False, {"notes.txt": b"", "train.jsonl": b"\n".join(rows), "test.jsonl": rows[0]}
+        )
         hub.repos["my-org/empty"] = stub.Repo(False, {"README.md": b"# Nothing"})
         done = hudtui("tasks", "check", "my-org/lines", "--json")
         assert json.loads(done.stdout)["tasks"] == 3, done.stderr
@@ -340,7 +408,12 @@ class TestHub:
 
     def test_secrets_are_not_given_away(self, hub: Any) -> None:
         secret = "sk-" + "a1" * 12
-        config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
+        config = {
+            "hud": {
+                "url": "https://mcp.hud.ai/v3/mcp",
+                "headers": {"Authorization": f"Bearer {secret}"},
+            }
+        }
         Path("tasks.json").write_text(json.dumps([task(n, mcp_config=config) for n in range(5)]))
         done = hudtui("hf", "tasks.json", "--name", "my-org/x", code=2)
         assert "--replace-secrets" in done.stderr and hub.repos == {}
@@ -350,14 +423,20 @@ class TestHub:
 
     def test_without_a_token(self, hub: Any) -> None:
         done = self.process("hf", "tasks.json", "--name", "my-org/x", HF_TOKEN="")
-        assert done.returncode == 7 and "there is none" in done.stderr and "Traceback" not in done.stderr
+        assert (
+            done.returncode == 7
+            and "there is none" in done.stderr
+            and "Traceback" not in done.stderr
+        )
 
 
 def test_taking_every_offer_leaves_servers_local_where_no_platform_has_the_image() -> None:
     Path("hud.lock.yaml").write_text(HERE_ALONE[0])
     result = hf("tasks.json", "--no-push", "--yes")
     assert result.exit_code == 0, result.output
-    assert {json.dumps(one.mcp_config) for one in read_tasks("tasks.parquet").tasks} == {json.dumps(LOCAL)}
+    assert {json.dumps(one.mcp_config) for one in read_tasks("tasks.parquet").tasks} == {
+        json.dumps(LOCAL)
+    }
 
 
 def test_a_local_dataset_on_such_an_image_is_warned_of() -> None:
@@ -371,7 +450,17 @@ def test_a_project_without_a_lock_file_remembers_its_dataset() -> None:
 
     def tasks_of_a_run() -> dict[str, str]:
         """What is said of the tasks, by the state of the check."""
-        words = ["rl", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run", "--json"]
+        words = [
+            "rl",
+            "--engine",
+            "rollouts",
+            "--policy",
+            "random",
+            "--host",
+            "local",
+            "--dry-run",
+            "--json",
+        ]
         checks = json.loads(CliRunner().invoke(build(), words).stdout)["checks"]
         return {check["state"]: check["text"] for check in checks if check["name"] == "tasks"}
 
@@ -383,11 +472,15 @@ def test_a_project_without_a_lock_file_remembers_its_dataset() -> None:
     assert (note["name"], note["task_count"]) == ("boards.parquet", 5)
     Path("boards.parquet").unlink()
     told = tasks_of_a_run()
-    assert "tasks.json" in told.pop("fine") and "boards.parquet" in str(told), "the one that is gone is named"
+    assert "tasks.json" in told.pop("fine") and "boards.parquet" in str(told), (
+        "the one that is gone is named"
+    )
     for text in ("[" * 100_000, "[]", '{"name": 5}', ""):
         Path(".hudtui/dataset.json").write_text(text)
         assert "tasks.json" in tasks_of_a_run()["fine"]
     Path("hud.lock.yaml").write_text(LOCK)
     Path(".hudtui/dataset.json").unlink()
     assert hf("tasks.json", "--name", "boards", "--no-push").exit_code == 0
-    assert not Path(".hudtui/dataset.json").exists() and "boards.parquet" in tasks_of_a_run()["fine"]
+    assert (
+        not Path(".hudtui/dataset.json").exists() and "boards.parquet" in tasks_of_a_run()["fine"]
+    )

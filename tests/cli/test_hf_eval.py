@@ -13,7 +13,8 @@ from hudtui.cli.app import build
 from hudtui.core.rollouts.trace import read_trace
 
 CONFIG = "action_mappings:\n" + "".join(
-    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "right", "up", "down")
+    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n"
+    for name in ("left", "right", "up", "down")
 )
 
 
@@ -21,9 +22,20 @@ def record(number: int) -> dict[str, Any]:
     return {
         "id": f"t{number}",
         "prompt": "Reach 64.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere/python}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": number}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "mcp_config": {
+            "env": {
+                "command": "${HUDTUI_PYTHON:-/nowhere/python}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": number}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
 
 
@@ -34,9 +46,16 @@ def test_a_local_result_is_played(own_world: Path, output: str) -> None:
     rewards = {}
     for tasks, out in (("tasks.json", "before"), (output, "after")):
         if out == "after":
-            made = CliRunner().invoke(build(), ["hf", "tasks.json", "--name", "some", "--no-push", "-o", output, "--json"])
+            made = CliRunner().invoke(
+                build(), ["hf", "tasks.json", "--name", "some", "--no-push", "-o", output, "--json"]
+            )
             assert made.exit_code == 0, made.output
-        played = CliRunner().invoke(build(), ["eval", tasks, "--config", "c.yaml", "--max-turns", "4", "--output", out])
+        played = CliRunner().invoke(
+            build(), ["eval", tasks, "--config", "c.yaml", "--max-turns", "4", "--output", out]
+        )
         assert played.exit_code == 0, played.output
-        rewards[out] = {episode.task_id: episode.scores.reward for episode in read_trace(Path(out, "traces.jsonl"))}
+        rewards[out] = {
+            episode.task_id: episode.scores.reward
+            for episode in read_trace(Path(out, "traces.jsonl"))
+        }
     assert rewards["before"] == rewards["after"] and set(rewards["after"]) == {"t1", "t2"}

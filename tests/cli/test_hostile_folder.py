@@ -1,4 +1,5 @@
-"""A folder from elsewhere holds modules with names that Python and hudtui use: no command of hudtui carries them out."""
+"""A folder from elsewhere holds modules with names that Python and hudtui use: no command of hudtui
+carries them out."""
 
 from __future__ import annotations
 
@@ -43,7 +44,18 @@ COMMANDS = (
     ("env", "analyze", "text-2048", "--live"),
     ("env", "call", "text-2048", "move", '{"direction": "up"}'),
     ("lint", "configs/2048.yaml", "--env", "text-2048"),
-    ("eval", "tasks.json", "-c", "configs/2048.yaml", "--limit", "1", "--max-turns", "2", "--output", "out"),
+    (
+        "eval",
+        "tasks.json",
+        "-c",
+        "configs/2048.yaml",
+        "--limit",
+        "1",
+        "--max-turns",
+        "2",
+        "--output",
+        "out",
+    ),
     ("rl", "init", "text-2048", "-o", "new.yaml"),
     ("doctor",),
 )
@@ -60,7 +72,12 @@ for words in {COMMANDS}:
         print("ended", words[0], end.code)
 """
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=hostile, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-P", "-c", code],
+        cwd=hostile,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert not (hostile / "ran").exists(), (hostile / "ran").read_text()
     ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ended")]
@@ -84,7 +101,11 @@ async def test_this_machine_is_looked_at(hostile: Path, monkeypatch: pytest.Monk
 def test_what_needs_the_standard_library_alone(hostile: Path):
     code = "import json, random, sys; print(json.dumps(sys.path))"
     done = subprocess.run(
-        isolated_python_command(sys.executable, "-c", code), cwd=hostile, capture_output=True, text=True, check=True
+        isolated_python_command(sys.executable, "-c", code),
+        cwd=hostile,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert str(hostile) not in json.loads(done.stdout)
     assert not (hostile / "ran").exists()

@@ -1,4 +1,5 @@
-"""A few folders of `tests/faults/hostile_folders.py`, which looks at hundreds: nothing of theirs runs, and nothing goes out."""
+"""A few folders of `tests/faults/hostile_folders.py`, which looks at hundreds: nothing of theirs
+runs, and nothing goes out."""
 
 from __future__ import annotations
 
@@ -22,4 +23,7 @@ def test_hostile_folders_get_nothing(tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
-    assert "folders 4   programs run 0   requests 0   limits changed 0   visits that broke 0" in done.stdout
+    assert (
+        "folders 4   programs run 0   requests 0   limits changed 0   visits that broke 0"
+        in done.stdout
+    )

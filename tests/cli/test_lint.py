@@ -55,15 +55,25 @@ def test_2048_fits_the_bundled_environment(analysis: str) -> None:
     for arguments in (("--analysis", analysis), ("--env", "text-2048")):
         result = run(str(CONFIGS / "2048.yaml"), *arguments, "--json")
         assert result.exit_code == 0
-        assert json.loads(result.stdout) == {"file": str(CONFIGS / "2048.yaml"), "findings": [], "fixed": 0, "ok": True}
+        assert json.loads(result.stdout) == {
+            "file": str(CONFIGS / "2048.yaml"),
+            "findings": [],
+            "fixed": 0,
+            "ok": True,
+        }
 
 
 def test_findings_read_like_a_compilers(wrong: Path, analysis: str) -> None:
     result = run("wrong.yaml", "--analysis", analysis)
     assert result.exit_code == 1
-    finding = "wrong.yaml:9:12: error unknown-tool left: the environment has no tool `mvoe`; did you mean `move`?\n"
+    finding = (
+        "wrong.yaml:9:12: error unknown-tool left: the environment has no tool `mvoe`; did you "
+        "mean `move`?\n"
+    )
     assert result.stdout.startswith(finding)
-    assert result.stderr == "" and result.stdout.endswith("1 error; --fix can repair 1\n"), "findings and verdict on one stream"
+    assert result.stderr == "" and result.stdout.endswith("1 error; --fix can repair 1\n"), (
+        "findings and verdict on one stream"
+    )
     assert wrong.read_text() == WRONG
 
 
@@ -81,7 +91,10 @@ def test_json(wrong: Path, analysis: str) -> None:
         "title": "call `move`",
         "edits": [{"line": 9, "column": 12, "end_line": 9, "end_column": 16, "text": "move"}],
     }
-    assert {key: finding[key] for key in ("code", "severity", "line", "column", "end_column", "mapping", "parameter")} == {
+    assert {
+        key: finding[key]
+        for key in ("code", "severity", "line", "column", "end_column", "mapping", "parameter")
+    } == {
         "code": "unknown-tool",
         "severity": "error",
         "line": 9,
@@ -95,16 +108,23 @@ def test_json(wrong: Path, analysis: str) -> None:
 def test_fix(wrong: Path, analysis: str) -> None:
     result = run("wrong.yaml", "--analysis", analysis, "--fix")
     assert result.exit_code == 0
-    assert (result.stderr, result.stdout) == ("fixed: unknown-tool left: call `move`\n", "nothing to report\n")
+    assert (result.stderr, result.stdout) == (
+        "fixed: unknown-tool left: call `move`\n",
+        "nothing to report\n",
+    )
     assert wrong.read_text() == WRONG.replace("mvoe", "move")
     again = run("wrong.yaml", "--analysis", analysis, "--fix", "--json")
-    assert json.loads(again.stdout)["fixed"] == 0 and wrong.read_text() == WRONG.replace("mvoe", "move")
+    assert json.loads(again.stdout)["fixed"] == 0 and wrong.read_text() == WRONG.replace(
+        "mvoe", "move"
+    )
 
 
 def test_warnings_alone_are_no_failure(wrong: Path) -> None:
     wrong.write_text(WRONG.replace('job: {name: "x"}\n', ""))
     result = run("wrong.yaml")
-    assert result.exit_code == 0 and result.stdout.startswith("wrong.yaml:1:1: warning no-job-name ")
+    assert result.exit_code == 0 and result.stdout.startswith(
+        "wrong.yaml:1:1: warning no-job-name "
+    )
 
 
 def test_text_that_is_no_yaml(wrong: Path) -> None:
@@ -116,7 +136,8 @@ def test_text_that_is_no_yaml(wrong: Path) -> None:
 
 def test_control_sequences_never_reach_the_terminal(wrong: Path) -> None:
     wrong.write_text(
-        'action_mappings:\n  "a\\e[2Jb": {_tool: "\\e]0;x\\a", _parser: 3}\nsystem_prompt: "<tool>a\\e[2J(</tool> done()"\n'
+        'action_mappings:\n  "a\\e[2Jb": {_tool: "\\e]0;x\\a", _parser: 3}\nsystem_prompt: '
+        '"<tool>a\\e[2J(</tool> done()"\n'
     )
     result = run("wrong.yaml")
     assert result.exit_code == 1 and "\x1b" not in result.output and "\x07" not in result.output
@@ -149,19 +170,39 @@ def test_an_analysis_that_is_none(wrong: Path, own_world: Path, text: str) -> No
 
 
 OTHERS = {
-    "accelerate": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n",
+    "accelerate": (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"
+    ),
     "DeepSpeed": "zero_optimization: {stage: 3}\ntrain_micro_batch_size_per_gpu: 1\n",
-    "ART": "environments:\n  my_env: {max_turns: 15}\ntraining:\n  default: {learning_rate: 1e-5}\n",
+    "ART": (
+        "environments:\n  my_env: {max_turns: 15}\ntraining:\n  default: {learning_rate: 1e-5}\n"
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", sorted(OTHERS))
-def test_a_file_that_is_no_configuration_is_refused_by_every_command(own_world: Path, kind: str) -> None:
+def test_a_file_that_is_no_configuration_is_refused_by_every_command(
+    own_world: Path, kind: str
+) -> None:
     (own_world / "other.yaml").write_text(OTHERS[kind])
     task = {"id": "t", "prompt": "Go.", "mcp_config": {"a": {"url": "https://example.org/mcp"}}}
     (own_world / "tasks.json").write_text(json.dumps([task]))
-    words = f"this is not a gym configuration: it seems to be a{'n' if kind[0] in 'aA' else ''} {kind} configuration"
-    rl = ["rl", "-c", "other.yaml", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run"]
+    words = (
+        f"this is not a gym configuration: it seems to be a{'n' if kind[0] in 'aA' else ''} {kind} "
+        "configuration"
+    )
+    rl = [
+        "rl",
+        "-c",
+        "other.yaml",
+        "--engine",
+        "rollouts",
+        "--policy",
+        "random",
+        "--host",
+        "local",
+        "--dry-run",
+    ]
     for command, code in (
         (["lint", "other.yaml"], 1),
         (["parse", "other.yaml"], 2),
@@ -184,15 +225,31 @@ def test_settings_of_another_trainer_get_advice_that_works(own_world: Path, text
     Path("other.yaml").write_text(text)
     told = run("other.yaml").stdout
     assert "settings of another trainer" in told and "hudtui rl --training FILE" in told
-    result = CliRunner().invoke(build(), ["rl", "--training", "other.yaml", "--dry-run", "--host", "local"])
-    assert f"{text.partition(':')[0]} is model" in result.output or "is batch_size" in result.output, result.output
+    result = CliRunner().invoke(
+        build(), ["rl", "--training", "other.yaml", "--dry-run", "--host", "local"]
+    )
+    assert (
+        f"{text.partition(':')[0]} is model" in result.output or "is batch_size" in result.output
+    ), result.output
 
 
-@pytest.mark.parametrize("name", ["configs/2048.yaml", "./configs/2048.yaml", "configs/default.yaml"])
-def test_an_example_is_found_in_the_package_where_the_project_has_none(own_world: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["configs/2048.yaml", "./configs/2048.yaml", "configs/default.yaml"]
+)
+def test_an_example_is_found_in_the_package_where_the_project_has_none(
+    own_world: Path, name: str
+) -> None:
     result = run(name)
-    assert result.exit_code == 0 and "the example of that name that comes with hudtui is used" in result.stderr, result.output
-    for missing in ("configs/2049.yaml", "2048.yaml", "other/configs/2048.yaml", str(own_world / "configs/2048.yaml")):
+    assert (
+        result.exit_code == 0
+        and "the example of that name that comes with hudtui is used" in result.stderr
+    ), result.output
+    for missing in (
+        "configs/2049.yaml",
+        "2048.yaml",
+        "other/configs/2048.yaml",
+        str(own_world / "configs/2048.yaml"),
+    ):
         assert "there is no such file" in run(missing).stderr
     (own_world / "configs").mkdir()
     (own_world / name).write_text("action_mappings: {left: {_tool: move}}\nzzz: 1\n")

@@ -42,7 +42,9 @@ async def hudtui(*words: str, visit: OAuthWorld | None = None) -> tuple[int, str
         async with asyncio.timeout(120):
             while line := (await process.stderr.readline()).decode():
                 said += line
-                if visit is not None and (match := re.match(r"(http\S+code_challenge=\S+)\s", line)):
+                if visit is not None and (
+                    match := re.match(r"(http\S+code_challenge=\S+)\s", line)
+                ):
                     await visit.browse(match[1])
             out = (await process.stdout.read()).decode()
             return await process.wait(), out, said
@@ -53,30 +55,53 @@ async def hudtui(*words: str, visit: OAuthWorld | None = None) -> tuple[int, str
 
 
 async def test_login_status_and_logout(world: OAuthWorld) -> None:
-    code, out, said = await hudtui("env", "login", world.url, "--scope", "write", "--json", visit=world)
+    code, out, said = await hudtui(
+        "env", "login", world.url, "--scope", "write", "--json", visit=world
+    )
     assert code == 0, said
     (made,) = json.loads(out)
     assert made["server"] == world.url and made["issuer"] == world.issuer and made["renews"] is True
     assert "access-token" not in out + said and world.valid == {"access-token-1": ("write",)}
 
     code, out, said = await hudtui("env", "show", world.url, "--live")
-    assert code == 0 and f"login       logged in at {world.issuer}; renewed by itself" in out.splitlines()
+    assert (
+        code == 0
+        and f"login       logged in at {world.issuer}; renewed by itself" in out.splitlines()
+    )
     assert (await hudtui("env", "call", world.url, "say"))[1] == "said\n"
     assert json.loads((await hudtui("env", "logins", "--json"))[1]) == [made]
 
     code, out, _ = await hudtui("env", "logout", world.url)
-    assert code == 0 and out == f"The login at {world.url} is forgotten.\n" and read_login(world.url) is None
+    assert (
+        code == 0
+        and out == f"The login at {world.url} is forgotten.\n"
+        and read_login(world.url) is None
+    )
     code, _, said = await hudtui("env", "call", world.url, "say")
     assert code == 3 and f"Log in with `hudtui env login {world.url}`" in said
 
 
-async def test_a_client_with_a_secret_needs_its_issuer(world: OAuthWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_with_a_secret_needs_its_issuer(
+    world: OAuthWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_CLIENT_SECRET", "the-client-secret")
-    words = ("env", "login", world.url, "--client-id", "mine", "--client-secret-var", "MY_CLIENT_SECRET")
+    words = (
+        "env",
+        "login",
+        world.url,
+        "--client-id",
+        "mine",
+        "--client-secret-var",
+        "MY_CLIENT_SECRET",
+    )
     code, _, said = await hudtui(*words)
     assert code == 2 and "--issuer" in said and world.grants() == []
     code, out, said = await hudtui(*words, "--issuer", world.issuer, visit=world)
-    assert code == 0 and world.grants() == ["authorization_code"] and "the-client-secret" not in out + said
+    assert (
+        code == 0
+        and world.grants() == ["authorization_code"]
+        and "the-client-secret" not in out + said
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ def box(own_tmux: str, tmp_path: Path) -> Iterator[Any]:
         ssh = Path.home() / ".ssh"
         ssh.mkdir()
         (ssh / "config").write_text(
-            f"Host box\n  HostName 127.0.0.1\n  Port {server.port}\n  IdentityFile {server.key}\n  IdentityAgent none\n"
+            f"Host box\n  HostName 127.0.0.1\n  Port {server.port}\n  IdentityFile {server.key}\n  "
+            "IdentityAgent none\n"
         )
         yield found
 
@@ -45,7 +46,9 @@ def test_a_machine_behind_ssh(box: Any) -> None:
     assert found["cpus"] == len(os.sched_getaffinity(0))
     assert "first contact" in done.stderr and "SHA256:" in done.stderr
     done = CliRunner().invoke(build(), ["machine", "box"])
-    assert done.exit_code == 0 and "processors" in done.stdout and "first contact" not in done.stderr
+    assert (
+        done.exit_code == 0 and "processors" in done.stdout and "first contact" not in done.stderr
+    )
 
 
 def test_a_machine_that_is_another_one_now(box: Any) -> None:
@@ -56,7 +59,11 @@ def test_a_machine_that_is_another_one_now(box: Any) -> None:
     done = CliRunner().invoke(build(), ["machine", "box", "--json"])
     assert done.exit_code == 5
     error = json.loads(done.stdout)["error"]
-    assert error["type"] == "HostKeyChanged" and "CHANGED" in error["what"] and "CHANGED" in done.stderr
+    assert (
+        error["type"] == "HostKeyChanged"
+        and "CHANGED" in error["what"]
+        and "CHANGED" in done.stderr
+    )
 
 
 def test_machines_that_are_none(box: Any) -> None:
@@ -71,9 +78,9 @@ def test_asyncssh_is_not_imported_for_this_machine() -> None:
     import subprocess
 
     code = (
-        "import sys; from typer.testing import CliRunner; from hudtui.cli.app import build;"
-        "done = CliRunner().invoke(build(), ['machine', '--json']); assert done.exit_code == 0, done.output;"
-        "print('asyncssh' in sys.modules)"
+        "import sys; from typer.testing import CliRunner; from hudtui.cli.app import build;done = "
+        "CliRunner().invoke(build(), ['machine', '--json']); assert done.exit_code == 0, "
+        "done.output;print('asyncssh' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

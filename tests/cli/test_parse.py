@@ -93,8 +93,17 @@ def test_the_analysis_adds_the_schema(config: Path, tmp_path: Path) -> None:
     analysis = tmp_path / "analysis.json"
     analysis.write_text(json.dumps(ANALYSIS))
     out, _ = hudtui("parse", config, "--analysis", analysis, text="<tool>click('a')</tool>")
-    assert json.loads(out)["error"] == {"stage": "schema", "message": 'x: expected a whole number, got "a"', "column": 7}
-    assert json.loads(hudtui("parse", config, "--analysis", analysis, text="<tool>click(1)</tool>")[0])["error"] is None
+    assert json.loads(out)["error"] == {
+        "stage": "schema",
+        "message": 'x: expected a whole number, got "a"',
+        "column": 7,
+    }
+    assert (
+        json.loads(
+            hudtui("parse", config, "--analysis", analysis, text="<tool>click(1)</tool>")[0]
+        )["error"]
+        is None
+    )
 
 
 def test_lines_of_json(config: Path) -> None:
@@ -118,29 +127,42 @@ def test_lines_of_json(config: Path) -> None:
     assert found[5]["done"] is True
     assert err == ""
     hudtui("parse", config, "--jsonl", text='{"text": "nothing"}\n', code=0)
-    assert hudtui("parse", config, "--jsonl", text=b'{"text": "\xff"}\n', code=2)[0].count("not UTF-8") == 1
+    assert (
+        hudtui("parse", config, "--jsonl", text=b'{"text": "\xff"}\n', code=2)[0].count("not UTF-8")
+        == 1
+    )
 
 
 def test_the_calls_alone(config: Path) -> None:
     replies = ("click(3, 4)", "click(3)", "nothing()", "done()", "")
-    text = "\n".join([*(json.dumps({"text": f"<tool>{reply}</tool>"}) for reply in replies), "not json"])
+    text = "\n".join(
+        [*(json.dumps({"text": f"<tool>{reply}</tool>"}) for reply in replies), "not json"]
+    )
     whole = lines(hudtui("parse", config, "--jsonl", text=text, code=2)[0])
     alone = lines(hudtui("parse", config, "--jsonl", "--calls", text=text, code=2)[0])
     assert alone == [{"call": line["call"]} if "call" in line else line for line in whole]
-    assert alone[0] == {"call": {"tool": "computer", "arguments": {"x": 3, "y": 4}}} and alone[2] == {"call": None}
+    assert alone[0] == {"call": {"tool": "computer", "arguments": {"x": 3, "y": 4}}} and alone[
+        2
+    ] == {"call": None}
     assert "error" in alone[-1]
     assert "--jsonl" in hudtui("parse", config, "--calls", code=2)[1]
 
 
 def test_odd_text_survives(config: Path) -> None:
-    out, _ = hudtui("parse", config, text=b"<tool>click('\xff\x1b[31m\xc2\x9b', \"\xc3\xa9\")</tool>")
+    out, _ = hudtui(
+        "parse", config, text=b"<tool>click('\xff\x1b[31m\xc2\x9b', \"\xc3\xa9\")</tool>"
+    )
     assert json.loads(out)["action"]["arguments"] == {"x": "\ufffd\x1b[31m\x9b", "y": "é"}
     assert "\x1b" not in out
     depth = 100
     out, _ = hudtui("parse", config, text=f"<tool>click({'[' * depth}{']' * depth})</tool>")
     assert repr(json.loads(out)["call"]["arguments"]["x"]) == "[" * depth + "]" * depth
     out, _ = hudtui("parse", config, text=f"<tool>click({'[' * 20_000}{']' * 20_000})</tool>")
-    assert json.loads(out)["error"] == {"stage": "syntax", "message": "nested more than 100 deep", "column": 107}
+    assert json.loads(out)["error"] == {
+        "stage": "syntax",
+        "message": "nested more than 100 deep",
+        "column": 107,
+    }
 
 
 def test_lines_are_answered_as_they_come(config: Path) -> None:
@@ -188,7 +210,9 @@ def test_transform() -> None:
 
 def test_transform_with_context() -> None:
     source = "lambda d, ctx: ctx.get('amount', 3) if d == 'right' else -ctx.get('amount', 3)"
-    assert lines(hudtui("transform", source, "--ctx", '{"amount": 7}', text='"left"\n')[0]) == [{"value": -7}]
+    assert lines(hudtui("transform", source, "--ctx", '{"amount": 7}', text='"left"\n')[0]) == [
+        {"value": -7}
+    ]
     assert lines(hudtui("transform", source, text='"left"\n')[0]) == [{"value": -3}]
     _, err = hudtui("transform", "lambda x: x", "--ctx", "{}", text="1\n")
     assert "not used" in err
@@ -196,9 +220,14 @@ def test_transform_with_context() -> None:
 
 def test_transform_failures() -> None:
     out, _ = hudtui("transform", "lambda x: 10 // x", text="0\n5\n", code=1)
-    assert lines(out) == [{"error": "ZeroDivisionError: integer division or modulo by zero"}, {"value": 2}]
+    assert lines(out) == [
+        {"error": "ZeroDivisionError: integer division or modulo by zero"},
+        {"value": 2},
+    ]
     out, _ = hudtui("transform", "lambda x: {x}", text="1\n", code=1)
-    assert lines(out) == [{"error": "a value of type set cannot be sent; sorted(...) makes a list of it"}]
+    assert lines(out) == [
+        {"error": "a value of type set cannot be sent; sorted(...) makes a list of it"}
+    ]
     out, _ = hudtui("transform", "lambda x: x", text="{\n1\n", code=2)
     assert list(lines(out)[0]) == ["error"]
     assert lines(out)[1] == {"value": 1}

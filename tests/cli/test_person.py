@@ -72,7 +72,8 @@ print(json.dumps(console.run(work())))
 
 
 def at_terminal(answers: list[tuple[str, str]], script: str = SCRIPT) -> tuple[str, str]:
-    """Standard output, and what stood on the terminal, of the script when each prompt gets its answer."""
+    """Standard output, and what stood on the terminal, of the script when each prompt gets its
+    answer."""
     master, slave = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=slave, stderr=slave, stdout=subprocess.PIPE, text=True
@@ -82,7 +83,9 @@ def at_terminal(answers: list[tuple[str, str]], script: str = SCRIPT) -> tuple[s
         for prompt, answer in answers:
             begin = len(shown)
             while prompt not in shown[begin:]:
-                assert select.select([master], [], [], max(deadline - time.monotonic(), 0))[0], shown
+                assert select.select([master], [], [], max(deadline - time.monotonic(), 0))[0], (
+                    shown
+                )
                 shown += os.read(master, 4096).decode()
             time.sleep(0.1)  # a prompt without echo is on the screen before the echo is off
             os.write(master, f"{answer}\n".encode())
@@ -94,7 +97,9 @@ def at_terminal(answers: list[tuple[str, str]], script: str = SCRIPT) -> tuple[s
 
 
 def test_questions_and_answers() -> None:
-    out, shown = at_terminal([("Rent it?", "y"), ("Name", ""), ("Key", "s3cret"), ("Number", "7"), ("not one", "2")])
+    out, shown = at_terminal(
+        [("Rent it?", "y"), ("Name", ""), ("Key", "s3cret"), ("Number", "7"), ("not one", "2")]
+    )
     assert out == '[true, "one", "s3cret", "b"]\n'
     assert "It costs $2.00 an hour." in shown and "The first  is cheap" in shown
     assert "s3cret" not in shown
@@ -132,14 +137,22 @@ def test_yes_agrees_and_takes_what_is_suggested() -> None:
 @pytest.mark.parametrize("method", ["confirm", "ask", "choose"])
 def test_without_a_terminal_nothing_is_asked(method: str) -> None:
     person = Terminal()
-    asked = person.choose("Which?", CHOICES) if method == "choose" else getattr(person, method)("Rent it?")
+    asked = (
+        person.choose("Which?", CHOICES)
+        if method == "choose"
+        else getattr(person, method)("Rent it?")
+    )
     with pytest.raises(typer.BadParameter, match="cannot ask: add --yes"):
         asyncio.run(asked)
 
 
 @pytest.mark.parametrize("yes", [True, False])
-def test_what_is_agreed_to_is_said_also_where_nothing_is_asked(yes: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = Terminal(yes=yes).confirm("Rent it for $2.00/h?", ("It ends after 24 hours.",), danger=True)
+def test_what_is_agreed_to_is_said_also_where_nothing_is_asked(
+    yes: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Terminal(yes=yes).confirm(
+        "Rent it for $2.00/h?", ("It ends after 24 hours.",), danger=True
+    )
     with contextlib.nullcontext() if yes else pytest.raises(typer.BadParameter):
         assert asyncio.run(asked)
     shown = capsys.readouterr()

@@ -22,7 +22,12 @@ def run(*arguments: str) -> Result:
 
 def test_the_group_tells_of_its_commands() -> None:
     result = run("--help")
-    assert result.exit_code == 0 and "init" in result.stdout and "run" in result.stdout and result.stderr == ""
+    assert (
+        result.exit_code == 0
+        and "init" in result.stdout
+        and "run" in result.stdout
+        and result.stderr == ""
+    )
 
 
 def test_the_bundled_environment(own_world: Path) -> None:
@@ -31,7 +36,10 @@ def test_the_bundled_environment(own_world: Path) -> None:
     assert result.stdout == "configs/text-2048.yaml\n"
     assert "1 action: move, and done" in result.stderr
     assert "left out: setup (it sets up tasks)" in result.stderr
-    assert "hint: move has one parameter with few values: --per-value writes left() right() up() down()" in result.stderr
+    assert (
+        "hint: move has one parameter with few values: --per-value writes left() right() up() "
+        "down()" in result.stderr
+    )
     config = load_config(own_world / "configs" / "text-2048.yaml")
     assert list(config.mappings) == ["move"]
     assert config.job["metadata"] == {"environment": "text-2048"}
@@ -91,7 +99,10 @@ def test_json(own_world: Path) -> None:
     assert data["file"] == "configs/text-2048.yaml"
     assert (data["name"], data["environment"]) == ("text-2048", "text-2048")
     assert data["actions"][0] == {"name": "left", "tool": "move", "usage": "left()", "notes": []}
-    assert data["left_out"] == [{"tool": "setup", "reason": "it sets up tasks"}, {"tool": "evaluate", "reason": "it judges them"}]
+    assert data["left_out"] == [
+        {"tool": "setup", "reason": "it sets up tasks"},
+        {"tool": "evaluate", "reason": "it judges them"},
+    ]
     assert data["per_value"] == {"move": ["left", "right", "up", "down"]} and data["findings"] == []
     assert (own_world / "configs" / "text-2048.yaml").read_text() == data["yaml"]
     assert json.loads(run("init", "text-2048", "--stdout", "--json").stdout)["file"] is None
@@ -99,9 +110,13 @@ def test_json(own_world: Path) -> None:
 
 def test_a_command_and_an_mcp_config(own_world: Path) -> None:
     assert run("init", "--", *SERVER).stdout == "configs/text_2048.yaml\n"
-    (own_world / "games.json").write_text(json.dumps({"mcpServers": {"game": {"command": SERVER[0], "args": SERVER[1:]}}}))
+    (own_world / "games.json").write_text(
+        json.dumps({"mcpServers": {"game": {"command": SERVER[0], "args": SERVER[1:]}}})
+    )
     assert run("init", "games.json").stdout == "configs/games.yaml\n"
-    first, second = (load_config(own_world / "configs" / name) for name in ("text_2048.yaml", "games.yaml"))
+    first, second = (
+        load_config(own_world / "configs" / name) for name in ("text_2048.yaml", "games.yaml")
+    )
     assert first.mappings == second.mappings
     assert first.job["metadata"]["environment"] == shlex.join(SERVER)
 
@@ -121,11 +136,18 @@ def test_a_lock_file_is_read_and_nothing_started(own_world: Path) -> None:
     assert "note: look: The server gave no schema" in result.stderr
     document = load_yaml((own_world / "configs" / "my-env.yaml").read_text(), name="x").data
     assert document["action_mappings"] == {"look": {"_tool": "look", "_parser": {"positional": []}}}
-    assert document["job"]["metadata"]["environment"].startswith("registry.example.com:5000/org/my-env:0.1@sha256:")
+    assert document["job"]["metadata"]["environment"].startswith(
+        "registry.example.com:5000/org/my-env:0.1@sha256:"
+    )
 
 
-@pytest.mark.parametrize("arguments, code", [(("no such thing!",), 2), (("--", "/nonexistent/program"), None), (("--",), 2)])
-def test_sources_that_cannot_be_used(arguments: tuple[str, ...], code: int | None, own_world: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments, code",
+    [(("no such thing!",), 2), (("--", "/nonexistent/program"), None), (("--",), 2)],
+)
+def test_sources_that_cannot_be_used(
+    arguments: tuple[str, ...], code: int | None, own_world: Path
+) -> None:
     result = run("init", *arguments)
     assert result.exit_code not in (0, 1) and (code is None or result.exit_code == code)
     assert "Traceback" not in result.output
@@ -145,10 +167,17 @@ def test_a_folder_that_cannot_be_written_to(own_world: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lock", ["image: org/env:1\n", "image: org/env:1\ntools: []\n", "version: '2.0'\nimages: {local: env}\ntasks: [{id: a}]\n"]
+    "lock",
+    [
+        "image: org/env:1\n",
+        "image: org/env:1\ntools: []\n",
+        "version: '2.0'\nimages: {local: env}\ntasks: [{id: a}]\n",
+    ],
 )
 @pytest.mark.parametrize("more", [(), ("--stdout",), ("--json",)])
-def test_a_lock_file_without_tools_writes_nothing_and_says_what_to_do(own_world: Path, lock: str, more: tuple[str, ...]) -> None:
+def test_a_lock_file_without_tools_writes_nothing_and_says_what_to_do(
+    own_world: Path, lock: str, more: tuple[str, ...]
+) -> None:
     (own_world / "hud.lock.yaml").write_text(lock)
     result = run("init", *more)
     assert result.exit_code == 2 and "lists no tools" in result.stderr and "--live" in result.stderr
@@ -157,8 +186,13 @@ def test_a_lock_file_without_tools_writes_nothing_and_says_what_to_do(own_world:
 
 def test_an_environment_whose_tools_are_all_for_set_up_writes_nothing(own_world: Path) -> None:
     lock = (
-        "image: org/env:1\ntools: [{name: setup, inputSchema: {type: object}}, {name: evaluate, inputSchema: {type: object}}]\n"
+        "image: org/env:1\ntools: [{name: setup, inputSchema: {type: object}}, {name: evaluate, "
+        "inputSchema: {type: object}}]\n"
     )
     (own_world / "hud.lock.yaml").write_text(lock)
     result = run("init")
-    assert result.exit_code == 2 and "Left out: setup" in result.stderr and not (own_world / "configs").exists()
+    assert (
+        result.exit_code == 2
+        and "Left out: setup" in result.stderr
+        and not (own_world / "configs").exists()
+    )

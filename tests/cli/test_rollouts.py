@@ -25,7 +25,8 @@ odd, marker = servers.odd, servers.marker
 
 TRACE = Path("outputs/played/traces.jsonl")
 CONFIG = "action_mappings:\n" + "".join(
-    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "right", "up", "down")
+    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n"
+    for name in ("left", "right", "up", "down")
 )
 
 
@@ -33,9 +34,20 @@ def record(name: str, seed: int) -> dict[str, Any]:
     return {
         "id": name,
         "prompt": "Reach 64.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere/python}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "mcp_config": {
+            "env": {
+                "command": "${HUDTUI_PYTHON:-/nowhere/python}",
+                "args": ["-P", "-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
 
 
@@ -47,7 +59,9 @@ def project(own_world: Path) -> Path:
 
 
 def play(*words: object, said: str = "", code: int = 0) -> Result:
-    done = CliRunner().invoke(build(), ["rollouts", "play", "tasks.json", *map(str, words)], input=said)
+    done = CliRunner().invoke(
+        build(), ["rollouts", "play", "tasks.json", *map(str, words)], input=said
+    )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == code, (done.stdout, done.stderr)
@@ -62,11 +76,17 @@ def test_the_transcript_of_a_policy_is_printed_and_kept() -> None:
     done = play("--policy", "greedy", "--max-turns", 3)
     (episode,) = kept()
     assert done.stdout == transcript(episode) and len(episode.turns) == 3
-    assert "turn 3 greedy reward=0." in done.stderr and "kept in outputs/played/traces.jsonl, episode 0" in done.stderr
+    assert (
+        "turn 3 greedy reward=0." in done.stderr
+        and "kept in outputs/played/traces.jsonl, episode 0" in done.stderr
+    )
 
 
 def test_replies_come_from_a_pipe() -> None:
-    said = 'left()\n\n<think>now\nup</think>\n<tool>up()</tool>\n{"text": "left()"}\nI think\nso\n\nright(1)\ndone()\nup()\n'
+    said = (
+        'left()\n\n<think>now\nup</think>\n<tool>up()</tool>\n{"text": "left()"}\nI think\nso\n'
+        "\nright(1)\ndone()\nup()\n"
+    )
     done = play(said=said)
     (episode,) = kept()
     assert [turn.reply for turn in episode.turns] == [
@@ -77,7 +97,11 @@ def test_replies_come_from_a_pipe() -> None:
         "<think>Let me try this.</think>\n<tool>right(1)</tool>",
         "<think>Let me try this.</think>\n<tool>done()</tool>",
     ]
-    assert episode.stop == "done" and episode.info["policy"] == "by hand" and done.stdout == transcript(episode)
+    assert (
+        episode.stop == "done"
+        and episode.info["policy"] == "by hand"
+        and done.stdout == transcript(episode)
+    )
     assert "turn 1 by hand" in done.stderr
 
 
@@ -109,12 +133,32 @@ def test_without_a_policy_nothing_can_be_given_to_it() -> None:
 def test_events_are_lines_of_json() -> None:
     done = play("--json", "--max-turns", 2, said="left()\n/evaluate\nup()\n")
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    names = ["start", "reply-wanted", "turn", "reply-wanted", "evaluation", "reply-wanted", "turn", "end"]
+    names = [
+        "start",
+        "reply-wanted",
+        "turn",
+        "reply-wanted",
+        "evaluation",
+        "reply-wanted",
+        "turn",
+        "end",
+    ]
     assert [event["event"] for event in events] == names
     start, turn, end = events[0], events[2], events[-1]
-    assert {action["name"] for action in start["actions"]} == {"left", "right", "up", "down", "done"}
-    assert turn["by"] == "by hand" and turn["call"] == {"tool": "move", "arguments": {"direction": "left"}}
-    assert (end["stop"], end["turns"], end["episode"]) == ("max_turns", 2, 0) and Path(end["trace"]) == TRACE.absolute()
+    assert {action["name"] for action in start["actions"]} == {
+        "left",
+        "right",
+        "up",
+        "down",
+        "done",
+    }
+    assert turn["by"] == "by hand" and turn["call"] == {
+        "tool": "move",
+        "arguments": {"direction": "left"},
+    }
+    assert (end["stop"], end["turns"], end["episode"]) == ("max_turns", 2, 0) and Path(
+        end["trace"]
+    ) == TRACE.absolute()
     assert end["scores"]["reward"] == kept()[0].scores.reward
 
 
@@ -156,8 +200,14 @@ def test_the_configuration_has_to_be_named_where_there_are_two() -> None:
 def test_an_episode_that_breaks_off_has_the_code_of_its_failure(odd: Any) -> None:
     Path("c.yaml").write_text("action_mappings: {go: {_tool: good, x: {static: 1}}}\n")
     command, *arguments = odd("die_in_call")
-    task = {"id": "odd", "prompt": "Go.", "mcp_config": {"env": {"command": command, "args": arguments}}}
-    Path("tasks.json").write_text(json.dumps([{**task, "evaluate_tool": {"name": "judge", "arguments": {}}}]))
+    task = {
+        "id": "odd",
+        "prompt": "Go.",
+        "mcp_config": {"env": {"command": command, "args": arguments}},
+    }
+    Path("tasks.json").write_text(
+        json.dumps([{**task, "evaluate_tool": {"name": "judge", "arguments": {}}}])
+    )
     done = play("--json", said="go()\n", code=3)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[-2]["stop"] == "error" and lines[-1]["error"]["type"] == "ConnectError"
@@ -175,11 +225,24 @@ def waiting(odd: Any, marker: Any) -> Iterator[tuple[subprocess.Popen[str], Any,
     """The command at a prompt, with a server that is known by a word."""
     Path("c.yaml").write_text("action_mappings: {go: {_tool: good, x: {static: 1}}}\n")
     command, *arguments = odd("plain", marker.word)
-    task = {"id": "odd", "prompt": "Go.", "mcp_config": {"env": {"command": command, "args": arguments}}}
-    Path("tasks.json").write_text(json.dumps([{**task, "evaluate_tool": {"name": "judge", "arguments": {}}}]))
+    task = {
+        "id": "odd",
+        "prompt": "Go.",
+        "mcp_config": {"env": {"command": command, "args": arguments}},
+    }
+    Path("tasks.json").write_text(
+        json.dumps([{**task, "evaluate_tool": {"name": "judge", "arguments": {}}}])
+    )
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "hudtui", "rollouts", "play", "tasks.json"]
-    work = subprocess.Popen(words, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True, start_new_session=True)
+    work = subprocess.Popen(
+        words,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        start_new_session=True,
+    )
     os.close(theirs)
     try:
         yield work, marker, ours
@@ -200,7 +263,9 @@ def read_until(terminal: int, words: str) -> str:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_at_the_prompt_ends_the_environment(waiting: Any, number: int, status: int) -> None:
+def test_a_signal_at_the_prompt_ends_the_environment(
+    waiting: Any, number: int, status: int
+) -> None:
     work, mark, terminal = waiting
     read_until(terminal, "turn 1")
     assert len(mark.alive()) == 1
@@ -208,4 +273,6 @@ def test_a_signal_at_the_prompt_ends_the_environment(waiting: Any, number: int, 
     read_until(terminal, "turn 2 (/help)")
     os.kill(work.pid, number)
     assert work.wait(60) == status
-    assert mark.alive() == [] and [(one.stop, len(one.turns)) for one in kept()] == [("cancelled", 1)]
+    assert mark.alive() == [] and [(one.stop, len(one.turns)) for one in kept()] == [
+        ("cancelled", 1)
+    ]

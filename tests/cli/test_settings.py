@@ -25,7 +25,8 @@ def hudtui(*arguments: str, stdin: str | None = None) -> Result:
 
 @pytest.fixture
 def service() -> Iterator[tuple[str, list[str]]]:
-    """A stub of every service at once: knows the keys that begin with `good`. Gives its address and what it was asked."""
+    """A stub of every service at once: knows the keys that begin with `good`. Gives its address and
+    what it was asked."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -51,7 +52,9 @@ def service() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_list(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (own_world / ".env").write_text("HUD_API_KEY=secret-value-0123456\nHUD_CLIENT_TIMEOUT=soon\nbad line\n")
+    (own_world / ".env").write_text(
+        "HUD_API_KEY=secret-value-0123456\nHUD_CLIENT_TIMEOUT=soon\nbad line\n"
+    )
     monkeypatch.setenv("HF_TOKEN", "short-secret")
     for arguments in ((), ("list",)):
         result = hudtui(*arguments)
@@ -104,7 +107,11 @@ def test_set_from_a_pipe(own_world: Path) -> None:
 
 def test_set_for_the_user(own_world: Path) -> None:
     result = hudtui("set", "--user", "HF_TOKEN", "--json", stdin="hf_1")
-    assert json.loads(result.stdout) == {"name": "HF_TOKEN", "file": str(user_file()), "origin": "user file"}
+    assert json.loads(result.stdout) == {
+        "name": "HF_TOKEN",
+        "file": str(user_file()),
+        "origin": "user file",
+    }
     assert user_file().read_text() == "HF_TOKEN=hf_1\n"
     assert not (own_world / ".env").exists()
 
@@ -131,7 +138,9 @@ def test_plain_values_may_stand_on_the_command_line(own_world: Path) -> None:
         (("HUD_MCP_URL", "localhost"), None, "http://"),
     ],
 )
-def test_what_is_not_set(own_world: Path, arguments: tuple[str, ...], stdin: str | None, words: str) -> None:
+def test_what_is_not_set(
+    own_world: Path, arguments: tuple[str, ...], stdin: str | None, words: str
+) -> None:
     result = hudtui("set", *arguments, "--json", stdin=stdin)
     assert result.exit_code == 2
     assert words in result.stderr
@@ -174,7 +183,9 @@ def test_a_broken_file_is_left_alone(own_world: Path) -> None:
 
 def test_testing_keys(own_world: Path, service: tuple[str, list[str]]) -> None:
     url, asked = service
-    (own_world / ".env").write_text(f"HF_TOKEN=good-1\nHF_ENDPOINT={url}\nOPENAI_API_KEY=bad-1\nOPENAI_BASE_URL={url}/v1\n")
+    (own_world / ".env").write_text(
+        f"HF_TOKEN=good-1\nHF_ENDPOINT={url}\nOPENAI_API_KEY=bad-1\nOPENAI_BASE_URL={url}/v1\n"
+    )
     result = hudtui("test", "HF_TOKEN")
     assert result.exit_code == 0
     assert "✓ HF_TOKEN: The key works: alice." in result.stdout
@@ -206,7 +217,9 @@ def test_a_key_is_typed_unseen(own_world: Path) -> None:
     """In a real terminal: the key is asked for, not echoed, and kept."""
     terminal, other_end = pty.openpty()
     command = [sys.executable, "-m", "hudtui", "settings", "set", "HUD_API_KEY"]
-    child = subprocess.Popen(command, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True)
+    child = subprocess.Popen(
+        command, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True
+    )
     os.close(other_end)
     shown = b""
     while b"HUD_API_KEY: " not in shown:  # the blank comes once the echo is off
@@ -224,6 +237,11 @@ def test_a_key_is_typed_unseen(own_world: Path) -> None:
 
 
 def test_help_names_the_commands() -> None:
-    done = subprocess.run([sys.executable, "-m", "hudtui", "settings", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "hudtui", "settings", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for word in ("list", "set", "unset", "test"):
         assert word in done.stdout

@@ -65,7 +65,9 @@ def command(path: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("path", [path.strip() for line in EVERY.strip().splitlines() for path in line.split(";")])
+@pytest.mark.parametrize(
+    "path", [path.strip() for line in EVERY.strip().splitlines() for path in line.split(";")]
+)
 def test_every_name_is_a_command(path: str) -> None:
     done = CliRunner().invoke(build(), [*path.split(), "--help"])
     assert done.exit_code == 0, done.output
@@ -76,7 +78,11 @@ def test_every_name_is_a_command(path: str) -> None:
 def test_all_ways_to_start_a_run_have_the_options_of_rl(path: str) -> None:
     """Each means there what it means here; `--follow` is the other side of `--detach`."""
     known = {opt: parameter for parameter in command("rl run").params for opt in parameter.opts}
-    own = [parameter for parameter in command(path).params if parameter.opts[0] not in ("run", "--follow", "--step")]
+    own = [
+        parameter
+        for parameter in command(path).params
+        if parameter.opts[0] not in ("run", "--follow", "--step")
+    ]
     for parameter in own:
         there = known.get(parameter.opts[0])
         assert there is not None and set(parameter.opts) == set(there.opts), parameter.opts
@@ -85,7 +91,9 @@ def test_all_ways_to_start_a_run_have_the_options_of_rl(path: str) -> None:
 @pytest.mark.parametrize(("old", "new"), SPELLINGS.items())
 def test_both_spellings_are_the_same_command(old: str, new: str) -> None:
     first, second = command(old), command(new)
-    assert [parameter.opts for parameter in first.params] == [parameter.opts for parameter in second.params]
+    assert [parameter.opts for parameter in first.params] == [
+        parameter.opts for parameter in second.params
+    ]
     assert first.help == second.help and not second.hidden
     assert set(getattr(first, "commands", ())) == set(getattr(second, "commands", ()))
 
@@ -102,14 +110,23 @@ def test_a_short_option_means_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path, one in every() if path and not one.hidden and path not in ("config", "env", "tasks")]
+    "path",
+    [
+        path
+        for path, one in every()
+        if path and not one.hidden and path not in ("config", "env", "tasks")
+    ],
 )
 def test_options_of_hudtui_may_follow_a_command(path: str, own_world: Path) -> None:
     result = CliRunner().invoke(build(), [*path.split(), "-C", "nowhere"])
-    assert result.exit_code == 2 and "'nowhere': No such file" in result.stderr.replace("\n", " "), result.stderr
+    assert result.exit_code == 2 and "'nowhere': No such file" in result.stderr.replace(
+        "\n", " "
+    ), result.stderr
 
 
-def test_a_folder_may_be_named_before_or_after_a_command(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_may_be_named_before_or_after_a_command(
+    own_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (own_world / "p").mkdir()
     (own_world / "p" / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
     said = []
@@ -125,17 +142,27 @@ def test_a_folder_may_be_named_before_or_after_a_command(own_world: Path, monkey
 
 def test_help_lists_each_command_once_and_whole() -> None:
     done = CliRunner().invoke(build(), ["--help"])
-    listed = [line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines() if line[:3].strip()]
+    listed = [
+        line.split()[0]
+        for line in done.stdout.partition("Commands:")[2].splitlines()
+        if line[:3].strip()
+    ]
     assert listed == list(SHOWN)
     assert "..." not in done.stdout.partition("Commands:")[2]
 
 
 def test_help_of_rl_groups_its_options() -> None:
     done = CliRunner().invoke(build(), ["rl", "--help"])
-    places = [done.stdout.index(f"\n{title}:") for title in ("What to run", "Training", "Rollouts", "Where", "Limits", "Options")]
+    places = [
+        done.stdout.index(f"\n{title}:")
+        for title in ("What to run", "Training", "Rollouts", "Where", "Limits", "Options")
+    ]
     assert places == sorted(places)
     limits = done.stdout[places[4] : places[5]]
-    assert all(flag in limits for flag in ("--budget", "--max-hours", "--idle-minutes", "--keep-on-failure"))
+    assert all(
+        flag in limits
+        for flag in ("--budget", "--max-hours", "--idle-minutes", "--keep-on-failure")
+    )
 
 
 def test_every_command_that_shows_something_has_json() -> None:
@@ -151,7 +178,11 @@ def test_every_command_that_shows_something_has_json() -> None:
     def leaves(command: Any, path: str) -> list[str]:
         below = getattr(command, "commands", {})
         if below:
-            return [leaf for name, inner in below.items() for leaf in leaves(inner, f"{path} {name}".strip())]
+            return [
+                leaf
+                for name, inner in below.items()
+                for leaf in leaves(inner, f"{path} {name}".strip())
+            ]
         return [] if any("--json" in parameter.opts for parameter in command.params) else [path]
 
     assert set(leaves(ROOT, "")) == set(without)

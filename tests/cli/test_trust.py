@@ -26,11 +26,18 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(own_world: Path) -> Path:
     server = {"command": "sh", "args": ["-c", "touch ran; cat"]}
     call = {"name": "x", "arguments": {}}
-    task = {"id": "a", "prompt": "Play.", "mcp_config": {"a": server}, "setup_tool": call, "evaluate_tool": call}
+    task = {
+        "id": "a",
+        "prompt": "Play.",
+        "mcp_config": {"a": server},
+        "setup_tool": call,
+        "evaluate_tool": call,
+    }
     (own_world / "tasks.json").write_text(json.dumps([task]))
     (own_world / ".env").write_text("HUDTUI_BUDGET_RUN=2\nOPENAI_API_KEY=sk-0123456789abcdef\n")
     (own_world / "play.yaml").write_text(
-        "parser: {use_thinking: false}\naction_mappings:\n  x: {_parser: {positional: []}, _tool: x}\n"
+        "parser: {use_thinking: false}\naction_mappings:\n  x: {_parser: {positional: []}, _tool: "
+        "x}\n"
     )
     return own_world
 
@@ -41,14 +48,27 @@ PLAY = ("eval", "tasks.json", "--config", "play.yaml", "--policy", "random")
 def test_show_agree_and_revoke(folder: Path) -> None:
     shown = hudtui("trust", "--show", code=1).stdout
     assert "The files here would have hudtui" in shown
-    for line in ("sh -c 'touch ran; cat'   [tasks.json]", "OPENAI_API_KEY   [.env]", "HUDTUI_BUDGET_RUN=2   [.env]"):
+    for line in (
+        "sh -c 'touch ran; cat'   [tasks.json]",
+        "OPENAI_API_KEY   [.env]",
+        "HUDTUI_BUDGET_RUN=2   [.env]",
+    ):
         assert line in shown
     assert "sk-0123" not in shown
-    assert "OPENAI_API_KEY (line 2) stand in .env, which is not trusted, and do not count" in hudtui("settings").stderr
+    assert (
+        "OPENAI_API_KEY (line 2) stand in .env, which is not trusted, and do not count"
+        in hudtui("settings").stderr
+    )
     asked = hudtui("trust", "--yes")
-    assert f"{folder} is trusted" in asked.stderr and "do not count" not in hudtui("settings").stderr
+    assert (
+        f"{folder} is trusted" in asked.stderr and "do not count" not in hudtui("settings").stderr
+    )
     state = json.loads(hudtui("trust", "--show", "--json").stdout)
-    assert state["trusted"] and {power["kind"] for power in state["powers"]} == {"command", "key", "limit"}
+    assert state["trusted"] and {power["kind"] for power in state["powers"]} == {
+        "command",
+        "key",
+        "limit",
+    }
     assert "You have agreed" in hudtui("trust", "--show").stdout
     (folder / ".env").write_text("HUDTUI_BUDGET_RUN=1\nOPENAI_API_KEY=sk-0123456789abcdef\n")
     changed = hudtui("trust", "--show", code=1).stdout
@@ -88,7 +108,9 @@ def test_without_a_terminal_nothing_is_started(folder: Path) -> None:
         ("large.json", "hudtui trust large.json"),
     ],
 )
-def test_the_command_of_the_advice_is_the_one_that_works(own_world: Path, tmp_path: Path, file: str, command: str) -> None:
+def test_the_command_of_the_advice_is_the_one_that_works(
+    own_world: Path, tmp_path: Path, file: str, command: str
+) -> None:
     path = tmp_path / file[1:] if file.startswith("/") else own_world / file
     path.parent.mkdir(exist_ok=True)
     server = {"command": "sh", "args": ["-c", "touch ran; exit 1"], "cwd": str(own_world)}
@@ -102,7 +124,9 @@ def test_the_command_of_the_advice_is_the_one_that_works(own_world: Path, tmp_pa
     arguments = shlex.split(advised[0])[1:]
     assert "touch ran" in hudtui(*arguments, "--show", code=1).stdout
     hudtui(*arguments, "--yes")
-    done = subprocess.run([sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100
+    )
     assert "not trusted" not in done.stderr and (own_world / "ran").exists(), done.stderr
 
 
@@ -122,8 +146,19 @@ def test_a_file_that_is_not_there_is_said(folder: Path) -> None:
 
 
 def test_looking_needs_no_trust(folder: Path) -> None:
-    for words in (("tasks", "check", "tasks.json"), ("lint", "play.yaml"), ("runs",), ("settings",), ("doctor",)):
-        done = subprocess.run([sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100)
+    for words in (
+        ("tasks", "check", "tasks.json"),
+        ("lint", "play.yaml"),
+        ("runs",),
+        ("settings",),
+        ("doctor",),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "hudtui", *words],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
         assert "not trusted, and this needs" not in done.stderr
     looked = (
         "rl",
@@ -149,8 +184,12 @@ def test_scripts_say_that_they_trust(folder: Path) -> None:
     assert json.loads(hudtui("trust", "--show", "--json").stdout)["trusted"]
 
 
-@pytest.mark.parametrize("words", [("--trust", "runs", "-C", "inner"), ("runs", "list", "--trust", "-C", "inner")])
-def test_the_folder_that_is_trusted_is_the_one_the_command_works_in(folder: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("--trust", "runs", "-C", "inner"), ("runs", "list", "--trust", "-C", "inner")]
+)
+def test_the_folder_that_is_trusted_is_the_one_the_command_works_in(
+    folder: Path, words: tuple[str, ...]
+) -> None:
     inner = folder / "inner"
     inner.mkdir()
     (inner / ".env").write_text("HUDTUI_BUDGET_RUN=2\n")
@@ -190,7 +229,11 @@ def on_terminal(words: tuple[str, ...], answer: str) -> str:
 
 def test_a_person_is_asked_once_and_the_command_goes_on(folder: Path) -> None:
     said = on_terminal(PLAY, "n\n")
-    assert "touch ran; cat" in said and "Trust these files?" in said and "this folder is not trusted" in said
+    assert (
+        "touch ran; cat" in said
+        and "Trust these files?" in said
+        and "this folder is not trusted" in said
+    )
     assert not (folder / "ran").exists()
     said = on_terminal(PLAY, "y\n")
     assert "Trust these files?" in said
@@ -198,7 +241,10 @@ def test_a_person_is_asked_once_and_the_command_goes_on(folder: Path) -> None:
     assert "Trust these files?" not in on_terminal(PLAY, "")
 
 
-SEED = "HUD_API_KEY=sk-hud-0123456789\nPRIME_API_KEY=pit-0123456789ab\nWANDB_API_KEY=wandb-0123456789\n"
+SEED = (
+    "HUD_API_KEY=sk-hud-0123456789\nPRIME_API_KEY=pit-0123456789ab\n"
+    "WANDB_API_KEY=wandb-0123456789\n"
+)
 """The three lines that a new user is told to begin with."""
 
 
@@ -212,7 +258,10 @@ def fresh(own_world: Path) -> Path:
                     "id": "a",
                     "prompt": "Play.",
                     "mcp_config": {
-                        "hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}
+                        "hud": {
+                            "url": "https://mcp.hud.ai/v3/mcp",
+                            "headers": {"Authorization": "Bearer $HUD_API_KEY"},
+                        }
                     },
                     "setup_tool": {"name": "setup", "arguments": {}},
                     "evaluate_tool": {"name": "evaluate", "arguments": {}},
@@ -247,8 +296,12 @@ def fresh(own_world: Path) -> Path:
     ],
     ids=" ".join,
 )
-def test_a_key_in_an_untrusted_file_is_never_called_missing(fresh: Path, words: tuple[str, ...]) -> None:
-    done = subprocess.run([sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100)
+def test_a_key_in_an_untrusted_file_is_never_called_missing(
+    fresh: Path, words: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100
+    )
     said = done.stdout + done.stderr
     assert "in .env" in said and "which is not trusted" in said and "hudtui trust" in said
     for name in ("HUD_API_KEY", "PRIME_API_KEY", "WANDB_API_KEY"):
@@ -263,19 +316,30 @@ def test_rl_asks_about_the_file_and_goes_on(fresh: Path) -> None:
     before, after = said.split("Trust these files?")
     assert all(name in before for name in ("HUD_API_KEY", "PRIME_API_KEY", "WANDB_API_KEY"))
     assert "which is not trusted" not in after and "tasks" in after, said
-    assert all(f".env:{line})" in hudtui("settings").stdout for line in (1, 2, 3)), "they count from now on"
+    assert all(f".env:{line})" in hudtui("settings").stdout for line in (1, 2, 3)), (
+        "they count from now on"
+    )
     (fresh / ".env").write_text(f"{SEED}HF_TOKEN=hf-0123456789\n")
     said = on_terminal(("rl", "--config", "none.yaml"), "n\n")
     assert "HF_TOKEN" in said and "HUD_API_KEY" not in said.partition("Trust these files?")[0]
     assert "HF_TOKEN stands in .env, line 4, which is not trusted" in said
     shown = hudtui("settings").stdout
-    assert shown.count("which is not trusted") == 1 and ".env:1)" in shown, "the others count, and only the new one waits"
+    assert shown.count("which is not trusted") == 1 and ".env:1)" in shown, (
+        "the others count, and only the new one waits"
+    )
 
 
 def test_a_dry_run_asks_at_a_terminal_and_shows_the_plan_whatever_the_answer(fresh: Path) -> None:
     words = ("rl", "tasks.json", "--dry-run", "--host", "local", "--engine", "rollouts")
     said = on_terminal(words, "n\n")
-    assert "Trust these files?" in said and "HUD_API_KEY stands in .env, line 1, which is not trusted" in said
+    assert (
+        "Trust these files?" in said
+        and "HUD_API_KEY stands in .env, line 1, which is not trusted" in said
+    )
     said = on_terminal(words, "y\n")
-    assert "Trust these files?" in said and "which is not trusted" not in said and "HUD_API_KEY is not set" not in said
+    assert (
+        "Trust these files?" in said
+        and "which is not trusted" not in said
+        and "HUD_API_KEY is not set" not in said
+    )
     assert "can be used" in said

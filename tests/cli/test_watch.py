@@ -34,12 +34,24 @@ def hudtui(*arguments: str) -> Result:
 def make_run(run: str, rewards: list[float]) -> None:
     store = RunStore(Path.cwd() / ".hudtui")
     folder = store.folder / run
-    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
+    plan = Plan(
+        "rollouts",
+        (Stage("play", ("true",)),),
+        outputs=(PlanOutput("out/metrics.jsonl", "metrics"),),
+    )
     spec = RunSpec("rollouts", run, str(Path.cwd()))
-    store.add(RunRecord(run, time.time(), run, "rollouts", "local", machine_label(), str(folder), spec, plan))
+    store.add(
+        RunRecord(
+            run, time.time(), run, "rollouts", "local", machine_label(), str(folder), spec, plan
+        )
+    )
     (folder / "out").mkdir(parents=True)
-    rows = [{"step": step, "reward": reward, "custom": step} for step, reward in enumerate(rewards, 1)]
-    (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9, "loss": NaN}\n')
+    rows = [
+        {"step": step, "reward": reward, "custom": step} for step, reward in enumerate(rewards, 1)
+    ]
+    (folder / "out" / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9, "loss": NaN}\n'
+    )
 
 
 def test_metrics_of_runs() -> None:
@@ -56,7 +68,9 @@ def test_metrics_of_runs() -> None:
     assert "custom" in hudtui("runs", "metrics", "--all").stdout
     told = json.loads(hudtui("runs", "metrics", "first", "--json").stdout)["runs"][0]
     assert told["series"]["reward"] == [[1.0, 0.1, None], [2.0, 0.5, None]]
-    assert told["quantities"] == {"reward": "reward"} and told["not_finite"] == [{"name": "loss", "step": 9.0, "count": 1}]
+    assert told["quantities"] == {"reward": "reward"} and told["not_finite"] == [
+        {"name": "loss", "step": 9.0, "count": 1}
+    ]
     assert hudtui("runs", "metrics", "third").exit_code != 0
 
 
@@ -67,16 +81,30 @@ def test_a_log_here_is_watched(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "reward 0.25  reward std 0.1  loss -0.08" in done.stdout and "begun" not in done.stdout
     assert "! torch.OutOfMemoryError" in done.stderr and "batch_size" in done.stderr
-    assert hudtui("runs", "watch", str(path), "--once").stdout == done.stdout, "a log here is named alone, too"
+    assert hudtui("runs", "watch", str(path), "--once").stdout == done.stdout, (
+        "a log here is named alone, too"
+    )
     everything = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--log")
-    assert "begun" in everything.stdout and "\x1b" not in everything.stdout and "\x07" not in everything.stdout
+    assert (
+        "begun" in everything.stdout
+        and "\x1b" not in everything.stdout
+        and "\x07" not in everything.stdout
+    )
     rows = [
-        json.loads(line) for line in hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json").stdout.splitlines()
+        json.loads(line)
+        for line in hudtui(
+            "runs", "watch", "local", "--file", str(path), "--once", "--json"
+        ).stdout.splitlines()
     ]
     matches = ("runs", "watch", "local", "--once", "--json", "--file")
     (found,) = hudtui(*matches, str(path), "-n", "1", "--grep", "begun|memory").stdout.splitlines()
-    assert json.loads(found) == {"source": "train.log", "line": "torch.OutOfMemoryError: CUDA out of memory"}
-    assert json.loads(hudtui(*matches, str(path), "--grep", "BEGUN|gun").stdout)["line"].startswith("begun")
+    assert json.loads(found) == {
+        "source": "train.log",
+        "line": "torch.OutOfMemoryError: CUDA out of memory",
+    }
+    assert json.loads(hudtui(*matches, str(path), "--grep", "BEGUN|gun").stdout)["line"].startswith(
+        "begun"
+    )
     assert hudtui(*matches, str(tmp_path / "none"), "--grep", "x").exit_code == 5
     assert [sorted(set(row) - {"source", "at"}) for row in rows] == [["metrics"], ["alarm"]]
     assert rows[0]["metrics"]["reward"] == 0.25 and rows[1]["alarm"]["kind"] == "memory"
@@ -88,9 +116,16 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     done = hudtui("watch", str(tmp_path / "none"), "--once")
     assert done.exit_code != 0 and "there is no file" in done.stderr
     done = hudtui("runs", "watch", "local", "--once")
-    assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
+    assert (
+        done.exit_code != 0
+        and "has no tmux session" in done.stderr
+        and "--file PATH" in done.stderr
+    )
     done = hudtui("watch", str(tmp_path), "--once")
-    assert done.exit_code != 0 and "is a folder without files of W&B, TensorBoard or transformers" in done.stderr
+    assert (
+        done.exit_code != 0
+        and "is a folder without files of W&B, TensorBoard or transformers" in done.stderr
+    )
     (tmp_path / "log").write_text("loss=1\n")
     done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "log"), "--session", "b")
     assert done.exit_code != 0 and "Give --session or --file" in done.stderr
@@ -104,14 +139,17 @@ def box(own_tmux: str, tmp_path: Path) -> Iterator[Any]:
         ssh = Path.home() / ".ssh"
         ssh.mkdir()
         (ssh / "config").write_text(
-            f"Host box\n  HostName 127.0.0.1\n  Port {server.port}\n  IdentityFile {server.key}\n  IdentityAgent none\n"
+            f"Host box\n  HostName 127.0.0.1\n  Port {server.port}\n  IdentityFile {server.key}\n  "
+            "IdentityAgent none\n"
         )
         yield found
 
 
 def test_a_session_on_another_machine_is_watched(box: Any) -> None:
     script = f'echo "{TRL.strip()}"; echo; read end'
-    subprocess.run(["tmux", "new-session", "-d", "-s", "theirs", "-x", "200", "bash", "-c", script], check=True)
+    subprocess.run(
+        ["tmux", "new-session", "-d", "-s", "theirs", "-x", "200", "bash", "-c", script], check=True
+    )
     rows: list[dict[str, Any]] = []
     while not rows:  # its shell may not have come so far
         done = hudtui("runs", "watch", "box", "--session", "the", "--once", "--json")
@@ -124,7 +162,11 @@ def test_a_session_on_another_machine_is_watched(box: Any) -> None:
     folder.mkdir(parents=True)
     (folder / "run-1.wandb").write_bytes(wandb_file([WANDB_HISTORY]))
     done = hudtui("watch", "box", "--file", "their runs", "--once")
-    assert done.exit_code == 0 and "W&B: offline-run-1/run-1.wandb" in done.stderr and "step 6" in done.stdout, done.output
+    assert (
+        done.exit_code == 0
+        and "W&B: offline-run-1/run-1.wandb" in done.stderr
+        and "step 6" in done.stdout
+    ), done.output
 
 
 def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
@@ -134,7 +176,13 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     events = [{"seq": 1, "at": now - 50, "type": "started", "data": {"mode": "tmux"}}]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     stages = {"play": {"state": "running", "attempt": 1}}
-    status = {"run": "first", "state": "running", "heartbeat": now - 3600, "stages": stages, "disk_free": 1000}
+    status = {
+        "run": "first",
+        "state": "running",
+        "heartbeat": now - 3600,
+        "stages": stages,
+        "disk_free": 1000,
+    }
     (folder / "status.json").write_text(json.dumps(status))
     gpus = [{"index": 0, "utilization": 93.0, "used_mib": 70_000, "memory_mib": 81_559}]
     (folder / "gpu.jsonl").write_text(json.dumps({"at": now - 5, "gpus": gpus}) + "\n")
@@ -143,21 +191,35 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     assert done.exit_code == 0, done.output
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert "step       2" in lines and "gpu        GPU 0 93 % 68/80 GiB" in lines
-    assert "alarm      no sign of life for 60 min" in lines and "alarm      the disk is full: 1000 B left" in lines
+    assert (
+        "alarm      no sign of life for 60 min" in lines
+        and "alarm      the disk is full: 1000 B left" in lines
+    )
     data = json.loads(hudtui("runs", "show", "first", "--json").stdout)
     assert [alarm["kind"] for alarm in data["alarms"]] == ["heartbeat", "disk", "nan"]
     assert data["load"]["GPU 0 busy %"][0][1] == 93.0 and data["servers"] == []
     [row] = json.loads(hudtui("runs", "list", "--json").stdout)
     assert (row["reward"], row["step"], row["alarms"][0]["kind"]) == (0.5, 2, "heartbeat")
-    done = json.loads(hudtui("runs", "acknowledge", "--alarm", "heartbeat", "--alarm", "disk", "--json").stdout)
+    done = json.loads(
+        hudtui("runs", "acknowledge", "--alarm", "heartbeat", "--alarm", "disk", "--json").stdout
+    )
     assert (done["run"], done["changed"]) == ("first", 2)
-    assert [(one["kind"], one["acknowledged"]) for one in done["alarms"]] == [("nan", False), ("heartbeat", True), ("disk", True)]
+    assert [(one["kind"], one["acknowledged"]) for one in done["alarms"]] == [
+        ("nan", False),
+        ("heartbeat", True),
+        ("disk", True),
+    ]
     assert "the disk is full: 1000 B left (acknowledged)" in hudtui("runs", "show").stdout
     assert "! kl" in hudtui("runs").stdout or "! loss" in hudtui("runs").stdout
-    assert "no alarm to acknowledge" in hudtui("runs", "acknowledge", "first", "--alarm", "disk").stderr
+    assert (
+        "no alarm to acknowledge"
+        in hudtui("runs", "acknowledge", "first", "--alarm", "disk").stderr
+    )
     wrong = hudtui("runs", "acknowledge", "--alarm", "dsik")
     assert wrong.exit_code == 2 and "no alarm 'dsik'" in wrong.stderr
-    assert "first: the disk is full: 1000 B left\n" in hudtui("runs", "acknowledge", "--undo").stderr
+    assert (
+        "first: the disk is full: 1000 B left\n" in hudtui("runs", "acknowledge", "--undo").stderr
+    )
     assert "! no sign of life" in hudtui("runs", "list").stdout
 
 
@@ -175,27 +237,49 @@ def test_a_file_of_a_tracker_is_shown(tmp_path: Path) -> None:
     path.write_bytes(wandb_file([WANDB_HISTORY]))
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
     assert done.exit_code == 0, done.output
-    assert "step 6  reward 0.219  loss 0.125  KL nan  completion length 7" in done.stdout and "! kl is NaN" in done.stderr
-    row = json.loads(hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json").stdout.splitlines()[0])
+    assert (
+        "step 6  reward 0.219  loss 0.125  KL nan  completion length 7" in done.stdout
+        and "! kl is NaN" in done.stderr
+    )
+    row = json.loads(
+        hudtui(
+            "runs", "watch", "local", "--file", str(path), "--once", "--json"
+        ).stdout.splitlines()[0]
+    )
     assert row["metrics"]["train/reward"] == 0.21899553290626303 and row["metrics"]["kl"] is None
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
-    assert done.exit_code == 2 and f"{path} on local is damaged at byte 7, after 0 whole records" in done.stderr
+    assert (
+        done.exit_code == 2
+        and f"{path} on local is damaged at byte 7, after 0 whole records" in done.stderr
+    )
 
 
 def test_what_is_told_of_an_evaluation_and_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    rows = [f"{{'loss': '{1 / n:.3f}', 'reward': '{n / 10}', 'epoch': '{n / 10}'}}" for n in range(1, 6)]
+    rows = [
+        f"{{'loss': '{1 / n:.3f}', 'reward': '{n / 10}', 'epoch': '{n / 10}'}}" for n in range(1, 6)
+    ]
     end = "{'train_runtime': '12.5', 'train_loss': '0.3', 'epoch': '0.5'}"
-    path.write_text("\n".join([*rows[:3], "{'eval_reward': '0.05', 'epoch': '0.3'}", *rows[3:], end]))
+    path.write_text(
+        "\n".join([*rows[:3], "{'eval_reward': '0.05', 'epoch': '0.3'}", *rows[3:], end])
+    )
     done = hudtui("watch", str(path), "--once")
     lines = done.stdout.splitlines()
     assert (
-        "step 3  evaluation reward 0.05" in lines and "step 5  the training in sum:  train_runtime 12.5  train_loss 0.3" in lines
+        "step 3  evaluation reward 0.05" in lines
+        and "step 5  the training in sum:  train_runtime 12.5  train_loss 0.3" in lines
     )
-    assert [line.split()[1:4] for line in lines if line.startswith("reward ")] == [["0.5", "0.1", "0.5"]]
-    assert [line.split()[:2] for line in lines if line.startswith("evaluation reward")] == [["evaluation", "reward"]]
-    told = [json.loads(line)["metrics"] for line in hudtui("watch", str(path), "--once", "--json").stdout.splitlines()]
+    assert [line.split()[1:4] for line in lines if line.startswith("reward ")] == [
+        ["0.5", "0.1", "0.5"]
+    ]
+    assert [line.split()[:2] for line in lines if line.startswith("evaluation reward")] == [
+        ["evaluation", "reward"]
+    ]
+    told = [
+        json.loads(line)["metrics"]
+        for line in hudtui("watch", str(path), "--once", "--json").stdout.splitlines()
+    ]
     assert [row["step"] for row in told] == [1, 2, 3, 3, 4, 5, 5]
 
 
@@ -211,25 +295,50 @@ def test_last_lowest_and_highest_are_of_the_same_lines(tmp_path: Path) -> None:
 def test_a_log_that_is_one_line_of_bars(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(
-        "".join(f"\r {n // 5:3}%|█  | {n}/500 [00:01<00:02, 9.1it/s, loss={n / 8}]" for n in range(1, 501)), newline=""
+        "".join(
+            f"\r {n // 5:3}%|█  | {n}/500 [00:01<00:02, 9.1it/s, loss={n / 8}]"
+            for n in range(1, 501)
+        ),
+        newline="",
     )
     done = hudtui("watch", str(path), "--once", "-n", "3")
     shown = [line for line in done.stdout.splitlines() if line.startswith("step")]
-    assert shown == ["step 498/500  loss 62.25", "step 499/500  loss 62.38", "step 500/500  loss 62.5"]
-    assert [line.split()[1:4] for line in done.stdout.splitlines() if line.startswith("loss")] == [["62.5", "0.125", "62.5"]]
+    assert shown == [
+        "step 498/500  loss 62.25",
+        "step 499/500  loss 62.38",
+        "step 500/500  loss 62.5",
+    ]
+    assert [line.split()[1:4] for line in done.stdout.splitlines() if line.startswith("loss")] == [
+        ["62.5", "0.125", "62.5"]
+    ]
 
 
 def test_parts_of_a_reward_are_shown_and_other_numbers_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
-    rows = ({"step": n, "reward": n / 10, "rewards/format/mean": n / 4, "rewards/format/std": 0, "foo": 3} for n in (1, 2))
+    rows = (
+        {
+            "step": n,
+            "reward": n / 10,
+            "rewards/format/mean": n / 4,
+            "rewards/format/std": 0,
+            "foo": 3,
+        }
+        for n in (1, 2)
+    )
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     done = hudtui("watch", str(path), "--once")
-    table = {line.split()[0]: line.split()[1:4] for line in done.stdout.splitlines() if line.startswith("reward")}
+    table = {
+        line.split()[0]: line.split()[1:4]
+        for line in done.stdout.splitlines()
+        if line.startswith("reward")
+    }
     assert table == {"reward": ["0.2", "0.1", "0.2"], "rewards/format": ["0.5", "0.25", "0.5"]}
     assert "2 other numbers without a common name: --json" in done.stderr
 
 
-def test_the_beginning_of_a_log_that_is_not_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_beginning_of_a_log_that_is_not_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hudtui.core.runs import sessions
 
     monkeypatch.setattr(sessions, "BACKLOG", 3000)
@@ -247,22 +356,28 @@ def test_a_database_with_odd_steps_is_shown(tmp_path: Path, step: str) -> None:
     trackio_file(path, [("r", n, {"reward": n / 4}) for n in range(3)])
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.executescript(
-            "CREATE TABLE free AS SELECT * FROM metrics; DROP TABLE metrics; ALTER TABLE free RENAME TO metrics;"
-            f"UPDATE metrics SET step = {step} WHERE id = 3"
+            "CREATE TABLE free AS SELECT * FROM metrics; DROP TABLE metrics; ALTER TABLE free "
+            f"RENAME TO metrics;UPDATE metrics SET step = {step} WHERE id = 3"
         )
     done = hudtui("watch", "local", "--file", str(path), "--once")
-    assert done.exit_code == 0 and "step 1  reward 0.25" in done.stdout and "0.5" in done.stdout, done.output
+    assert done.exit_code == 0 and "step 1  reward 0.25" in done.stdout and "0.5" in done.stdout, (
+        done.output
+    )
 
 
 def test_alarms_of_a_followed_log(tmp_path: Path) -> None:
     path = tmp_path / "their.log"
     path.write_text(
-        "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n" + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
+        "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n"
+        + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
     )
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
     assert done.exit_code == 0, done.output
     assert "! loss is NaN or infinite" in done.stderr and "zero reward variance" in done.stderr
-    assert next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("loss ")) == "nan"
+    assert (
+        next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("loss "))
+        == "nan"
+    )
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert {one["alarm"]["kind"] for one in told if "alarm" in one} == {"nan", "flat"}
@@ -292,13 +407,20 @@ def test_a_new_alarm_is_shown_everywhere(tmp_path: Path, monkeypatch: pytest.Mon
     assert {"kind": "surge", "text": "custom is 6"}.items() <= shown["alarms"][-1].items()
     assert "! custom is 6\n  Look at it.\n" in hudtui(*watch).stderr
     told = [json.loads(line) for line in hudtui(*watch, "--json").stdout.splitlines()]
-    assert [one["alarm"] for one in told if "alarm" in one] == [{"kind": "surge", "text": "custom is 6", "fix": "Look at it."}]
+    assert [one["alarm"] for one in told if "alarm" in one] == [
+        {"kind": "surge", "text": "custom is 6", "fix": "Look at it."}
+    ]
     done = hudtui("runs", "acknowledge", "--alarm", "surge")
     assert done.exit_code == 0 and "custom is 6 (acknowledged)" in done.stderr
-    assert "surge" in hudtui("runs", "acknowledge", "--alarm", "sruge").stderr, "the kinds are named"
+    assert "surge" in hudtui("runs", "acknowledge", "--alarm", "sruge").stderr, (
+        "the kinds are named"
+    )
     monkeypatch.setenv("HUDTUI_ALARM_FLAT_STEPS", "none")
     assert "custom" not in hudtui(*watch).stderr
-    assert all(one["kind"] != "surge" for one in json.loads(hudtui("runs", "show", "--json").stdout)["alarms"])
+    assert all(
+        one["kind"] != "surge"
+        for one in json.loads(hudtui("runs", "show", "--json").stdout)["alarms"]
+    )
 
 
 def test_an_alarm_that_a_line_reports_is_told_once(tmp_path: Path) -> None:
@@ -317,23 +439,42 @@ def test_steps_of_a_training_are_its_result() -> None:
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("STEP"))
-    assert [line.split()[:2] for line in lines[start + 1 : start + 3]] == [["1", "0.100"], ["2", "0.500"]]
+    assert [line.split()[:2] for line in lines[start + 1 : start + 3]] == [
+        ["1", "0.100"],
+        ["2", "0.500"],
+    ]
 
 
 def test_an_odd_word_of_a_machine_spoils_no_command() -> None:
     make_run("first", [0.1, 0.5])
     store = RunStore(Path.cwd() / ".hudtui")
     store.append("first", "failed", {"why": "it is only looked at"})
-    odd = [{"seq": 90, "at": at, "type": "machine", "data": data} for at, data in ((1, {"kind": []}), (1e300, {"hourly": "abc"}))]
+    odd = [
+        {"seq": 90, "at": at, "type": "machine", "data": data}
+        for at, data in ((1, {"kind": []}), (1e300, {"hourly": "abc"}))
+    ]
     store.mirror("first", odd)
-    with contextlib.closing(sqlite3.connect(store.path)) as database:  # as an older hudtui took them in
+    with contextlib.closing(
+        sqlite3.connect(store.path)
+    ) as database:  # as an older hudtui took them in
         for event in odd:
             row = ("first", event["at"], "machine", "machine", json.dumps(event["data"]))
-            database.execute("INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", row)
+            database.execute(
+                "INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", row
+            )
         database.commit()
-    for command in (["runs"], ["runs", "show", "first"], ["runs", "metrics", "first"], ["runs", "logs", "first"]):
+    for command in (
+        ["runs"],
+        ["runs", "show", "first"],
+        ["runs", "metrics", "first"],
+        ["runs", "logs", "first"],
+    ):
         done = hudtui(*command)
-        assert done.exit_code == 0 and done.exception is None, (command, done.output, done.exception)
+        assert done.exit_code == 0 and done.exception is None, (
+            command,
+            done.output,
+            done.exception,
+        )
     assert "2 records of the machine were not readable" in hudtui("runs", "show", "first").stdout
     assert json.loads(hudtui("runs", "--json").stdout)[0]["unreadable"] == 2
 
@@ -361,7 +502,11 @@ def test_a_model_server_that_is_just_there(tmp_path: Path) -> None:
             thread.join()
     assert done.exit_code == 0 and "7 running" in done.stdout and "KV 50 %" in done.stdout
     told = json.loads(as_json.stdout)
-    assert (told["running"], told["kv_cache"], told["model"]) == (7.0, 0.5, "Qwen/Qwen2.5-3B-Instruct")
+    assert (told["running"], told["kv_cache"], told["model"]) == (
+        7.0,
+        0.5,
+        "Qwen/Qwen2.5-3B-Instruct",
+    )
     assert broken.exit_code != 0 and "answers 500" in broken.stderr
     gone = hudtui("watch", "local", "--port", port, "--once")
     assert gone.exit_code != 0 and f"port {port} of local does not answer" in gone.stderr

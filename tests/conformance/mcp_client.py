@@ -1,10 +1,12 @@
-"""The client that the MCP conformance suite tests: `hudtui env` at a terminal, with a person whom this program plays.
+"""The client that the MCP conformance suite tests: `hudtui env` at a terminal, with a person whom
+this program plays.
 
-The suite appends the server's address, and names its scenario in MCP_CONFORMANCE_SCENARIO, with more in MCP_CONFORMANCE_CONTEXT.
-The person agrees to what hudtui asks and opens the address of a login. All protocol is hudtui's.
+The suite appends the server's address, and names its scenario in MCP_CONFORMANCE_SCENARIO, with
+more in MCP_CONFORMANCE_CONTEXT. The person agrees to what hudtui asks and opens the address of a
+login. All protocol is hudtui's.
 
-`mcp_client.py serve SOCKET` imports hudtui once and forks for each scenario; the suite starts `mcp_client.py SOCKET URL`, which
-only asks for that.
+`mcp_client.py serve SOCKET` imports hudtui once and forks for each scenario; the suite starts
+`mcp_client.py SOCKET URL`, which only asks for that.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def scenario_at(url: str) -> int:
     with tempfile.TemporaryDirectory(prefix="conformance-") as home:
         os.chdir(home)
         secret = context.get("client_secret", "")
-        os.environ.update(HUDTUI_HOME=home, HUDTUI_CLIENT_METADATA_URL=DOCUMENT, THE_CLIENT_SECRET=secret)
+        os.environ.update(
+            HUDTUI_HOME=home, HUDTUI_CLIENT_METADATA_URL=DOCUMENT, THE_CLIENT_SECRET=secret
+        )
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             os.environ.pop(name, None)
         return converse(command(scenario, url, context))
@@ -95,7 +99,8 @@ def command(scenario: str, url: str, context: dict[str, str]) -> list[str]:
 
 
 def issuer_of(url: str) -> str:
-    """The authorization server that the suite registered the client at: the one that its server names."""
+    """The authorization server that the suite registered the client at: the one that its server
+    names."""
     place = urlsplit(url)
     address = f"{place.scheme}://{place.netloc}/.well-known/oauth-protected-resource{place.path}"
     with urllib.request.urlopen(address, timeout=20) as answer:

@@ -1,10 +1,12 @@
-"""Are the task files that hudtui writes what SkyPilot itself takes? Asks the real package, which is not one of the tests' needs.
+"""Are the task files that hudtui writes what SkyPilot itself takes? Asks the real package, which is
+not one of the tests' needs.
 
     python -m venv /tmp/sky && /tmp/sky/bin/pip install skypilot
     python tests/conformance/sky_task.py /tmp/sky/bin/python
 
-Each task goes to the package's own validation in a process of its own, where nothing is launched. Files that must be refused are
-among them, so that a validation that lets everything pass is seen. Prints a table; the exit status is 1 when one came out wrong.
+Each task goes to the package's own validation in a process of its own, where nothing is launched.
+Files that must be refused are among them, so that a validation that lets everything pass is seen.
+Prints a table; the exit status is 1 when one came out wrong.
 """
 
 from __future__ import annotations
@@ -48,9 +50,19 @@ def tasks() -> dict[str, tuple[str, bool]]:
         "region": "us-east-1",
     }
     plain, spot = parse_offers({"A": [row]})
-    (pods,) = parse_offers({"H": [{**row, "cloud": "Kubernetes", "instance_type": None, "region": "my-context", "price": 0.0}]})[
-        :1
-    ]
+    (pods,) = parse_offers(
+        {
+            "H": [
+                {
+                    **row,
+                    "cloud": "Kubernetes",
+                    "instance_type": None,
+                    "region": "my-context",
+                    "price": 0.0,
+                }
+            ]
+        }
+    )[:1]
     (nowhere,) = parse_offers({"H": [{**row, "region": None, "spot_price": None}]})
     order = Order("hudtui-conformance", plain)
 
@@ -84,14 +96,21 @@ def main() -> int:
             capture_output=True,
             text=True,
             check=True,
-            env={"HOME": home, "PATH": str(Path(sys.argv[1]).parent), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"},
+            env={
+                "HOME": home,
+                "PATH": str(Path(sys.argv[1]).parent),
+                "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+            },
         )
     answers = json.loads(done.stdout.strip().splitlines()[-1])
     wrong = 0
     for name, (_, fine) in asked.items():
         right = (answers[name] is None) == fine
         wrong += not right
-        print(f"{'ok   ' if right else 'WRONG'}  {name:<22} {'taken' if answers[name] is None else 'refused: ' + answers[name]}")
+        print(
+            f"{'ok   ' if right else 'WRONG'}  {name:<22} "
+            f"{'taken' if answers[name] is None else 'refused: ' + answers[name]}"
+        )
     return 1 if wrong else 0
 
 

@@ -51,8 +51,8 @@ NOT_OFFERED = {
     "auth/client-credentials-basic",
     "elicitation-sep1034-client-defaults",
 }
-"""Extensions for an identity provider in front of the authorization server and for accounts of machines, and a form that wants
-to be accepted: hudtui logs people in, and declines forms."""
+"""Extensions for an identity provider in front of the authorization server and for accounts of
+machines, and a form that wants to be accepted: hudtui logs people in, and declines forms."""
 SERVER_SCENARIOS = (
     "server-initialize",
     "ping",
@@ -64,7 +64,9 @@ SERVER_SCENARIOS = (
 """Those that need no tool, resource or prompt of the suite's own."""
 
 
-async def conform(node_modules: Path, *words: str, out: Path, cwd: Path) -> dict[str, list[dict[str, Any]]]:
+async def conform(
+    node_modules: Path, *words: str, out: Path, cwd: Path
+) -> dict[str, list[dict[str, Any]]]:
     """Run the suite; scenario -> its checks."""
     node = next((path / "bin" / "node" for path in node_modules.glob("node-linux-*")), None)
     suite = node_modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
@@ -76,7 +78,11 @@ async def conform(node_modules: Path, *words: str, out: Path, cwd: Path) -> dict
         "--output-dir",
         str(out),
         cwd=cwd,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("HUDTUI_", "OPENAI_", "SSH_"))},
+        env={
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HUDTUI_", "OPENAI_", "SSH_"))
+        },
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -89,7 +95,9 @@ async def conform(node_modules: Path, *words: str, out: Path, cwd: Path) -> dict
             await process.wait()
     found = {}
     for file in out.rglob("checks.json"):
-        name = re.sub(r"-\d{4}-\d\d-\d\dT.*", "", str(file.parent.relative_to(out))).removeprefix("server-")
+        name = re.sub(r"-\d{4}-\d\d-\d\dT.*", "", str(file.parent.relative_to(out))).removeprefix(
+            "server-"
+        )
         found[name] = json.loads(file.read_text())
     assert found, said.decode(errors="replace")[-3000:]
     return found
@@ -98,16 +106,36 @@ async def conform(node_modules: Path, *words: str, out: Path, cwd: Path) -> dict
 def complaints(checks: list[dict[str, Any]]) -> list[str]:
     """What is wrong; a late reconnection is not: this machine may be busy."""
     bad = [check for check in checks if check["status"] in ("FAILURE", "WARNING")]
-    late = [check for check in bad if check["id"] == "client-sse-retry-timing" and not check["details"].get("tooEarly", True)]
-    return [f"{check['id']}: {check.get('errorMessage') or check.get('description')}" for check in bad if check not in late]
+    late = [
+        check
+        for check in bad
+        if check["id"] == "client-sse-retry-timing" and not check["details"].get("tooEarly", True)
+    ]
+    return [
+        f"{check['id']}: {check.get('errorMessage') or check.get('description')}"
+        for check in bad
+        if check not in late
+    ]
 
 
 @pytest.fixture(scope="module")
-def client_checks(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def client_checks(
+    node_modules: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
     """The checks of every client scenario, of one run."""
     place = tmp_path_factory.mktemp("mcp-client")
-    words = ("client", "--suite", "all", "--timeout", "240000", "--command", f"{sys.executable} -I -S {CLIENT} {place}/socket")
-    with subprocess.Popen([sys.executable, str(CLIENT), "serve", f"{place}/socket"], stdout=subprocess.PIPE, text=True) as ready:
+    words = (
+        "client",
+        "--suite",
+        "all",
+        "--timeout",
+        "240000",
+        "--command",
+        f"{sys.executable} -I -S {CLIENT} {place}/socket",
+    )
+    with subprocess.Popen(
+        [sys.executable, str(CLIENT), "serve", f"{place}/socket"], stdout=subprocess.PIPE, text=True
+    ) as ready:
         try:
             assert ready.stdout is not None and ready.stdout.readline() == "ready\n"
             return asyncio.run(conform(node_modules, *words, out=place / "out", cwd=place))
@@ -116,18 +144,24 @@ def client_checks(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_client_passes_the_scenario(client_checks: dict[str, list[dict[str, Any]]], scenario: str) -> None:
+def test_the_client_passes_the_scenario(
+    client_checks: dict[str, list[dict[str, Any]]], scenario: str
+) -> None:
     checks = client_checks[scenario]
     assert complaints(checks) == []
     passed = [check for check in checks if check["status"] == "SUCCESS"]
     assert len(passed) >= SCENARIOS[scenario] - (scenario == "sse-retry")
 
 
-def test_no_scenario_of_the_suite_is_left_out_unnoticed(client_checks: dict[str, list[dict[str, Any]]]) -> None:
+def test_no_scenario_of_the_suite_is_left_out_unnoticed(
+    client_checks: dict[str, list[dict[str, Any]]],
+) -> None:
     assert set(client_checks) == {*SCENARIOS, *NOT_OFFERED}
 
 
-async def test_the_server_passes_every_scenario_that_applies_to_it(node_modules: Path, serve_2048: Any, tmp_path: Path) -> None:
+async def test_the_server_passes_every_scenario_that_applies_to_it(
+    node_modules: Path, serve_2048: Any, tmp_path: Path
+) -> None:
     async with serve_2048() as url:
         words = ("server", "--suite", "all", "--url", url)
         found = await conform(node_modules, *words, out=tmp_path / "out", cwd=tmp_path)

@@ -21,7 +21,8 @@ KEY = "secret-key-0123456789"
 
 @dataclass
 class Stub:
-    """A server on loopback that answers every request in one way and remembers what it was asked."""
+    """A server on loopback that answers every request in one way and remembers what it was
+    asked."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -36,14 +37,20 @@ class Stub:
         try:
             request = (await reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = request.strip().split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            headers = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in lines)
+            }
             content = await reader.readexactly(int(headers.get("content-length", 0)))
             self.requests.append((first, headers, content))
             self.asked.set()
             if self.silent:
                 await asyncio.sleep(30)
             if not self.cut:
-                head = f"HTTP/1.1 {self.status} X\r\nContent-Length: {len(self.body)}\r\n{self.headers}Connection: close\r\n\r\n"
+                head = (
+                    f"HTTP/1.1 {self.status} X\r\nContent-Length: {len(self.body)}\r\n"
+                    f"{self.headers}Connection: close\r\n\r\n"
+                )
                 writer.write(head.encode() + self.body)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -63,7 +70,9 @@ async def serving(stub: Stub) -> AsyncIterator[Stub]:
 
 
 def settings(folder: Path, name: str, **more: str) -> Settings:
-    return load_settings(folder, BUCKEYE if name == "BUCKEYE_API_KEY" else HUD, environ={name: KEY, **more})
+    return load_settings(
+        folder, BUCKEYE if name == "BUCKEYE_API_KEY" else HUD, environ={name: KEY, **more}
+    )
 
 
 def answer(value: object) -> bytes:
@@ -104,7 +113,9 @@ def answer(value: object) -> bytes:
         ),
     ],
 )
-async def test_a_key_that_works(own_world: Path, name: str, variable: str, body: object, first: str, account: str | None) -> None:
+async def test_a_key_that_works(
+    own_world: Path, name: str, variable: str, body: object, first: str, account: str | None
+) -> None:
     async with serving(Stub(body=answer(body))) as stub:
         result = await check_key(name, settings(own_world, name, **{variable: stub.url + "/"}))
     assert result.verdict == "works"
@@ -114,7 +125,10 @@ async def test_a_key_that_works(own_world: Path, name: str, variable: str, body:
     ((line, headers, content),) = stub.requests  # one request
     assert line == first
     if name == "WANDB_API_KEY":
-        assert base64.b64decode(headers["authorization"].removeprefix("Basic ")).decode() == f"api:{KEY}"
+        assert (
+            base64.b64decode(headers["authorization"].removeprefix("Basic ")).decode()
+            == f"api:{KEY}"
+        )
         assert "viewer" in json.loads(content)["query"]
     else:
         assert headers["authorization"] == f"Bearer {KEY}"
@@ -157,9 +171,13 @@ async def test_the_address_is_a_setting(own_world: Path, variable: str, name: st
         (200, b"[" * 100_000, "unclear", "not JSON"),
     ],
 )
-async def test_other_answers(own_world: Path, status: int, body: bytes, verdict: str, words: str) -> None:
+async def test_other_answers(
+    own_world: Path, status: int, body: bytes, verdict: str, words: str
+) -> None:
     async with serving(Stub(status=status, body=body)) as stub:
-        result = await check_key("PRIME_API_KEY", settings(own_world, "PRIME_API_KEY", PRIME_API_BASE_URL=stub.url))
+        result = await check_key(
+            "PRIME_API_KEY", settings(own_world, "PRIME_API_KEY", PRIME_API_BASE_URL=stub.url)
+        )
     assert result.verdict == verdict
     assert words in result.message
     assert not result.ok
@@ -168,12 +186,17 @@ async def test_other_answers(own_world: Path, status: int, body: bytes, verdict:
 
 async def test_weights_and_biases_says_nobody(own_world: Path) -> None:
     async with serving(Stub(body=answer({"data": {"viewer": None}}))) as stub:
-        result = await check_key("WANDB_API_KEY", settings(own_world, "WANDB_API_KEY", WANDB_BASE_URL=stub.url))
+        result = await check_key(
+            "WANDB_API_KEY", settings(own_world, "WANDB_API_KEY", WANDB_BASE_URL=stub.url)
+        )
     assert result.verdict == "refused"
 
 
 async def test_a_redirect_does_not_take_the_key_along(own_world: Path) -> None:
-    async with serving(Stub()) as other, serving(Stub(status=307, headers=f"Location: {other.url}/x\r\n")) as stub:
+    async with (
+        serving(Stub()) as other,
+        serving(Stub(status=307, headers=f"Location: {other.url}/x\r\n")) as stub,
+    ):
         result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
     assert result.verdict == "unclear"
     assert "redirects" in result.message
@@ -205,7 +228,9 @@ async def test_nobody_answers(own_world: Path) -> None:
 
 async def test_it_answers_too_late(own_world: Path) -> None:
     async with serving(Stub(silent=True)) as stub:
-        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url), timeout=0.2)
+        result = await check_key(
+            "HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url), timeout=0.2
+        )
     assert result.verdict == "unreachable"
     assert "within 0.2 s" in result.message
 
@@ -222,7 +247,9 @@ async def test_no_such_name(own_world: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT="https://nowhere.invalid"))
+    result = await check_key(
+        "HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT="https://nowhere.invalid")
+    )
     assert result.verdict == "unreachable"
     assert "nowhere.invalid" in result.message
     assert "cannot be resolved" in result.message
@@ -258,7 +285,9 @@ async def test_missing_and_untestable_keys(own_world: Path) -> None:
         await check_key("PATH", found)
 
 
-@pytest.mark.parametrize("url", ["http://hub.example", "HTTP://10.0.0.1:8080", "http://127.0.0.1@hub.example"])
+@pytest.mark.parametrize(
+    "url", ["http://hub.example", "HTTP://10.0.0.1:8080", "http://127.0.0.1@hub.example"]
+)
 async def test_no_key_is_tried_in_the_clear(own_world: Path, url: str) -> None:
     result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=url))
     assert result.verdict == "untestable" and "HF_ENDPOINT is not https" in result.message, result
@@ -266,14 +295,18 @@ async def test_no_key_is_tried_in_the_clear(own_world: Path, url: str) -> None:
 
 async def test_it_can_be_cancelled(own_world: Path) -> None:
     async with serving(Stub(silent=True)) as stub:
-        work = asyncio.create_task(check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url)))
+        work = asyncio.create_task(
+            check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
+        )
         await asyncio.wait_for(stub.asked.wait(), 20)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
 
 
-async def test_a_key_that_cannot_be_tested_is_not_named_among_those_that_can(tmp_path: Path) -> None:
+async def test_a_key_that_cannot_be_tested_is_not_named_among_those_that_can(
+    tmp_path: Path,
+) -> None:
     settings = load_settings(tmp_path, HUD, environ={})
     with pytest.raises(InputError) as caught:
         await check_key("HUDTUI_GUARD_KEY", settings)

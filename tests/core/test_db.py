@@ -46,7 +46,11 @@ def add(notes: Database, text: str) -> None:
 
 def texts(notes: Database) -> list[str]:
     with notes.reading() as connection:
-        return [] if connection is None else [row[0] for row in connection.execute("SELECT text FROM notes ORDER BY text")]
+        return (
+            []
+            if connection is None
+            else [row[0] for row in connection.execute("SELECT text FROM notes ORDER BY text")]
+        )
 
 
 def test_the_first_write_makes_the_file_for_its_owner_alone(notes: Database) -> None:
@@ -80,7 +84,9 @@ def test_a_file_of_another_version_is_left_alone(notes: Database) -> None:
     for version in (1, 3):
         other = open_notes(notes.path, version=version)
         for use in (texts, lambda database: add(database, "b")):
-            with pytest.raises(RunError, match="the list of notes was written by another version of hudtui"):
+            with pytest.raises(
+                RunError, match="the list of notes was written by another version of hudtui"
+            ):
                 use(other)
     assert texts(notes) == ["a"]
 
@@ -111,7 +117,9 @@ def test_a_lock_of_another_program(notes: Database) -> None:
 
 def test_a_new_file_that_another_program_is_writing_is_waited_for(notes: Database) -> None:
     notes.path.parent.mkdir()
-    with contextlib.closing(sqlite3.connect(notes.path, isolation_level=None, check_same_thread=False)) as other:
+    with contextlib.closing(
+        sqlite3.connect(notes.path, isolation_level=None, check_same_thread=False)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")  # before anyone has turned the write-ahead log on
         done = threading.Timer(0.3, other.execute, ["COMMIT"])
         done.start()
@@ -123,13 +131,17 @@ def test_a_new_file_that_another_program_is_writing_is_waited_for(notes: Databas
 def test_a_locked_file_is_not_read_as_if_it_were_frozen(notes: Database) -> None:
     add(notes, "a")
     with contextlib.closing(sqlite3.connect(notes.path, isolation_level=None)) as other:
-        other.execute("PRAGMA journal_mode = DELETE").fetchone()  # as on a file system without shared memory
+        other.execute(
+            "PRAGMA journal_mode = DELETE"
+        ).fetchone()  # as on a file system without shared memory
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(RunError, match="another program holds the list of notes"):
             texts(open_notes(notes.path, patience=0.1))
 
 
-@pytest.mark.parametrize("code", ["SQLITE_READONLY_DIRECTORY", "SQLITE_CANTOPEN", "SQLITE_IOERR_SHMOPEN"])
+@pytest.mark.parametrize(
+    "code", ["SQLITE_READONLY_DIRECTORY", "SQLITE_CANTOPEN", "SQLITE_IOERR_SHMOPEN"]
+)
 def test_a_file_whose_side_files_cannot_be_made_is_read_only_when_no_log_waits(
     notes: Database, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
@@ -156,11 +168,15 @@ def test_a_full_disk(notes: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def small(how: str) -> sqlite3.Connection:
         connection = connect(how)
-        connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
+        connection.execute(
+            f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}"
+        )
         return connection
 
     monkeypatch.setattr(notes, "_connect", small)
-    with pytest.raises(RunError, match="the disk is full: the list of notes cannot be written") as caught:
+    with pytest.raises(
+        RunError, match="the disk is full: the list of notes cannot be written"
+    ) as caught:
         add(notes, "x" * 100_000)
     assert caught.value.fix == "Free some space, then try again."
     monkeypatch.undo()
@@ -189,7 +205,9 @@ async def test_work_runs_off_the_event_loop_in_its_order(notes: Database) -> Non
     assert await ticking > 5, "the loop went on while a transaction waited for the lock"
     assert texts(notes) == ["a", "b", "c", "first"]
     assert await notes.run(threading.get_ident) not in (threading.get_ident(), None)
-    assert await notes.run(threading.get_ident) == await notes.run(threading.get_ident), "one thread"
+    assert await notes.run(threading.get_ident) == await notes.run(threading.get_ident), (
+        "one thread"
+    )
 
 
 async def test_errors_of_work_are_raised_where_it_was_asked_for(notes: Database) -> None:
@@ -198,7 +216,9 @@ async def test_errors_of_work_are_raised_where_it_was_asked_for(notes: Database)
         await notes.run(add, notes, "a")
 
 
-async def test_a_cancelled_caller_leaves_only_when_its_transaction_has_ended(notes: Database) -> None:
+async def test_a_cancelled_caller_leaves_only_when_its_transaction_has_ended(
+    notes: Database,
+) -> None:
     begun = threading.Event()
 
     def slow() -> None:
@@ -219,11 +239,15 @@ async def test_a_cancelled_caller_leaves_only_when_its_transaction_has_ended(not
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
-def test_a_folder_that_may_not_be_written(notes: Database, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_folder_that_may_not_be_written(
+    notes: Database, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     def refuse(*_: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(os, "open", refuse)  # the superuser, whom tests may run as, may write into every folder
+    monkeypatch.setattr(
+        os, "open", refuse
+    )  # the superuser, whom tests may run as, may write into every folder
     with pytest.raises(RunError, match="cannot be written here"):
         add(notes, "a")
     monkeypatch.undo()

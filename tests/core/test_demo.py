@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.demo import FILES, DemoResult, DemoWorkspace, LogLine, RunBegun, is_demo, make_workspace, prepare, walk
+from hudtui.core.demo import (
+    FILES,
+    DemoResult,
+    DemoWorkspace,
+    LogLine,
+    RunBegun,
+    is_demo,
+    make_workspace,
+    prepare,
+    walk,
+)
 from hudtui.core.demo.workspace import CONFIG, TASKS
 from hudtui.core.environment.cache import load_analysis
 from hudtui.core.environment.discover import analyze
@@ -35,7 +45,11 @@ async def prepared(folder=FOLDER):
 
 
 def snapshot(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +104,9 @@ async def test_the_tasks_are_valid_here(workspace):
     assert (len(read.tasks), read.problems) == (6, ())
     assert len({task.id for task in read.tasks}) == 6
     assert settings.get("HUDTUI_PYTHON") == sys.executable
-    assert settings.origin("HUDTUI_SIM") == "environment"  # of the tests; the demo has one of its own
+    assert (
+        settings.origin("HUDTUI_SIM") == "environment"
+    )  # of the tests; the demo has one of its own
     assert "HUDTUI_SIM=demo" in (workspace / ".env").read_text().splitlines()
 
 
@@ -107,7 +123,14 @@ def test_what_is_shared_belongs_to_no_machine(workspace):
 def test_the_example_names_every_key_without_a_value(workspace):
     lines = (workspace / ".env.example").read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-    assert {"HUD_API_KEY", "BUCKEYE_API_KEY", "WANDB_API_KEY", "PRIME_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"} <= set(values)
+    assert {
+        "HUD_API_KEY",
+        "BUCKEYE_API_KEY",
+        "WANDB_API_KEY",
+        "PRIME_API_KEY",
+        "OPENAI_API_KEY",
+        "HF_TOKEN",
+    } <= set(values)
     assert set(values.values()) == {""}
 
 
@@ -163,7 +186,8 @@ async def test_from_a_thread_without_a_loop():
     assert set(made) == {FOLDER / name for name in (*FILES, ".env")}
 
 
-# -- the whole road -----------------------------------------------------------------------------------------------------------
+# -- the whole road
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_the_whole_road(workspace):
@@ -172,12 +196,19 @@ async def test_the_whole_road(workspace):
     result = seen[-1]
     assert isinstance(result, DemoResult)
     assert (result.run.state, result.run.mode, result.findings) == ("finished", "tmux", 0)
-    assert [row.task for row in result.rows] == [task.id for task in read_tasks(workspace / TASKS).tasks]
-    assert all(0 < row.reward <= 1 and row.turns > 30 and row.best_tile >= 32 for row in result.rows)
+    assert [row.task for row in result.rows] == [
+        task.id for task in read_tasks(workspace / TASKS).tasks
+    ]
+    assert all(
+        0 < row.reward <= 1 and row.turns > 30 and row.best_tile >= 32 for row in result.rows
+    )
     assert {row.stop for row in result.rows} <= {"done", "max_turns"}
     lines = [event.text for event in seen if isinstance(event, LogLine)]
     for row in result.rows:
-        assert any(f"task={row.task} reward={row.reward:.3f} turns={row.turns} stop={row.stop}" in line for line in lines)
+        assert any(
+            f"task={row.task} reward={row.reward:.3f} turns={row.turns} stop={row.stop}" in line
+            for line in lines
+        )
     assert not [event for event in seen if isinstance(event, Notice)]
     (run,) = RunStore(workspace / ".hudtui").runs()
     assert run == result.run
@@ -191,7 +222,11 @@ async def test_the_road_without_tmux(workspace):
     (workspace / TASKS).write_text(json.dumps(tasks[:1]))
     async with contextlib.aclosing(walk(workspace, tmux=False)) as events:
         seen = [event async for event in events]
-    assert (seen[-1].run.state, seen[-1].run.mode, len(seen[-1].rows)) == ("finished", "processes", 1)
+    assert (seen[-1].run.state, seen[-1].run.mode, len(seen[-1].rows)) == (
+        "finished",
+        "processes",
+        1,
+    )
 
 
 async def test_a_spoiled_configuration_stops_the_walk(workspace):

@@ -71,7 +71,9 @@ async def test_programs_say_their_version(own_world: Path, programs: Path) -> No
     program(programs, "docker", "echo Cannot connect to the daemon >&2; exit 1")
     program(programs, "podman", "printf '5.1\\033[31m\\n'")
     report = await examine(own_world)
-    assert fact(report, "programs", "tmux") == Fact("programs", "tmux", f"tmux 3.4 ({programs}/tmux)", "ok")
+    assert fact(report, "programs", "tmux") == Fact(
+        "programs", "tmux", f"tmux 3.4 ({programs}/tmux)", "ok"
+    )
     assert "OpenSSH_9" in fact(report, "programs", "ssh").value
     assert fact(report, "programs", "git").state == "problem"
     assert "broken" in fact(report, "programs", "git").value
@@ -84,7 +86,9 @@ async def test_programs_say_their_version(own_world: Path, programs: Path) -> No
     assert "Cannot connect" in fact(report, "programs", "docker").value
 
 
-async def test_a_program_that_hangs(own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_hangs(
+    own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "PROGRAM_TIMEOUT", 0.3)
     program(programs, "tmux", f"echo $$ > {own_world}/pid; exec /bin/sleep 60")
     start = time.monotonic()
@@ -95,7 +99,9 @@ async def test_a_program_that_hangs(own_world: Path, programs: Path, monkeypatch
         os.kill(int((own_world / "pid").read_text()), 0)
 
 
-async def test_keys_are_never_shown(own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_are_never_shown(
+    own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "secret-wandb-value-1")
     (own_world / ".env").write_text("HUD_API_KEY=secret-hud-value-123\nHF_TOKEN=your-token\n")
     (own_world / ".env").chmod(0o600)
@@ -107,7 +113,9 @@ async def test_keys_are_never_shown(own_world: Path, programs: Path, monkeypatch
     assert not report.ok
 
 
-async def test_the_env_file(own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_env_file(
+    own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = own_world / ".env"
     env.write_text("A=1\n")
     env.chmod(0o644)
@@ -118,7 +126,9 @@ async def test_the_env_file(own_world: Path, programs: Path, monkeypatch: pytest
     assert fact(report, "workspace", ".env").state == "ok"
 
 
-async def test_the_key_of_a_simulator_is_missing_only_where_one_is_used(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_of_a_simulator_is_missing_only_where_one_is_used(
+    own_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for simulator, state in (("demo", "info"), ("http://127.0.0.1:9", "missing")):
         monkeypatch.setenv("HUDTUI_SIM", simulator)
         assert fact(await examine(own_world), "keys", "HUDTUI_SIM_KEY").state == state
@@ -137,7 +147,9 @@ async def test_keys_that_git_would_take_along(own_world: Path) -> None:
     assert fact(await examine(own_world), "workspace", ".env").state == "ok"
 
 
-async def test_the_ssh_key(own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_ssh_key(
+    own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = own_world / "prime_key.pem"
     monkeypatch.setenv("PRIME_SSH_KEY_PATH", str(key))
     assert fact(await examine(own_world), "keys", "SSH key").state == "problem"
@@ -148,7 +160,9 @@ async def test_the_ssh_key(own_world: Path, programs: Path, monkeypatch: pytest.
     assert fact(await examine(own_world), "keys", "SSH key").state == "ok"
 
 
-async def test_trouble_in_the_workspace_is_a_fact(own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trouble_in_the_workspace_is_a_fact(
+    own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (own_world / "hud.lock.yaml").touch()
     (own_world / "buckeye.lock.yaml").touch()
     report = await examine(own_world)
@@ -160,7 +174,9 @@ async def test_trouble_in_the_workspace_is_a_fact(own_world: Path, programs: Pat
     assert not (await examine(own_world / "missing")).ok
 
 
-async def test_the_terminal(own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_terminal(
+    own_world: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMUX", "x")
     monkeypatch.setenv("SSH_CONNECTION", "x")
     report = await examine(own_world)

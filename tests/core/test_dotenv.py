@@ -88,7 +88,9 @@ def test_reading(tmp_path: Path) -> None:
         ("B abc\nC=2\n", 1, "this is not NAME=value"),
     ],
 )
-def test_a_line_that_cannot_be_read_says_why(tmp_path: Path, text: str, line: int, said: str) -> None:
+def test_a_line_that_cannot_be_read_says_why(
+    tmp_path: Path, text: str, line: int, said: str
+) -> None:
     path = tmp_path / ".env"
     path.write_text(text)
     file = read_env(path)
@@ -97,7 +99,9 @@ def test_a_line_that_cannot_be_read_says_why(tmp_path: Path, text: str, line: in
     assert file.entries["C"].value == "2" and "B" not in file.entries
 
 
-def test_references_are_replaced_as_python_dotenv_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_replaced_as_python_dotenv_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OUTSIDE", "o")
     assert values("A=1\nB=${A}x\nC=${OUTSIDE}\nD=${NOPE:-d}\nE=$A\n", tmp_path) == {
         "A": "1",
@@ -121,7 +125,9 @@ def test_a_missing_file_is_empty(tmp_path: Path) -> None:
         ("A=x" + " " * 40_000 + "y", "a thousand blanks in a row"),
     ],
 )
-def test_a_small_file_does_not_take_all_memory_or_time(tmp_path: Path, text: str, words: str) -> None:
+def test_a_small_file_does_not_take_all_memory_or_time(
+    tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / ".env").write_text(text)
     with pytest.raises(InputError, match=words):
         read_env(tmp_path / ".env")
@@ -135,7 +141,11 @@ def test_many_values_that_build_on_one_another(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
-    for name, words in ((".", "this is a folder"), ("pipe", "not a regular file"), ("zero", "not a regular file")):
+    for name, words in (
+        (".", "this is a folder"),
+        ("pipe", "not a regular file"),
+        ("zero", "not a regular file"),
+    ):
         with pytest.raises(InputError, match=words):
             read_env(tmp_path / name)
     (tmp_path / "big").write_bytes(b"A=1\n" * (MAX_BYTES // 4 + 1))
@@ -150,7 +160,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     ("name", "value", "old", "new"),
     [
         ("HUD_API_KEY", "new", 'export HUD_API_KEY = "old one" # mine', "export HUD_API_KEY=new"),
-        ("HUD_API_KEY", "it's", 'export HUD_API_KEY = "old one" # mine', 'export HUD_API_KEY="it\'s"'),
+        (
+            "HUD_API_KEY",
+            "it's",
+            'export HUD_API_KEY = "old one" # mine',
+            'export HUD_API_KEY="it\'s"',
+        ),
         ("QUOTED", "z", "  'QUOTED'='x'", "QUOTED=z"),
         ("QUOTED", "", "  'QUOTED'='x'", "QUOTED="),
         ("HF_TOKEN", "hf_1", "HF_TOKEN= # get it at the web site", "HF_TOKEN=hf_1"),
@@ -190,10 +205,12 @@ def test_line_ends_are_kept(tmp_path: Path) -> None:
 
 
 def test_removal(tmp_path: Path) -> None:
-    assert without_value(SAMPLE, "WANDB_API_KEY", tmp_path) == SAMPLE.replace("WANDB_API_KEY=abc  # w\n", "").replace(
-        "WANDB_API_KEY=second\n", ""
+    assert without_value(SAMPLE, "WANDB_API_KEY", tmp_path) == SAMPLE.replace(
+        "WANDB_API_KEY=abc  # w\n", ""
+    ).replace("WANDB_API_KEY=second\n", "")
+    assert without_value(SAMPLE, "MULTI", tmp_path) == SAMPLE.replace(
+        "MULTI='line one\nline two'\n", ""
     )
-    assert without_value(SAMPLE, "MULTI", tmp_path) == SAMPLE.replace("MULTI='line one\nline two'\n", "")
     assert without_value(SAMPLE, "NOPE", tmp_path) == SAMPLE
     assert without_value("# c\n\nA=1\n", "A", tmp_path) == "# c\n\n"
 
@@ -237,7 +254,12 @@ def test_names_that_cannot_be(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [("a\x00b", "U+0000"), ("\x1b[0m", "U+001B"), ("\ud800", "half"), ("a${B}c", "reference to another variable")],
+    [
+        ("a\x00b", "U+0000"),
+        ("\x1b[0m", "U+001B"),
+        ("\ud800", "half"),
+        ("a${B}c", "reference to another variable"),
+    ],
 )
 def test_values_that_cannot_be_kept(value: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / ".env"
@@ -268,15 +290,41 @@ def test_an_open_quote_is_not_made_worse(tmp_path: Path) -> None:
 
 names = st.sampled_from(["A", "B", "LONG_NAME", "export_me"])
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(
-    ["a b", "#x", "it's", 'say "x"', "a\\b", "\n", "x\ny", " lead", "$A", "`x`", "a=b", "\\n", "'", '"', "\\", "é", "\u2028"]
+    [
+        "a b",
+        "#x",
+        "it's",
+        'say "x"',
+        "a\\b",
+        "\n",
+        "x\ny",
+        " lead",
+        "$A",
+        "`x`",
+        "a=b",
+        "\\n",
+        "'",
+        '"',
+        "\\",
+        "é",
+        "\u2028",
+    ]
 )
 lines = st.one_of(
-    st.builds("{}={}".format, names, st.sampled_from(["", "x", "'q'", '"d"', "a # c", "'a b' # c", '"x\\ny"', "'two\nlines'"])),
+    st.builds(
+        "{}={}".format,
+        names,
+        st.sampled_from(["", "x", "'q'", '"d"', "a # c", "'a b' # c", '"x\\ny"', "'two\nlines'"]),
+    ),
     st.builds("export {} = {}".format, names, st.sampled_from(["x", "'q'", '"d"'])),
     st.sampled_from(["", "# comment", "#A=1", "  # B=x", "junk line", "FLAG", "\t"]),
 )
 files = st.lists(lines, max_size=8).flatmap(
-    lambda rows: st.builds(lambda end, last: end.join(rows) + last, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n"]))
+    lambda rows: st.builds(
+        lambda end, last: end.join(rows) + last,
+        st.sampled_from(["\n", "\r\n"]),
+        st.sampled_from(["", "\n"]),
+    )
 )
 
 
@@ -291,7 +339,9 @@ def test_a_saved_value_comes_back_and_all_else_stays(text: str, name: str, value
         try:
             changed = with_value(text, name, value, Path(folder))
         except InputError as error:
-            assert "${" in value or "without harm" in error.what or "control character" in error.what
+            assert (
+                "${" in value or "without harm" in error.what or "control character" in error.what
+            )
             return
         before, after = plain(text), plain(changed)
         assert after[name] == value
@@ -323,7 +373,10 @@ for number in range(15):
 def test_programs_edit_one_file(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("# keep\nZ=1\n")
-    children = [subprocess.Popen([sys.executable, "-c", SAVE_MANY, name], cwd=tmp_path) for name in ("A", "B", "C")]
+    children = [
+        subprocess.Popen([sys.executable, "-c", SAVE_MANY, name], cwd=tmp_path)
+        for name in ("A", "B", "C")
+    ]
     assert [child.wait(60) for child in children] == [0, 0, 0]
     assert sorted(path.read_text().splitlines()) == ["# keep", "A=14", "B=14", "C=14", "Z=1"]
     assert [item.name for item in tmp_path.iterdir()] == [".env"]

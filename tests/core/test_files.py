@@ -19,7 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
-from hudtui.core.files import decode, file_lock, open_file, parse_json, read_bytes, read_json, read_text, write_atomic
+from hudtui.core.files import (
+    decode,
+    file_lock,
+    open_file,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_text,
+    write_atomic,
+)
 
 NOBODY = 65534
 
@@ -183,13 +192,23 @@ with temporary_folder(path) as folder:
 
 def test_what_a_killed_process_left_is_removed_by_the_next_use(tmp_path: Path) -> None:
     words = [sys.executable, "-c", _KILLED, str(tmp_path / "f.json")]
-    killed = subprocess.run([*words, str(int(signal.SIGKILL))], check=False, stdin=subprocess.DEVNULL)
+    killed = subprocess.run(
+        [*words, str(int(signal.SIGKILL))], check=False, stdin=subprocess.DEVNULL
+    )
     assert killed.returncode == -signal.SIGKILL and len(leftovers(tmp_path)) == 2
     with subprocess.Popen([*words, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as lives:
-        assert lives.stdout is not None and lives.stdin is not None and lives.stdout.readline() == b"here\n"
+        assert (
+            lives.stdout is not None
+            and lives.stdin is not None
+            and lives.stdout.readline() == b"here\n"
+        )
         theirs = leftovers(tmp_path)
         assert len(theirs) == 2, "what was left is gone, and what is written is there"
-        strange = [".f.json.tmp", ".f.json.abc123-1-1-00000000.tmp", theirs[0].replace("-", "_")]  # another program's, machine's
+        strange = [
+            ".f.json.tmp",
+            ".f.json.abc123-1-1-00000000.tmp",
+            theirs[0].replace("-", "_"),
+        ]  # another program's, machine's
         for name in strange:
             (tmp_path / name).touch()
         write_atomic(tmp_path / "other", "x")
@@ -220,7 +239,9 @@ def test_new_files_get_the_usual_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o640
 
 
-def test_a_secret_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_never_readable_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modes: list[int] = []
     replace = os.replace
 
@@ -279,7 +300,10 @@ def test_no_space_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError) as caught:
         write_atomic(path, "new")
-    assert caught.value.lines()[1:] == ["No space left on device", "The disk is full: free some space and try again."]
+    assert caught.value.lines()[1:] == [
+        "No space left on device",
+        "The disk is full: free some space and try again.",
+    ]
     assert path.read_text() == "old"
     assert not leftovers(tmp_path)
 
@@ -318,7 +342,9 @@ def test_a_file_or_folder_in_the_way(tmp_path: Path) -> None:
     assert not leftovers(tmp_path)
 
 
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "f"
     path.write_text("old")
 
@@ -346,7 +372,9 @@ def test_readers_see_the_old_or_the_new_file(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     turn, limit = 0, time.monotonic() + 60
-    while (turn < 30 or len(seen) <= 5) and time.monotonic() < limit:  # on a loaded machine the reader's turn comes late
+    while (
+        turn < 30 or len(seen) <= 5
+    ) and time.monotonic() < limit:  # on a loaded machine the reader's turn comes late
         write_atomic(path, contents[turn % 2])
         turn += 1
     done.set()
@@ -401,7 +429,11 @@ def test_threads_take_turns(tmp_path: Path) -> None:
 
 def test_waiting_ends(tmp_path: Path) -> None:
     start = time.monotonic()
-    with file_lock(tmp_path / "f"), pytest.raises(InputError, match="another hudtui"), file_lock(tmp_path / "g", timeout=0.1):
+    with (
+        file_lock(tmp_path / "f"),
+        pytest.raises(InputError, match="another hudtui"),
+        file_lock(tmp_path / "g", timeout=0.1),
+    ):
         raise AssertionError("unreachable")
     assert time.monotonic() - start < 5
     with file_lock(tmp_path / "f", timeout=0):

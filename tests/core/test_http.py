@@ -10,24 +10,52 @@ from pathlib import Path
 import pytest
 from support import tls
 
-from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, bad_key_character, is_loopback, retry_after
+from hudtui.core.http import (
+    HttpAnswer,
+    HttpClient,
+    HttpError,
+    Retry,
+    bad_key_character,
+    is_loopback,
+    retry_after,
+)
 
 
-@pytest.mark.parametrize("url", ["http://localhost:8000", "https://127.0.0.1/api", "http://127.3.2.1", "http://[::1]:80/x"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:8000", "https://127.0.0.1/api", "http://127.3.2.1", "http://[::1]:80/x"],
+)
 def test_addresses_of_this_machine(url: str) -> None:
     assert is_loopback(url)
 
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1", "ftp://127.0.0.1", "http://localhost.example.com", "http://10.0.0.1", "http://[::1", "http://0.0.0.0"],
+    [
+        "",
+        "127.0.0.1",
+        "ftp://127.0.0.1",
+        "http://localhost.example.com",
+        "http://10.0.0.1",
+        "http://[::1",
+        "http://0.0.0.0",
+    ],
 )
 def test_addresses_that_are_not(url: str) -> None:
     assert not is_loopback(url)
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("", None), ("soon", None), ("inf", None), ("nan", None)]
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("", None),
+        ("soon", None),
+        ("inf", None),
+        ("nan", None),
+    ],
 )
 def test_seconds_to_wait(value: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": value}) == seconds
@@ -38,7 +66,9 @@ def test_a_date_to_wait_for() -> None:
     told = retry_after({"retry-after": format_datetime(later, usegmt=True)})
     assert told is not None and 3500 < told <= 3600
     assert retry_after({"retry-after": format_datetime(past, usegmt=True)}) == 0.0
-    assert retry_after({"retry-after": format_datetime(later.replace(tzinfo=None))}) is None, "of which zone?"
+    assert retry_after({"retry-after": format_datetime(later.replace(tzinfo=None))}) is None, (
+        "of which zone?"
+    )
     assert retry_after({}) is None
 
 
@@ -47,13 +77,17 @@ KEY = "sk-0123456789"
 
 @asynccontextmanager
 async def service(*answers: tuple[int, str, str]) -> AsyncIterator[tuple[str, list[str]]]:
-    """A server of these answers (status, headers, body), the last one for ever; its address, and the requests that came."""
+    """A server of these answers (status, headers, body), the last one for ever; its address, and
+    the requests that came."""
     asked: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
         status, headers, body = answers[min(len(asked), len(answers)) - 1]
-        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{headers}Connection: close\r\n\r\n{body}".encode())
+        writer.write(
+            f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{headers}Connection: close\r\n"
+            f"\r\n{body}".encode()
+        )
         await writer.drain()
         writer.close()
 
@@ -69,7 +103,10 @@ def always(result: HttpAnswer | HttpError) -> bool:
 
 
 async def test_an_answer_is_read_up_to_the_bound() -> None:
-    async with service((200, "", "x" * 100_000)) as (url, _), aclosing(HttpClient(max_bytes=1000)) as client:
+    async with (
+        service((200, "", "x" * 100_000)) as (url, _),
+        aclosing(HttpClient(max_bytes=1000)) as client,
+    ):
         answer = await client.send("GET", url)
     assert (answer.status, answer.text, answer.data) == (200, "x" * 1000, None)
 
@@ -87,10 +124,14 @@ async def test_attempts_end_and_pauses_grow() -> None:
     ):
         assert (await client.send("GET", url, again=always)).status == 500
         assert len(asked) == 5 and pauses == [20.0, 7.0, 60.0, 60.0]
-        assert (await client.send("GET", url)).status == 500 and len(asked) == 6, "without a rule a request is sent once"
+        assert (await client.send("GET", url)).status == 500 and len(asked) == 6, (
+            "without a rule a request is sent once"
+        )
 
 
-@pytest.mark.parametrize(("user", "sent"), [(None, f"Bearer {KEY}"), ("api", "Basic YXBpOnNrLTAxMjM0NTY3ODk=")])
+@pytest.mark.parametrize(
+    ("user", "sent"), [(None, f"Bearer {KEY}"), ("api", "Basic YXBpOnNrLTAxMjM0NTY3ODk=")]
+)
 async def test_the_key_is_sent_and_masked(user: str | None, sent: str) -> None:
     async with (
         service((302, f"Location: http://127.0.0.1:1/{KEY}\r\n", "")) as (url, asked),
@@ -99,11 +140,18 @@ async def test_the_key_is_sent_and_masked(user: str | None, sent: str) -> None:
         with pytest.raises(HttpError, match="redirects to another address") as caught:
             await client.send("GET", url)
     assert len(asked) == 1 and f"authorization: {sent}".lower() in asked[0].lower()
-    assert caught.value.kind == "redirect" and KEY not in str(caught.value) and "••••" in str(caught.value)
+    assert (
+        caught.value.kind == "redirect"
+        and KEY not in str(caught.value)
+        and "••••" in str(caught.value)
+    )
 
 
 async def test_redirects_are_answers_unless_they_are_followed() -> None:
-    async with service((307, "Location: /x\r\n", ""), (200, "", "{}")) as (url, asked), aclosing(HttpClient()) as client:
+    async with (
+        service((307, "Location: /x\r\n", ""), (200, "", "{}")) as (url, asked),
+        aclosing(HttpClient()) as client,
+    ):
         assert (await client.send("GET", url)).status == 307
     async with (
         service((307, "Location: /x\r\n", ""), (200, "", "[1]")) as (url, asked),
@@ -113,7 +161,9 @@ async def test_redirects_are_answers_unless_they_are_followed() -> None:
     assert asked[1].startswith("POST /x ")
 
 
-async def test_proxies_of_the_environment_are_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_not_asked_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     async with service((200, "", "{}")) as (url, _), aclosing(HttpClient()) as client:
         assert (await client.send("GET", url)).ok
@@ -126,7 +176,9 @@ def untrusted(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("first", ["http", "https"])
-async def test_each_address_of_a_client_has_its_certificate_checked(first: str, untrusted: tuple[Path, Path]) -> None:
+async def test_each_address_of_a_client_has_its_certificate_checked(
+    first: str, untrusted: tuple[Path, Path]
+) -> None:
     async with (
         service((200, "", "{}")) as (local, _),
         service((200, "", "{}")) as (behind, leaked),
@@ -159,7 +211,9 @@ IN_THE_CLEAR = [
 
 
 @pytest.mark.parametrize("before", ["", "https", "local"])
-async def test_a_key_goes_over_no_network_in_the_clear(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_goes_over_no_network_in_the_clear(
+    before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with service((200, "", "{}")) as (proxy, passed), service((200, "", "{}")) as (local, _):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy)
@@ -168,7 +222,9 @@ async def test_a_key_goes_over_no_network_in_the_clear(before: str, monkeypatch:
         async with aclosing(HttpClient(KEY)) as client:
             if before == "https":
                 with pytest.raises(HttpError):
-                    await client.send("GET", "https://service.example")  # the proxy is asked for a tunnel, without the key
+                    await client.send(
+                        "GET", "https://service.example"
+                    )  # the proxy is asked for a tunnel, without the key
             elif before == "local":
                 assert (await client.send("GET", local)).ok
             for address in IN_THE_CLEAR:
@@ -179,11 +235,15 @@ async def test_a_key_goes_over_no_network_in_the_clear(before: str, monkeypatch:
         assert all(asked.startswith("CONNECT ") and KEY not in asked for asked in passed)
         assert len(passed) == (before == "https")
         async with aclosing(HttpClient()) as client:
-            assert (await client.send("GET", "http://service.example/x")).ok, "without a key there is nothing to keep"
+            assert (await client.send("GET", "http://service.example/x")).ok, (
+                "without a key there is nothing to keep"
+            )
         assert passed[-1].startswith("GET http://service.example/x ")
 
 
-@pytest.mark.parametrize(("url", "kind"), [("ftp://127.0.0.1", "address"), ("http://127.0.0.1:1", "unsent")])
+@pytest.mark.parametrize(
+    ("url", "kind"), [("ftp://127.0.0.1", "address"), ("http://127.0.0.1:1", "unsent")]
+)
 async def test_what_cannot_be_asked(url: str, kind: str) -> None:
     async with aclosing(HttpClient()) as client:
         with pytest.raises(HttpError) as caught:
@@ -191,6 +251,9 @@ async def test_what_cannot_be_asked(url: str, kind: str) -> None:
     assert caught.value.kind == kind and caught.value.why
 
 
-@pytest.mark.parametrize(("text", "place"), [("", None), ("sk-1_/+=~", None), ("two words", 4), ("line\n", 5), ("ключ", 1)])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("", None), ("sk-1_/+=~", None), ("two words", 4), ("line\n", 5), ("ключ", 1)],
+)
 def test_characters_that_no_key_has(text: str, place: int | None) -> None:
     assert bad_key_character(text) == place

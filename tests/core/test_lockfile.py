@@ -96,9 +96,9 @@ hubTools:
   evaluate: [max_number, efficiency]
 """
 
-V1_3 = (
-    V1_2.replace("'1.2'", "'1.3'")
-    + "prompts:\n- {name: p}\nresources:\n- {uri: 'x://y'}\nscenarios:\n- {name: play, arguments: []}\n"
+V1_3 = V1_2.replace("'1.2'", "'1.3'") + (
+    "prompts:\n- {name: p}\nresources:\n- {uri: 'x://y'}\nscenarios:\n- {name: play, arguments: "
+    "[]}\n"
 )
 
 V2_0 = """\
@@ -124,7 +124,11 @@ def test_the_short_form(tmp_path: Path) -> None:
     assert lock.version == "1.0"
     assert lock.image == "my-org/my-env:latest"
     assert lock.primary_dataset is not None
-    assert (lock.primary_dataset.name, lock.primary_dataset.task_count, lock.primary_dataset.updated_at) == (
+    assert (
+        lock.primary_dataset.name,
+        lock.primary_dataset.task_count,
+        lock.primary_dataset.updated_at,
+    ) == (
         "my-org/my-tasks",
         50,
         "2024-01-01T00:00:00",
@@ -196,11 +200,22 @@ def test_which_image(text: str, image: str) -> None:
         ("images: {local: my-env:1}\n", "my-env:1"),
         ("images: {local: my-env:1, full: 'my-env:1@sha256:22', pushed: null}\n", "my-env:1"),
         ("images: {full: 'my-env:1@sha256:22', pushed: null}\n", "my-env:1"),
-        ("images: {local: org/my-env:1, full: 'org/my-env:1@sha256:22', pushed: null}\n", "org/my-env:1"),
+        (
+            "images: {local: org/my-env:1, full: 'org/my-env:1@sha256:22', pushed: null}\n",
+            "org/my-env:1",
+        ),
         ("images: {full: 'my-env@sha256:22', pushed: null}\n", "my-env"),
-        ("images: {local: my-env:1, full: 'my-env:1@sha256:22', pushed: 'org/my-env@sha256:33'}\n", None),
+        (
+            "images: {local: my-env:1, full: 'my-env:1@sha256:22', pushed: "
+            "'org/my-env@sha256:33'}\n",
+            None,
+        ),
         ("images: {local: my-env, full: org/my-env:1}\n", None),
-        ("images: {local: my-env:1, full: 'my-env:1@sha256:22'}\nimage: 'ghcr.io/org/my-env@sha256:33'\n", None),
+        (
+            "images: {local: my-env:1, full: 'my-env:1@sha256:22'}\nimage: "
+            "'ghcr.io/org/my-env@sha256:33'\n",
+            None,
+        ),
         ("image: org/my-env:latest\n", None),
         ("image: ghcr.io/org/my-env\n", None),
         ("tools: []\n", None),
@@ -253,14 +268,37 @@ json_like = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["name", "local", "pushed", "variables", "provided", "generatedAt", "inputSchema", "internalTools"]),
+            st.sampled_from(
+                [
+                    "name",
+                    "local",
+                    "pushed",
+                    "variables",
+                    "provided",
+                    "generatedAt",
+                    "inputSchema",
+                    "internalTools",
+                ]
+            ),
             inner,
         )
     ),
     max_leaves=12,
 )
 tops = st.sampled_from(
-    ["version", "image", "images", "build", "environment", "tools", "hubTools", "prompts", "tasks", "primary_dataset", "own"]
+    [
+        "version",
+        "image",
+        "images",
+        "build",
+        "environment",
+        "tools",
+        "hubTools",
+        "prompts",
+        "tasks",
+        "primary_dataset",
+        "own",
+    ]
 )
 
 
@@ -295,20 +333,34 @@ def test_the_primary_dataset_is_written_as_in_the_short_form(tmp_path: Path) -> 
     assert path.read_text() == SHORT
 
 
-@pytest.mark.parametrize("text", [SHORT, V1_0, V1_2, V1_3, V2_0], ids=["short", "1.0", "1.2", "1.3", "2.0"])
+@pytest.mark.parametrize(
+    "text", [SHORT, V1_0, V1_2, V1_3, V2_0], ids=["short", "1.0", "1.2", "1.3", "2.0"]
+)
 def test_the_primary_dataset_in_every_format(tmp_path: Path, text: str) -> None:
-    commented = "# made by the build\n" + text.replace("build:", "# how it was made\nbuild:") + "# the end\n"
+    commented = (
+        "# made by the build\n"
+        + text.replace("build:", "# how it was made\nbuild:")
+        + "# the end\n"
+    )
     path = write(tmp_path, commented)
     set_primary_dataset(path, "o/n", 7, NOW)
     lock = read_lock(path)
     assert lock.primary_dataset is not None
-    assert (lock.primary_dataset.name, lock.primary_dataset.task_count, lock.primary_dataset.updated_at) == (
+    assert (
+        lock.primary_dataset.name,
+        lock.primary_dataset.task_count,
+        lock.primary_dataset.updated_at,
+    ) == (
         "o/n",
         7,
         "2026-11-20T22:59:01",
     )
     changed = path.read_text()
-    kept = [line for line in commented.split("\n") if "my-tasks" not in line and "50" not in line and "2024-01-01" not in line]
+    kept = [
+        line
+        for line in commented.split("\n")
+        if "my-tasks" not in line and "50" not in line and "2024-01-01" not in line
+    ]
     assert [line for line in changed.split("\n") if line in kept] == kept
     set_primary_dataset(path, "o/n", 7, NOW)
     assert path.read_text() == changed
@@ -317,12 +369,16 @@ def test_the_primary_dataset_in_every_format(tmp_path: Path, text: str) -> None:
 def test_images(tmp_path: Path) -> None:
     path = write(tmp_path, V1_2)
     set_image(path, "acme/text-2048:0.1.5@sha256:4444")
-    assert path.read_text() == V1_2.replace("acme/text-2048:0.1.4@sha256:3333", '"acme/text-2048:0.1.5@sha256:4444"')
+    assert path.read_text() == V1_2.replace(
+        "acme/text-2048:0.1.4@sha256:3333", '"acme/text-2048:0.1.5@sha256:4444"'
+    )
     set_image(path, "x:2", "full")
     assert read_lock(path).image_full == "x:2"
     old = write(tmp_path, V1_0, "old.yaml")
     set_image(old, "acme/text-2048:0.2")
-    assert old.read_text() == V1_0.replace("acme/text-2048:latest@sha256:1111", '"acme/text-2048:0.2"')
+    assert old.read_text() == V1_0.replace(
+        "acme/text-2048:latest@sha256:1111", '"acme/text-2048:0.2"'
+    )
     new = write(tmp_path, V2_0, "new.yaml")
     set_image(new, "acme/env:1")
     assert read_lock(new).image == "acme/env:1"
@@ -333,7 +389,8 @@ def test_line_ends_and_marks_are_kept(tmp_path: Path) -> None:
     set_primary_dataset(path, "o/n", 1, datetime(2026, 1, 1))
     assert path.read_bytes() == (
         b"\xef\xbb\xbfimage: x  # c\r\nversion: '1.0'\r\n"
-        b'primary_dataset:\r\n  name: "o/n"\r\n  task_count: 1\r\n  updated_at: "2026-01-01T00:00:00"\r\n'
+        b'primary_dataset:\r\n  name: "o/n"\r\n  task_count: 1\r\n  updated_at: '
+        b'"2026-01-01T00:00:00"\r\n'
     )
 
 
@@ -371,7 +428,12 @@ def test_a_broken_file_is_never_overwritten(tmp_path: Path, text: str | bytes, l
 
 
 def test_reading_what_is_no_lock(tmp_path: Path) -> None:
-    for text, words in (("", "empty"), ("# only\n", "empty"), ("- a\n", "mapping"), ("a: [", "ends in the middle")):
+    for text, words in (
+        ("", "empty"),
+        ("# only\n", "empty"),
+        ("- a\n", "mapping"),
+        ("a: [", "ends in the middle"),
+    ):
         with pytest.raises(InputError, match=words):
             read_lock(write(tmp_path, text))
 
@@ -400,12 +462,18 @@ words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 
 @given(words, st.integers(0, 10**9), st.sampled_from([SHORT, V1_0, V1_2, V1_3, V2_0]))
 @settings(deadline=None, max_examples=100)
-def test_any_name_comes_back(tmp_path_factory: pytest.TempPathFactory, name: str, count: int, text: str) -> None:
+def test_any_name_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, name: str, count: int, text: str
+) -> None:
     path = tmp_path_factory.mktemp("lock") / "l.yaml"
     path.write_text(text)
     set_primary_dataset(path, name, count, NOW)
     after = load_yaml(path.read_bytes().decode(), name="l").data
-    assert after.pop("primary_dataset") == {"name": name, "task_count": count, "updated_at": "2026-11-20T22:59:01"}
+    assert after.pop("primary_dataset") == {
+        "name": name,
+        "task_count": count,
+        "updated_at": "2026-11-20T22:59:01",
+    }
     before = load_yaml(text, name="l").data
     before.pop("primary_dataset", None)
     assert after == before
@@ -413,7 +481,9 @@ def test_any_name_comes_back(tmp_path_factory: pytest.TempPathFactory, name: str
 
 
 @pytest.mark.parametrize("name", [" #", "a # b", "it's # 1", 'say "#" # 2'])
-def test_a_name_with_the_sign_of_a_comment_comes_back_and_no_comment_is_lost(tmp_path: Path, name: str) -> None:
+def test_a_name_with_the_sign_of_a_comment_comes_back_and_no_comment_is_lost(
+    tmp_path: Path, name: str
+) -> None:
     path = tmp_path / "l.yaml"
     path.write_text(SHORT.replace("\n", "  # kept\n", 1) + "# the end\n")
     set_primary_dataset(path, name, 3, NOW)
@@ -438,9 +508,15 @@ for number in range(8):
 def test_programs_edit_one_file(tmp_path: Path) -> None:
     path = write(tmp_path, "# keep\n" + V1_2)
     kinds = ("dataset", "pushed", "full")
-    children = [subprocess.Popen([sys.executable, "-c", EDIT_MANY, kind], cwd=tmp_path) for kind in kinds]
+    children = [
+        subprocess.Popen([sys.executable, "-c", EDIT_MANY, kind], cwd=tmp_path) for kind in kinds
+    ]
     assert [child.wait(60) for child in children] == [0, 0, 0]
     lock = read_lock(path)
     assert lock.primary_dataset is not None
-    assert (lock.primary_dataset.task_count, lock.image_pushed, lock.image_full) == (7, "pushed:7", "full:7")
+    assert (lock.primary_dataset.task_count, lock.image_pushed, lock.image_full) == (
+        7,
+        "pushed:7",
+        "full:7",
+    )
     assert path.read_text().startswith("# keep\n")

@@ -15,12 +15,22 @@ from hudtui.core.results.find import results_named
 from hudtui.core.tasks.read import find_source
 from hudtui.core.training.model import assess_model
 
-NOTHING = ["~nosuchuser/x.json", "~nosuchuser", "x" * 300 + ".json", "a/" * 3000 + "x.json", "a\0b.json", "\ud800.json"]
+NOTHING = [
+    "~nosuchuser/x.json",
+    "~nosuchuser",
+    "x" * 300 + ".json",
+    "a/" * 3000 + "x.json",
+    "a\0b.json",
+    "\ud800.json",
+]
 
 
 @pytest.mark.parametrize("text", NOTHING)
 def test_a_path_that_cannot_be_is_an_error_in_words(text: str, tmp_path: Path) -> None:
-    for names in (lambda: parse_source(text, folder=tmp_path), lambda: results_named(text, tmp_path)):
+    for names in (
+        lambda: parse_source(text, folder=tmp_path),
+        lambda: results_named(text, tmp_path),
+    ):
         with pytest.raises(InputError):
             names()
     with pytest.raises(InputError, match="there is no such file or folder"):

@@ -58,7 +58,9 @@ for number in range(100):
 
 
 def test_threads_may_convert_to_the_same_class_at_once() -> None:
-    done = subprocess.run([sys.executable, "-c", CONVERT], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr[-1000:]
 
 
@@ -67,7 +69,11 @@ def test_nothing_is_converted_to_a_class_around_these_functions() -> None:
     found = [
         str(path.relative_to(root))
         for path in root.rglob("*.py")
-        if re.search(r"msgspec\.convert\(|msgspec\.(json|msgpack)\.decode\([^)]*type=(?!list\[msgspec\.Raw\])", path.read_text())
+        if re.search(
+            r"msgspec\.convert\(|msgspec\.(json|msgpack)\.decode\([^)]*type="
+            r"(?!list\[msgspec\.Raw\])",
+            path.read_text(),
+        )
     ]
     assert found == ["core/plain.py"]
 

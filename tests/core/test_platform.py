@@ -6,7 +6,15 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.paths import app_paths
-from hudtui.core.platform import BUCKEYE, HUD, choose_platform, explain_choice, find_platform, platforms, read_platform
+from hudtui.core.platform import (
+    BUCKEYE,
+    HUD,
+    choose_platform,
+    explain_choice,
+    find_platform,
+    platforms,
+    read_platform,
+)
 
 
 def write(path: Path, text: str) -> Path:
@@ -27,7 +35,11 @@ def test_the_built_in_ones() -> None:
     )
     assert HUD.gateway_url == "https://mcp.hud.ai/v3/mcp"
     assert "HUD_MCP_URL" in HUD.url_variables
-    assert (BUCKEYE.key_variable, BUCKEYE.lock_name, BUCKEYE.gym_id) == ("BUCKEYE_API_KEY", "buckeye.lock.yaml", "buckeye-vf-gym")
+    assert (BUCKEYE.key_variable, BUCKEYE.lock_name, BUCKEYE.gym_id) == (
+        "BUCKEYE_API_KEY",
+        "buckeye.lock.yaml",
+        "buckeye-vf-gym",
+    )
     assert BUCKEYE.gateway_url == "http://localhost:8765/mcp"
 
 
@@ -60,7 +72,10 @@ def test_mcp_config() -> None:
     assert BUCKEYE.mcp_config("your-org/your-env:latest") == {
         "buckeye": {
             "url": "http://localhost:8765/mcp",
-            "headers": {"Authorization": "Bearer $BUCKEYE_API_KEY", "Mcp-Image": "your-org/your-env:latest"},
+            "headers": {
+                "Authorization": "Bearer $BUCKEYE_API_KEY",
+                "Mcp-Image": "your-org/your-env:latest",
+            },
         }
     }
 
@@ -109,7 +124,11 @@ def test_unknown_platform(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_platform_of_ones_own(own_world: Path) -> None:
-    user_file("acme", "urls:\n  mcp: https://mcp.acme.example/mcp\n  api: https://api.acme.example\nhosts: [old.acme.example]\n")
+    user_file(
+        "acme",
+        "urls:\n  mcp: https://mcp.acme.example/mcp\n  api: https://api.acme.example\nhosts: "
+        "[old.acme.example]\n",
+    )
     acme = find_platform("acme", own_world)
     assert (acme.name, acme.title, acme.key_variable, acme.lock_name, acme.gym_id) == (
         "acme",
@@ -147,7 +166,10 @@ def test_an_empty_file_is_all_defaults(own_world: Path) -> None:
 
 
 def test_a_workspace_platform_is_taken_by_name_only(own_world: Path) -> None:
-    write(own_world / ".hudtui" / "platforms" / "evil.yaml", "key_variable: HUD_API_KEY\nurls: {mcp: https://evil.example}\n")
+    write(
+        own_world / ".hudtui" / "platforms" / "evil.yaml",
+        "key_variable: HUD_API_KEY\nurls: {mcp: https://evil.example}\n",
+    )
     write(own_world / "evil.lock.yaml", "")
     assert choose_platform(own_world) is HUD
     assert choose_platform(own_world, "evil").name == "evil"

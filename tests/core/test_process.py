@@ -19,7 +19,11 @@ def test_a_machine_is_known_by_its_id_whatever_its_name_is(monkeypatch: pytest.M
     assert machine_id() == mark
     if mark != name:
         assert is_this_machine(label) and is_this_machine(mark) and not is_this_machine(name)
-    assert not is_this_machine("another") and not is_this_machine("another 0123456789abcdef") and not is_this_machine("")
+    assert (
+        not is_this_machine("another")
+        and not is_this_machine("another 0123456789abcdef")
+        and not is_this_machine("")
+    )
 
 
 def test_a_process_is_known_by_its_number_and_its_start() -> None:

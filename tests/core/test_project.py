@@ -18,7 +18,9 @@ def test_a_project_reads_the_folder_each_time(tmp_path: Path) -> None:
     assert project.workspace().configs == (tmp_path / "configs" / "a.yaml",)
 
 
-def test_the_lock_file_chooses_the_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_file_chooses_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "buckeye.lock.yaml").write_text("image: example/env:1\n")
     assert open_project(tmp_path).platform == BUCKEYE
     monkeypatch.chdir(tmp_path)

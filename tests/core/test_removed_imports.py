@@ -24,7 +24,9 @@ def said(place: Path, *lines: str) -> tuple[int, str]:
     """Return the exit code of a script, and the last line of its errors."""
     argv = [sys.executable, "-c", "\n".join(lines)]
     environment = {**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"}
-    done = subprocess.run(argv, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        argv, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     return done.returncode, done.stderr.strip().rpartition("\n")[2]
 
 
@@ -42,7 +44,9 @@ def said(place: Path, *lines: str) -> tuple[int, str]:
         ("from art.skypilot import SkyPilotBackend", "--provider sky"),
     ],
 )
-def test_a_removed_import_says_what_replaces_it(verifiers: Path, first: str, line: str, words: str) -> None:
+def test_a_removed_import_says_what_replaces_it(
+    verifiers: Path, first: str, line: str, words: str
+) -> None:
     (verifiers / "art").mkdir()
     (verifiers / "art" / "__init__.py").write_text("")
     code, told = said(verifiers, f"import {first}", line)
@@ -54,18 +58,29 @@ def test_what_there_is_is_imported_as_ever(verifiers: Path) -> None:
     (verifiers / "hud" / "__init__.py").write_text("here = 1\n")
     (verifiers / "verifiers" / "trainers.py").write_text("GRPOTrainer = 1\n")
     (verifiers / "verifiers" / "__init__.py").write_text("load_environment = 2\n")
-    lines = ("import hudtui.gym, hud, verifiers.v1", "from verifiers import load_environment, trainers", "print(hud.here)")
+    lines = (
+        "import hudtui.gym, hud, verifiers.v1",
+        "from verifiers import load_environment, trainers",
+        "print(hud.here)",
+    )
     assert said(verifiers, *lines) == (0, "")
     code, told = said(verifiers, "import hudtui.gym, verifiers", "verifiers.nothing")
     assert (code, told) == (1, "AttributeError: module 'verifiers' has no attribute 'nothing'")
-    look = "from importlib.util import find_spec; assert find_spec('art') is find_spec('verifiers.trainers2') is None"
+    look = (
+        "from importlib.util import find_spec; assert find_spec('art') is "
+        "find_spec('verifiers.trainers2') is None"
+    )
     assert said(verifiers, "import hudtui.gym", look) == (0, "")
-    assert said(verifiers, "import verifiers, hudtui.gym", "assert not hasattr(verifiers, 'nothing')") == (0, "")
+    assert said(
+        verifiers, "import verifiers, hudtui.gym", "assert not hasattr(verifiers, 'nothing')"
+    ) == (0, "")
 
 
 def test_verifiers_that_was_imported_before_says_it_too(verifiers: Path) -> None:
     (verifiers / "verifiers" / "__init__.py").write_text("")
-    code, told = said(verifiers, "import verifiers, hudtui.gym", "from verifiers import load_environment")
+    code, told = said(
+        verifiers, "import verifiers, hudtui.gym", "from verifiers import load_environment"
+    )
     assert code == 1 and "from hud_vf_gym import load_environment" in told
 
 
@@ -77,7 +92,11 @@ def test_verifiers_that_was_imported_before_says_it_too(verifiers: Path) -> None
         ("import verifiers", "pip install 'hudtui[verifiers]'"),
     ],
 )
-def test_where_the_package_itself_is_missing_its_extra_is_named_too(tmp_path: Path, line: str, words: str) -> None:
-    hidden = "import importlib.machinery as m; m.PathFinder.find_spec = staticmethod(lambda *_: None)"
+def test_where_the_package_itself_is_missing_its_extra_is_named_too(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    hidden = (
+        "import importlib.machinery as m; m.PathFinder.find_spec = staticmethod(lambda *_: None)"
+    )
     code, told = said(tmp_path, "import hudtui.gym", hidden, line)
     assert code == 1 and words in told and "hudtui[" in told

@@ -1,4 +1,5 @@
-"""The filter of lists: words, fields, comparisons, exclusions; sorting with missing values; groups."""
+"""The filter of lists: words, fields, comparisons, exclusions; sorting with missing values;
+groups."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ ROWS: list[dict[str, Any]] = [
     {"name": "rehearsal", "state": "finished", "model": "tiny", "reward": None},
     {"name": "grpo-old", "state": "failed", "model": None, "reward": 10.0},
 ]
-FIELDS: Fields[dict[str, Any]] = {name: lambda row, name=name: row[name] for name in ("name", "state", "model", "reward")}  # type: ignore[misc]
+FIELDS: Fields[dict[str, Any]] = {
+    name: lambda row, name=name: row[name] for name in ("name", "state", "model", "reward")
+}  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,9 @@ FIELDS: Fields[dict[str, Any]] = {name: lambda row, name=name: row[name] for nam
         ("0.62", []),  # a word is searched for in texts alone
     ],
 )
-def test_a_filter_keeps_the_rows_that_match_all_of_its_terms(text: str, found: list[int] | str) -> None:
+def test_a_filter_keeps_the_rows_that_match_all_of_its_terms(
+    text: str, found: list[int] | str
+) -> None:
     if isinstance(found, str):
         with pytest.raises(InputError, match=found):
             parse_filter(text, FIELDS)
@@ -78,12 +83,32 @@ def test_rows_without_a_value_come_last_in_both_directions() -> None:
 
 def test_groups_come_in_the_order_of_their_first_rows() -> None:
     found = group(ROWS, FIELDS, "state")
-    assert [(title, len(rows)) for title, rows in found] == [("running", 2), ("finished", 1), ("failed", 1)]
-    assert [title for title, _ in group(ROWS, FIELDS, "model")] == ["Qwen/Qwen2.5-3B", "openai:gpt-5", "tiny", "-"]
+    assert [(title, len(rows)) for title, rows in found] == [
+        ("running", 2),
+        ("finished", 1),
+        ("failed", 1),
+    ]
+    assert [title for title, _ in group(ROWS, FIELDS, "model")] == [
+        "Qwen/Qwen2.5-3B",
+        "openai:gpt-5",
+        "tiny",
+        "-",
+    ]
 
 
 def test_numbers_in_texts_are_sorted_as_numbers() -> None:
-    names = ["try-10", "try-2", "Try-1", "try", "try-02b", "a9b10", "a9b9", "try-" + "9" * 5000, "10", "9"]
+    names = [
+        "try-10",
+        "try-2",
+        "Try-1",
+        "try",
+        "try-02b",
+        "a9b10",
+        "a9b9",
+        "try-" + "9" * 5000,
+        "10",
+        "9",
+    ]
     rows = [{"name": name} for name in names]
     found = [row["name"] for row in arrange(rows, {"name": lambda row: row["name"]}, sort="name")]
     assert found[:-1] == ["9", "10", "a9b9", "a9b10", "try", "Try-1", "try-2", "try-02b", "try-10"]

@@ -47,7 +47,13 @@ KEYS = [
     "HUD_MCP_URL",
     "HUD_API_URL",
 ]
-OF_A_PLATFORM = ("TELEMETRY_URL", "WEB_URL", "TELEMETRY_ENABLED", "TELEMETRY_LOCAL_DIR", "CLIENT_TIMEOUT")
+OF_A_PLATFORM = (
+    "TELEMETRY_URL",
+    "WEB_URL",
+    "TELEMETRY_ENABLED",
+    "TELEMETRY_LOCAL_DIR",
+    "CLIENT_TIMEOUT",
+)
 
 
 def write(path: Path, text: str) -> Path:
@@ -82,13 +88,16 @@ DECLARED = re.compile(r"""\bSetting\(\s*["'][A-Z_]+["']""")
 SOURCES = {
     path.relative_to(PACKAGE).as_posix(): DECLARED.sub("", path.read_text())
     for path in PACKAGE.rglob("*.py")
-    if path.relative_to(PACKAGE).as_posix() not in ("core/settings.py", "core/platform.py", "cli/settings.py")
+    if path.relative_to(PACKAGE).as_posix()
+    not in ("core/settings.py", "core/platform.py", "cli/settings.py")
 }
-"""The code, without the modules that list settings and platforms, and without what providers declare."""
+"""The code, without the modules that list settings and platforms, and without what providers
+declare."""
 
 
 def readers(setting: str, platform: Platform) -> list[str]:
-    """The modules that read a setting: by its name, by its platform's service, or by its name on each platform."""
+    """The modules that read a setting: by its name, by its platform's service, or by its name on
+    each platform."""
     ways = [rf"""["']{setting}["']"""]
     for one in (platform, *BUILT_IN):
         if setting in one.url_variables:
@@ -108,24 +117,40 @@ def readers(setting: str, platform: Platform) -> list[str]:
     return [path for path, text in SOURCES.items() if re.search("|".join(ways), text)]
 
 
-@pytest.mark.parametrize("platform", [HUD, BUCKEYE, Platform("acme", "Acme", "ACME_API_KEY", "a.yaml", "acme-vf-gym")])
+@pytest.mark.parametrize(
+    "platform", [HUD, BUCKEYE, Platform("acme", "Acme", "ACME_API_KEY", "a.yaml", "acme-vf-gym")]
+)
 def test_each_listed_setting_is_read_by_something(platform: Platform) -> None:
-    unread = [setting.name for setting in known_settings(platform) if not readers(setting.name, platform)]
+    unread = [
+        setting.name for setting in known_settings(platform) if not readers(setting.name, platform)
+    ]
     assert unread == []
 
 
-@pytest.mark.parametrize("name", ["HUD_RL_URL", "HUD_GATEWAY_URL", "HUD_RUNTIME_URL", "PRIME_INFERENCE_URL", "HUD_NOTHING"])
+@pytest.mark.parametrize(
+    "name",
+    ["HUD_RL_URL", "HUD_GATEWAY_URL", "HUD_RUNTIME_URL", "PRIME_INFERENCE_URL", "HUD_NOTHING"],
+)
 def test_what_nothing_reads_is_not_listed(name: str) -> None:
     assert readers(name, HUD) == []
-    assert all(setting.name != name for platform in (HUD, BUCKEYE) for setting in known_settings(platform))
+    assert all(
+        setting.name != name for platform in (HUD, BUCKEYE) for setting in known_settings(platform)
+    )
 
 
 def test_the_time_limit_of_calls(own_world: Path) -> None:
     assert load(own_world).client_timeout == 60.0
     assert load(own_world, HUD_CLIENT_TIMEOUT="2.5").client_timeout == 2.5
-    assert load(own_world, BUCKEYE, HUD_CLIENT_TIMEOUT="2.5", BUCKEYE_CLIENT_TIMEOUT="7").client_timeout == 7.0
+    assert (
+        load(
+            own_world, BUCKEYE, HUD_CLIENT_TIMEOUT="2.5", BUCKEYE_CLIENT_TIMEOUT="7"
+        ).client_timeout
+        == 7.0
+    )
     for wrong in ("soon", "0", "-1", "inf", "nan"):
-        with pytest.raises(InputError, match=r"HUD_CLIENT_TIMEOUT is .*a number of seconds is needed"):
+        with pytest.raises(
+            InputError, match=r"HUD_CLIENT_TIMEOUT is .*a number of seconds is needed"
+        ):
             _ = load(own_world, HUD_CLIENT_TIMEOUT=wrong).client_timeout
 
 
@@ -145,8 +170,20 @@ def test_layers(own_world: Path) -> None:
     user = write(user_file(), "A=user\nB=user\nC=user\n")
     project = write(own_world / ".env", "\nA=project\nB=project\n")
     settings = load(own_world, A="environment")
-    assert [settings.get(name) for name in "ABCDE"] == ["environment", "project", "user", "hud", None]
-    assert [settings.origin(name) for name in "ABCDE"] == ["environment", ".env", "user file", "~/.hud/.env", None]
+    assert [settings.get(name) for name in "ABCDE"] == [
+        "environment",
+        "project",
+        "user",
+        "hud",
+        None,
+    ]
+    assert [settings.origin(name) for name in "ABCDE"] == [
+        "environment",
+        ".env",
+        "user file",
+        "~/.hud/.env",
+        None,
+    ]
     assert settings.origin("HUD_API_URL") == "default"
     assert settings.get("HUD_API_URL") == "https://api.hud.ai"
     assert settings.location("A") is None
@@ -167,8 +204,14 @@ def test_an_empty_value_hides_nothing(own_world: Path) -> None:
 
 
 def test_the_name_of_a_setting_may_be_written_in_any_case(own_world: Path) -> None:
-    project = write(own_world / ".env", "# keys\nhud_api_key=small\nOpenai_Api_Key=mixed\nmine=1\nMINE=2\n")
-    write(user_file(), "wandb_api_key=user\nhf_token=\nHF_TOKEN=shouted\nHUD_CLIENT_TIMEOUT=\nhud_client_timeout=7\n")
+    project = write(
+        own_world / ".env", "# keys\nhud_api_key=small\nOpenai_Api_Key=mixed\nmine=1\nMINE=2\n"
+    )
+    write(
+        user_file(),
+        "wandb_api_key=user\nhf_token=\nHF_TOKEN=shouted\nHUD_CLIENT_TIMEOUT=\n"
+        "hud_client_timeout=7\n",
+    )
     settings = load(own_world, HUD_API_KEY="", prime_api_key="environment")
     for name, value, origin in (
         ("HUD_API_KEY", "small", ".env"),
@@ -178,23 +221,35 @@ def test_the_name_of_a_setting_may_be_written_in_any_case(own_world: Path) -> No
         ("HUD_CLIENT_TIMEOUT", "7", "user file"),
         ("PRIME_API_KEY", "environment", "environment"),
     ):
-        assert (settings.get(name), settings.lookup(name), settings.origin(name)) == (value, value, origin)
+        assert (settings.get(name), settings.lookup(name), settings.origin(name)) == (
+            value,
+            value,
+            origin,
+        )
     assert str(settings.location("HUD_API_KEY")) == f"{project}:2" and settings.client_timeout == 7
-    assert (settings.get("mine"), settings.get("MINE")) == ("1", "2")  # no settings: these are two variables
+    assert (settings.get("mine"), settings.get("MINE")) == (
+        "1",
+        "2",
+    )  # no settings: these are two variables
     assert load(own_world, hud_api_key="nearer").get("HUD_API_KEY") == "nearer"
     save_project_setting(own_world, "HUD_API_KEY", "new")
-    assert "hud_api_key=new\n" in project.read_text() and load(own_world).get("HUD_API_KEY") == "new"
+    assert (
+        "hud_api_key=new\n" in project.read_text() and load(own_world).get("HUD_API_KEY") == "new"
+    )
     assert remove_setting(own_world, "HUD_API_KEY") and load(own_world).get("HUD_API_KEY") is None
 
 
-def test_the_process_environment_is_the_default(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_environment_is_the_default(
+    own_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HUD_API_KEY", "k")
     assert load_settings(own_world, HUD).origin("HUD_API_KEY") == "environment"
 
 
 def test_what_other_tools_keep(own_world: Path) -> None:
     write(
-        Path.home() / ".prime" / "config.json", json.dumps({"api_key": "pit_1", "base_url": "http://h/api/v1", "team_id": None})
+        Path.home() / ".prime" / "config.json",
+        json.dumps({"api_key": "pit_1", "base_url": "http://h/api/v1", "team_id": None}),
     )
     write(Path.home() / ".cache" / "huggingface" / "token", "hf_1\n")
     settings = load(own_world)
@@ -225,14 +280,24 @@ def test_variables_of_a_task(own_world: Path) -> None:
     write(own_world / ".env", "BUCKEYE_API_KEY=secret-key\n")
     settings = load(own_world, BUCKEYE)
     assert substitute("Bearer $buckeye_API_KEY", settings.lookup) == ("Bearer secret-key", ())
-    assert substitute("${BUCKEYE_MCP_URL} $NOPE", settings.lookup) == ("http://localhost:8765/mcp $NOPE", ("NOPE",))
+    assert substitute("${BUCKEYE_MCP_URL} $NOPE", settings.lookup) == (
+        "http://localhost:8765/mcp $NOPE",
+        ("NOPE",),
+    )
 
 
 def test_secrets_cannot_be_printed_by_accident(own_world: Path) -> None:
     write(own_world / ".env", "HUD_API_KEY=very-secret-value\nMY_TOKEN=other-secret\n")
     settings = load(own_world, WANDB_API_KEY="third-secret", PLAIN="visible-value")
     assert settings.get("HUD_API_KEY") == "very-secret-value"
-    everything = "".join([repr(settings), str(settings), repr(vars(settings)["_layers"]), repr(check_settings(settings))])
+    everything = "".join(
+        [
+            repr(settings),
+            str(settings),
+            repr(vars(settings)["_layers"]),
+            repr(check_settings(settings)),
+        ]
+    )
     assert "secret-value" not in everything
     assert "other-secret" not in everything
     assert settings.shown("HUD_API_KEY") == MASK + "alue"
@@ -250,7 +315,13 @@ def test_passwords_in_addresses_are_masked(own_world: Path) -> None:
 
 @pytest.mark.parametrize(
     ("secret", "shown"),
-    [("", MASK), ("short", MASK), ("123456789012345", MASK), ("1234567890123456", MASK + "3456"), ("a" * 20 + "\x1b[0m", MASK)],
+    [
+        ("", MASK),
+        ("short", MASK),
+        ("123456789012345", MASK),
+        ("1234567890123456", MASK + "3456"),
+        ("a" * 20 + "\x1b[0m", MASK),
+    ],
 )
 def test_mask(secret: str, shown: str) -> None:
     assert mask(secret) == shown
@@ -392,9 +463,10 @@ def test_home_of_ones_own(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_loading_imports_neither_pydantic_nor_http() -> None:
     code = (
-        "import sys; from pathlib import Path; from hudtui.core.platform import HUD;"
-        "from hudtui.core.settings import load_settings; load_settings(Path.cwd(), HUD).get('HUD_API_KEY');"
-        "print([name for name in ('pydantic', 'httpx2', 'mcp', 'textual', 'ruamel') if name in sys.modules])"
+        "import sys; from pathlib import Path; from hudtui.core.platform import HUD;from "
+        "hudtui.core.settings import load_settings; load_settings(Path.cwd(), "
+        "HUD).get('HUD_API_KEY');print([name for name in ('pydantic', 'httpx2', 'mcp', 'textual', "
+        "'ruamel') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -48,16 +48,25 @@ def test_clean(text: str, shown: str) -> None:
 def test_an_opening_without_an_end_swallows_nothing() -> None:
     assert clean("\x1b]0;title\nfirst\nsecond") == "0;title\nfirst\nsecond"
     assert (
-        clean("\x9dclosing quotes in the wrong encoding\x9d and the rest") == "closing quotes in the wrong encoding and the rest"
+        clean("\x9dclosing quotes in the wrong encoding\x9d and the rest")
+        == "closing quotes in the wrong encoding and the rest"
     )
 
 
-@given(st.text(alphabet="\x1b\x9b\x9d\x90\x9c\x07[]P_\\;?0m2J\r\n\t ax\u202e\ud800\u2028é") | st.text(st.characters()))
+@given(
+    st.text(alphabet="\x1b\x9b\x9d\x90\x9c\x07[]P_\\;?0m2J\r\n\t ax\u202e\ud800\u2028é")
+    | st.text(st.characters())
+)
 @settings(max_examples=500, deadline=None)
 def test_nothing_that_a_terminal_would_obey_is_left(text: str) -> None:
     shown = clean(text)
-    assert all(character.isprintable() or character in "\t\n" or not character.isascii() for character in shown)
-    assert not set(shown) & set(map(chr, [*range(9), *range(11, 32), *range(127, 160), 0x202E, 0xFEFF]))
+    assert all(
+        character.isprintable() or character in "\t\n" or not character.isascii()
+        for character in shown
+    )
+    assert not set(shown) & set(
+        map(chr, [*range(9), *range(11, 32), *range(127, 160), 0x202E, 0xFEFF])
+    )
     shown.encode()
     assert clean(shown) == shown
     line = clean_line(text)
@@ -77,7 +86,9 @@ def test_clean_line() -> None:
     assert clean_line("x" * 10_000_000, 5) == "xxxx…"
 
 
-@pytest.mark.parametrize("piece", ["\x1b]", "\x1b[", "\x9d", "\x1b[0", "\x1bP;", "\r", "\x1b]a\x1b", "\x9b;"])
+@pytest.mark.parametrize(
+    "piece", ["\x1b]", "\x1b[", "\x9d", "\x1b[0", "\x1bP;", "\r", "\x1b]a\x1b", "\x9b;"]
+)
 def test_time_grows_with_the_length_only(piece: str) -> None:
     def cost(size: int) -> float:
         text = piece * (size // len(piece)) + "a" * size

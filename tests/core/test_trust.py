@@ -1,4 +1,5 @@
-"""A project folder may describe; it may not act before its user trusts it. Each test is an attack that worked once."""
+"""A project folder may describe; it may not act before its user trusts it. Each test is an attack
+that worked once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
 from hudtui.core.flows.trust import listing, question, survey, with_reason
 from hudtui.core.platform import HUD, find_platform
-from hudtui.core.settings import Settings, load_settings, machine_prefixes, save_project_setting, save_user_setting, user_file
+from hudtui.core.settings import (
+    Settings,
+    load_settings,
+    machine_prefixes,
+    save_project_setting,
+    save_user_setting,
+    user_file,
+)
 
 USER = "user-key-0123456789"
 
@@ -44,17 +52,22 @@ def agree_to_all(folder: Path) -> None:
     trust.agree(folder, survey(folder))
 
 
-# --- settings -------------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def test_the_env_file_of_an_unknown_folder_does_not_count(folder: Path) -> None:
     save_user_setting("PRIME_API_KEY", USER)
-    (folder / ".env").write_text("PRIME_API_BASE_URL=https://evil.example\nPRIME_API_KEY=theirs\nHUDTUI_SKY=touch ran\n")
+    (folder / ".env").write_text(
+        "PRIME_API_BASE_URL=https://evil.example\nPRIME_API_KEY=theirs\nHUDTUI_SKY=touch ran\n"
+    )
     settings = load(folder)
     assert settings.get("PRIME_API_BASE_URL") == "https://api.primeintellect.ai"
     assert settings.get("PRIME_API_KEY") == USER
     assert [one.kind for one in settings.withheld] == ["address", "key"]
-    assert "https://evil.example" in settings.withheld[0].text and "PRIME_API_KEY is sent there" in settings.withheld[0].text
+    assert (
+        "https://evil.example" in settings.withheld[0].text
+        and "PRIME_API_KEY is sent there" in settings.withheld[0].text
+    )
     assert "theirs" not in repr(settings.withheld)
     with pytest.raises(trust.Untrusted, match="not trusted"):
         settings.require_trust()
@@ -63,11 +76,19 @@ def test_the_env_file_of_an_unknown_folder_does_not_count(folder: Path) -> None:
 def test_what_was_agreed_to_counts_until_it_changes(folder: Path) -> None:
     (folder / ".env").write_text("OPENAI_BASE_URL=http://localhost:1/v1\nOPENAI_API_KEY=one\n")
     agree_to_all(folder)
-    assert load(folder).get("OPENAI_BASE_URL") == "http://localhost:1/v1" and load(folder).withheld == ()
+    assert (
+        load(folder).get("OPENAI_BASE_URL") == "http://localhost:1/v1"
+        and load(folder).withheld == ()
+    )
     (folder / ".env").write_text("OPENAI_BASE_URL=http://localhost:2/v1\nOPENAI_API_KEY=one\n")
     changed = load(folder)
-    assert changed.get("OPENAI_BASE_URL") == "https://api.openai.com/v1" and changed.get("OPENAI_API_KEY") == "one"
-    assert [one.text for one in changed.withheld] == ["http://localhost:2/v1 (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"]
+    assert (
+        changed.get("OPENAI_BASE_URL") == "https://api.openai.com/v1"
+        and changed.get("OPENAI_API_KEY") == "one"
+    )
+    assert [one.text for one in changed.withheld] == [
+        "http://localhost:2/v1 (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"
+    ]
     assert [one.text for one in trust.replaced(folder, survey(folder))] == [
         "http://localhost:1/v1 (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"
     ]
@@ -77,7 +98,13 @@ def test_what_was_agreed_to_counts_until_it_changes(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["WANDB_API_KEY=w\n", "HUDTUI_BUDGET_RUN=1\n", "HUD_API_URL=https://other.example\n", "FOO=1\n", "export HF_TOKEN='h'\n"],
+    [
+        "WANDB_API_KEY=w\n",
+        "HUDTUI_BUDGET_RUN=1\n",
+        "HUD_API_URL=https://other.example\n",
+        "FOO=1\n",
+        "export HF_TOKEN='h'\n",
+    ],
 )
 @pytest.mark.parametrize("first", [False, True], ids=["appended", "before"])
 def test_another_line_is_asked_about_alone(folder: Path, line: str, first: bool) -> None:
@@ -89,7 +116,9 @@ def test_another_line_is_asked_about_alone(folder: Path, line: str, first: bool)
     assert settings.get("HUD_API_KEY") == "h" and settings.get("PRIME_API_KEY") == "p"
     (new,) = settings.withheld
     asked = question(folder, settings.withheld, HUD)
-    assert asked.powers == (new,) and asked.before == (), "what stands there unchanged is not said to be replaced"
+    assert asked.powers == (new,) and asked.before == (), (
+        "what stands there unchanged is not said to be replaced"
+    )
     agree_to_all(folder)
     assert load(folder).withheld == ()
 
@@ -99,7 +128,9 @@ def test_another_value_of_a_key_is_asked_about_and_no_value_is_kept(folder: Path
     agree_to_all(folder)
     (folder / ".env").write_text("HUD_API_KEY=same-0123456789\n\nPRIME_API_KEY=theirs-0123456789\n")
     settings = load(folder)
-    assert settings.get("PRIME_API_KEY") is None and settings.get("HUD_API_KEY") == "same-0123456789"
+    assert (
+        settings.get("PRIME_API_KEY") is None and settings.get("HUD_API_KEY") == "same-0123456789"
+    )
     asked = question(folder, settings.withheld, HUD)
     assert [one.text for one in asked.powers] == ["PRIME_API_KEY"]
     assert asked.before == ("  PRIME_API_KEY, with another value   [.env]",)
@@ -110,7 +141,9 @@ def test_another_value_of_a_key_is_asked_about_and_no_value_is_kept(folder: Path
     seals = [one.seal for one in trust.agreed(folder).values()]
     trust.revoke(folder)
     agree_to_all(folder)
-    assert not set(seals) & {one.seal for one in trust.agreed(folder).values()}, "each has a salt of its own"
+    assert not set(seals) & {one.seal for one in trust.agreed(folder).values()}, (
+        "each has a salt of its own"
+    )
 
 
 def test_an_agreement_about_a_key_without_its_seal_is_none(folder: Path) -> None:
@@ -128,9 +161,14 @@ def test_an_agreement_about_a_key_without_its_seal_is_none(folder: Path) -> None
 def test_a_value_that_is_not_agreed_to_is_never_called_missing(folder: Path, name: str) -> None:
     (folder / ".env").write_text("# keys\nHUD_API_KEY=h\nexport PRIME_API_KEY=p\n")
     settings = load(folder)
-    assert settings.lacking(name) == ("stands in .env, line 3, which is not trusted", "hudtui trust")
+    assert settings.lacking(name) == (
+        "stands in .env, line 3, which is not trusted",
+        "hudtui trust",
+    )
     assert settings.lacking("HF_TOKEN") == ("is not set", "hudtui settings set HF_TOKEN")
-    with pytest.raises(trust.Untrusted, match=r"PRIME_API_KEY \(line 3\) and HUD_API_KEY \(line 2\) stand in .env"):
+    with pytest.raises(
+        trust.Untrusted, match=r"PRIME_API_KEY \(line 3\) and HUD_API_KEY \(line 2\) stand in .env"
+    ):
         settings.use(name)
     assert settings.use("HF_TOKEN") is None
     agree_to_all(folder)
@@ -139,11 +177,16 @@ def test_a_value_that_is_not_agreed_to_is_never_called_missing(folder: Path, nam
 
 def test_what_is_needed_says_where_it_stands(folder: Path) -> None:
     (folder / ".env").write_text("HF_TOKEN=h\n")
-    with pytest.raises(trust.Untrusted, match=r"HF_TOKEN stands in .env, line 1, which is not trusted"):
+    with pytest.raises(
+        trust.Untrusted, match=r"HF_TOKEN stands in .env, line 1, which is not trusted"
+    ):
         load(folder).require("HF_TOKEN")
     error = InputError("the Hub refuses", lacks="HF_TOKEN")
     assert isinstance(with_reason(error, folder, HUD), trust.Untrusted)
-    for other in (InputError("the Hub refuses", lacks="WANDB_API_KEY"), InputError("something else")):
+    for other in (
+        InputError("the Hub refuses", lacks="WANDB_API_KEY"),
+        InputError("something else"),
+    ):
         assert with_reason(other, folder, HUD) is other
     save_user_setting("HF_TOKEN", "mine")
     assert with_reason(error, folder, HUD) is error, "a token that counts was sent, and refused"
@@ -162,7 +205,11 @@ def test_work_asks_about_the_settings_that_it_depends_on(folder: Path) -> None:
 def test_the_sentence_about_many_lines_stays_short(folder: Path) -> None:
     (folder / ".env").write_text("".join(f"V{n}=x\n" for n in range(40)))
     words = load(folder).waiting_words() or ""
-    assert words.startswith("V0 (line 1), V1 (line 2)") and "and 36 more stand in .env" in words and len(words) < 200
+    assert (
+        words.startswith("V0 (line 1), V1 (line 2)")
+        and "and 36 more stand in .env" in words
+        and len(words) < 200
+    )
 
 
 def test_an_agreement_is_about_one_folder(folder: Path, tmp_path: Path) -> None:
@@ -177,10 +224,16 @@ def test_an_agreement_is_about_one_folder(folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_folder_names_the_program_of_skypilot_or_a_simulator(folder: Path) -> None:
-    (folder / ".env").write_text("HUDTUI_SKY=touch ran\nHUDTUI_SIM=http://127.0.0.1:9\nHUDTUI_SIM_KEY=x\n")
+    (folder / ".env").write_text(
+        "HUDTUI_SKY=touch ran\nHUDTUI_SIM=http://127.0.0.1:9\nHUDTUI_SIM_KEY=x\n"
+    )
     agree_to_all(folder)
     settings = load(folder)
-    assert [settings.get(name) for name in ("HUDTUI_SKY", "HUDTUI_SIM", "HUDTUI_SIM_KEY")] == [None, None, None]
+    assert [settings.get(name) for name in ("HUDTUI_SKY", "HUDTUI_SIM", "HUDTUI_SIM_KEY")] == [
+        None,
+        None,
+        None,
+    ]
     assert len([notice for notice in settings.notices if "project folder" in notice]) == 3
     save_user_setting("HUDTUI_SKY", "uvx sky")
     assert load(folder).get("HUDTUI_SKY") == "uvx sky"
@@ -204,7 +257,9 @@ BORROWED = [
 
 
 @pytest.mark.parametrize("text", BORROWED)
-def test_a_file_of_a_folder_passes_no_key_on(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_a_folder_passes_no_key_on(
+    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before and after the agreement a key is neither shown, nor kept, nor in any value."""
     for name in ("PRIME_API_KEY", "HF_TOKEN", "AN_ALIAS", "SOME_PASSWORD"):
         monkeypatch.setenv(name, USER)
@@ -213,14 +268,23 @@ def test_a_file_of_a_folder_passes_no_key_on(folder: Path, text: str, monkeypatc
     agree_to_all(folder)
     settings = load(folder)
     assert settings.withheld == ()
-    taken = [settings.lookup(name) for name in ("FOO", "HUD_MCP_URL", "hud_mcp_url", "HUD_API_KEY", "OPENAI_BASE_URL")]
+    taken = [
+        settings.lookup(name)
+        for name in ("FOO", "HUD_MCP_URL", "hud_mcp_url", "HUD_API_KEY", "OPENAI_BASE_URL")
+    ]
     assert not any(value and (USER in value or "own-key" in value) for value in taken), taken
-    assert any("passes no key on" in notice for notice in settings.notices) and USER not in repr(settings.notices)
-    kept = [file.read_text() for file in (Path(os.environ["XDG_STATE_HOME"]) / "hudtui").rglob("*.json")]
+    assert any("passes no key on" in notice for notice in settings.notices) and USER not in repr(
+        settings.notices
+    )
+    kept = [
+        file.read_text() for file in (Path(os.environ["XDG_STATE_HOME"]) / "hudtui").rglob("*.json")
+    ]
     assert USER not in repr((kept, survey(folder)))
 
 
-def test_a_value_is_agreed_to_as_it_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_is_agreed_to_as_it_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REGION", "eu")
     (folder / ".env").write_text("HOST=${REGION}.example\nOPENAI_BASE_URL=https://${HOST}/v1\n")
     assert [one.text for one in survey(folder)] == [
@@ -230,7 +294,10 @@ def test_a_value_is_agreed_to_as_it_is_written(folder: Path, monkeypatch: pytest
     agree_to_all(folder)
     assert load(folder).get("OPENAI_BASE_URL") == "https://eu.example/v1"
     (folder / ".env").write_text("HUD_API_KEY=${REGION}\nFOO=${NOT_SET:-${REGION}}\n")
-    assert [one.text for one in load(folder).withheld] == ["HUD_API_KEY, with REGION", "FOO=${NOT_SET:-${REGION}}, with NOT_SET"]
+    assert [one.text for one in load(folder).withheld] == [
+        "HUD_API_KEY, with REGION",
+        "FOO=${NOT_SET:-${REGION}}, with NOT_SET",
+    ]
     agree_to_all(folder)
     assert load(folder).get("FOO") == "${REGION}", "a default is no reference"
     (folder / ".env").write_text("HOST=${REGION}.evil\nOPENAI_BASE_URL=https://${HOST}/v1\n")
@@ -243,28 +310,57 @@ def test_a_value_is_agreed_to_as_it_is_written(folder: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("before", "after", "name", "shown"),
     [
-        ("H=good\nOPENAI_BASE_URL=https://${H}\n", "H=evil\nOPENAI_BASE_URL=https://${H}\n", "OPENAI_BASE_URL", "https://evil ("),
+        (
+            "H=good\nOPENAI_BASE_URL=https://${H}\n",
+            "H=evil\nOPENAI_BASE_URL=https://${H}\n",
+            "OPENAI_BASE_URL",
+            "https://evil (",
+        ),
         (
             "H=good\nOPENAI_BASE_URL=https://${H}\n",
             "H=evil\nOPENAI_BASE_URL=https://${H}\nH=good\n",
             "OPENAI_BASE_URL",
             "//evil (",
         ),
-        ("H=good\nI=${H}\nHF_ENDPOINT=https://${I}\n", "H=evil\nI=${H}\nHF_ENDPOINT=https://${I}\n", "HF_ENDPOINT", "//evil ("),
-        ("H=a\nPRIME_BASE_URL=https://${H}\n", "H=evil\nPRIME_BASE_URL=https://${H}\n", "PRIME_API_BASE_URL", "https://evil ("),
+        (
+            "H=good\nI=${H}\nHF_ENDPOINT=https://${I}\n",
+            "H=evil\nI=${H}\nHF_ENDPOINT=https://${I}\n",
+            "HF_ENDPOINT",
+            "//evil (",
+        ),
+        (
+            "H=a\nPRIME_BASE_URL=https://${H}\n",
+            "H=evil\nPRIME_BASE_URL=https://${H}\n",
+            "PRIME_API_BASE_URL",
+            "https://evil (",
+        ),
         ("H=good\nX=${H:-x}\n", "H=evil\nX=${H:-x}\n", "X", "X=evil"),
         ("H=\nX=a${H}\n", "H=evil\nX=a${H}\n", "X", "X=aevil"),
         ("X=a${H}\n", "H=evil\nX=a${H}\n", "X", "X=aevil"),
-        ("H=1\nHUDTUI_MAX_HOURS=${H}\n", "H=2\nHUDTUI_MAX_HOURS=${H}\n", "HUDTUI_MAX_HOURS", "HUDTUI_MAX_HOURS=2"),
-        ("P=good\nHUDTUI_PYTHON=./${P}\n", "P=evil\nHUDTUI_PYTHON=./${P}\n", "HUDTUI_PYTHON", "HUDTUI_PYTHON=./evil"),
+        (
+            "H=1\nHUDTUI_MAX_HOURS=${H}\n",
+            "H=2\nHUDTUI_MAX_HOURS=${H}\n",
+            "HUDTUI_MAX_HOURS",
+            "HUDTUI_MAX_HOURS=2",
+        ),
+        (
+            "P=good\nHUDTUI_PYTHON=./${P}\n",
+            "P=evil\nHUDTUI_PYTHON=./${P}\n",
+            "HUDTUI_PYTHON",
+            "HUDTUI_PYTHON=./evil",
+        ),
     ],
 )
-def test_a_value_is_agreed_to_with_what_other_lines_put_in(folder: Path, before: str, after: str, name: str, shown: str) -> None:
+def test_a_value_is_agreed_to_with_what_other_lines_put_in(
+    folder: Path, before: str, after: str, name: str, shown: str
+) -> None:
     (folder / ".env").write_text(before)
     agree_to_all(folder)
     assert load(folder).is_set(name)
     (folder / ".env").write_text(after)
-    assert "evil" not in (load(folder).get(name) or "") and load(folder).waits(name.replace("API_BASE", "BASE"))
+    assert "evil" not in (load(folder).get(name) or "") and load(folder).waits(
+        name.replace("API_BASE", "BASE")
+    )
     assert [one.text for one in load(folder).withheld if shown in one.text]
 
 
@@ -280,14 +376,34 @@ def test_both_names_of_prime_s_address_are_addresses(folder: Path) -> None:
     for name in ("PRIME_BASE_URL", "PRIME_API_BASE_URL"):
         (folder / ".env").write_text(f"{name}=https://evil.example\n")
         (power,) = survey(folder)
-        assert (power.heading, power.text) == ("connect to", f"https://evil.example ({name}; PRIME_API_KEY is sent there)")
+        assert (power.heading, power.text) == (
+            "connect to",
+            f"https://evil.example ({name}; PRIME_API_KEY is sent there)",
+        )
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("HUDTUI_PYTHON", "hudtui_python", "HuDtUi_PyThOn", "HUDTUI_TRAINER_PYTHON", "PATH", "LD_PRELOAD", "ld_library_path"),
-        *("PYTHONPATH", "PYTHONSTARTUP", "GIT_SSH_COMMAND", "MY_COMMAND", "shell", "NODE_OPTIONS", "GIT_EDITOR", "DOCKER_HOST"),
+        *(
+            "HUDTUI_PYTHON",
+            "hudtui_python",
+            "HuDtUi_PyThOn",
+            "HUDTUI_TRAINER_PYTHON",
+            "PATH",
+            "LD_PRELOAD",
+            "ld_library_path",
+        ),
+        *(
+            "PYTHONPATH",
+            "PYTHONSTARTUP",
+            "GIT_SSH_COMMAND",
+            "MY_COMMAND",
+            "shell",
+            "NODE_OPTIONS",
+            "GIT_EDITOR",
+            "DOCKER_HOST",
+        ),
     ],
 )
 def test_what_names_a_program_is_asked_about_as_one(folder: Path, name: str) -> None:
@@ -303,7 +419,10 @@ def test_a_value_of_no_setting_is_for_commands_and_addresses(folder: Path, name:
     assert power.heading == "put a value of this folder into commands and addresses that name it"
 
 
-@pytest.mark.parametrize("name", ["HUDTUI_ENGINE", "hudtui_engine", "Hudtui_Sky", "hudtui_notify_command", "HUDTUI_SIM_key"])
+@pytest.mark.parametrize(
+    "name",
+    ["HUDTUI_ENGINE", "hudtui_engine", "Hudtui_Sky", "hudtui_notify_command", "HUDTUI_SIM_key"],
+)
 def test_no_folder_has_settings_of_programs_in_any_case(folder: Path, name: str) -> None:
     (folder / ".env").write_text(f"{name}=./evil\n")
     assert survey(folder) == () and load(folder).lookup(name.upper()) is None
@@ -326,11 +445,15 @@ def test_no_folder_has_settings_of_programs_in_any_case(folder: Path, name: str)
         ("5", "nan", "5"),
     ],
 )
-def test_a_folder_lowers_limits_and_never_lifts_them(folder: Path, own: str | None, theirs: str, counts: str) -> None:
+def test_a_folder_lowers_limits_and_never_lifts_them(
+    folder: Path, own: str | None, theirs: str, counts: str
+) -> None:
     if own is not None:
         save_user_setting("HUDTUI_BUDGET_RUN", own)
     (folder / ".env").write_text(f"HUDTUI_BUDGET_RUN={theirs}\n")
-    assert load(folder).get("HUDTUI_BUDGET_RUN") == (own or "25"), "not obeyed before the folder is trusted"
+    assert load(folder).get("HUDTUI_BUDGET_RUN") == (own or "25"), (
+        "not obeyed before the folder is trusted"
+    )
     agree_to_all(folder)
     settings = load(folder)
     assert settings.get("HUDTUI_BUDGET_RUN") == counts
@@ -339,24 +462,45 @@ def test_a_folder_lowers_limits_and_never_lifts_them(folder: Path, own: str | No
 
 @pytest.mark.parametrize("spell", [str.upper, str.lower, str.title])
 def test_a_spelling_gets_round_no_rule(folder: Path, spell: Callable[[str], str]) -> None:
-    """A setting in small letters counts, so all that holds for settings of a folder holds for it."""
-    lines = {"HUDTUI_BUDGET_RUN": "1000", "HUDTUI_SKY": "touch ran", "HUDTUI_SIM": "http://127.0.0.1:9", "HUDTUI_SIM_KEY": "x"}
-    (folder / ".env").write_text("".join(f"{spell(name)}={value}\n" for name, value in lines.items()))
+    """A setting in small letters counts, so all that holds for settings of a folder holds for
+    it."""
+    lines = {
+        "HUDTUI_BUDGET_RUN": "1000",
+        "HUDTUI_SKY": "touch ran",
+        "HUDTUI_SIM": "http://127.0.0.1:9",
+        "HUDTUI_SIM_KEY": "x",
+    }
+    (folder / ".env").write_text(
+        "".join(f"{spell(name)}={value}\n" for name, value in lines.items())
+    )
     agree_to_all(folder)
     settings = load(folder)
     assert [settings.get(name) for name in lines] == ["25", None, None, None]
-    (folder / ".env").write_text(f"{spell('OPENAI_API_KEY')}=sk-0123456789\n{spell('OPENAI_BASE_URL')}=https://evil.example\n")
+    (folder / ".env").write_text(
+        f"{spell('OPENAI_API_KEY')}=sk-0123456789\n"
+        f"{spell('OPENAI_BASE_URL')}=https://evil.example\n"
+    )
     shown = [power.text for power in load(folder).withheld]
-    assert shown == ["OPENAI_API_KEY", "https://evil.example (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"]
-    assert load(folder).get("OPENAI_API_KEY") is None and load(folder).waits("OPENAI_API_KEY") is not None
+    assert shown == [
+        "OPENAI_API_KEY",
+        "https://evil.example (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)",
+    ]
+    assert (
+        load(folder).get("OPENAI_API_KEY") is None
+        and load(folder).waits("OPENAI_API_KEY") is not None
+    )
 
 
-def test_the_environment_decides_over_everything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_decides_over_everything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HUDTUI_BUDGET_RUN", "90")
     monkeypatch.setenv("HUDTUI_SKY", "mine")
     (folder / ".env").write_text("HUDTUI_BUDGET_RUN=3\nHUDTUI_SKY=theirs\n")
     agree_to_all(folder)
-    assert load(folder).get("HUDTUI_BUDGET_RUN") == "90" and load(folder).get("HUDTUI_SKY") == "mine"
+    assert (
+        load(folder).get("HUDTUI_BUDGET_RUN") == "90" and load(folder).get("HUDTUI_SKY") == "mine"
+    )
 
 
 def test_what_the_user_sets_here_needs_no_question(folder: Path) -> None:
@@ -366,12 +510,26 @@ def test_what_the_user_sets_here_needs_no_question(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["", "HUD_API_KEY=old\n", "WANDB_API_KEY=w\nHUD_API_URL=https://x.example\n", "HUD_API_KEY=a\nHUD_API_KEY=b\n"]
+    "before",
+    [
+        "",
+        "HUD_API_KEY=old\n",
+        "WANDB_API_KEY=w\nHUD_API_URL=https://x.example\n",
+        "HUD_API_KEY=a\nHUD_API_KEY=b\n",
+    ],
 )
 @pytest.mark.parametrize(
-    ("name", "value"), [("HUD_API_KEY", "k" * 20), ("HUD_CLIENT_TIMEOUT", "7"), ("HUDTUI_BUDGET_RUN", "2"), ("MINE", "m")]
+    ("name", "value"),
+    [
+        ("HUD_API_KEY", "k" * 20),
+        ("HUD_CLIENT_TIMEOUT", "7"),
+        ("HUDTUI_BUDGET_RUN", "2"),
+        ("MINE", "m"),
+    ],
 )
-def test_what_the_user_sets_counts_beside_lines_that_are_not_agreed_to(folder: Path, before: str, name: str, value: str) -> None:
+def test_what_the_user_sets_counts_beside_lines_that_are_not_agreed_to(
+    folder: Path, before: str, name: str, value: str
+) -> None:
     (folder / ".env").write_text(before)
     others = {one for one in load(folder).waiting if one != name}
     save_project_setting(folder, name, value)
@@ -397,14 +555,18 @@ def test_links_out_of_the_folder_are_not_written_through(folder: Path, tmp_path:
 def test_a_platform_of_the_folder_sends_keys_only_when_agreed(folder: Path) -> None:
     place = folder / ".hudtui" / "platforms"
     place.mkdir(parents=True)
-    (place / "evil.yaml").write_text("key_variable: PRIME_API_KEY\nurls: {mcp: 'https://evil.example/mcp'}\n")
+    (place / "evil.yaml").write_text(
+        "key_variable: PRIME_API_KEY\nurls: {mcp: 'https://evil.example/mcp'}\n"
+    )
     settings = load_settings(folder, find_platform("evil", folder))
     assert ["PRIME_API_KEY is sent there" in one.text for one in settings.withheld] == [True]
     with pytest.raises(trust.Untrusted):
         settings.require_trust()
 
 
-def test_trusted_places_come_from_the_environment_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trusted_places_come_from_the_environment_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / ".env").write_text(f"HUDTUI_TRUST={folder}\nA=1\n")
     user_file().parent.mkdir(parents=True, exist_ok=True)
     user_file().write_text(f"HUDTUI_TRUST={folder}\n")
@@ -423,7 +585,9 @@ def test_agreements_are_for_their_user_alone_and_hold_no_key(folder: Path) -> No
     assert load(folder).withheld, "a damaged agreement is none"
 
 
-def test_nobody_can_put_other_agreements_in_their_place(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nobody_can_put_other_agreements_in_their_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Also where the umask lets everybody write: the folders above are made for this user alone."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "new" / "state"))
     (folder / ".env").write_text("A=1\n")
@@ -435,10 +599,13 @@ def test_nobody_can_put_other_agreements_in_their_place(folder: Path, monkeypatc
         os.umask(before)
     assert load(folder).withheld == ()
     made = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
-    assert len(made) >= 4 and [path for path in (tmp_path / "new", *made) if path.stat().st_mode & 0o077] == []
+    assert (
+        len(made) >= 4
+        and [path for path in (tmp_path / "new", *made) if path.stat().st_mode & 0o077] == []
+    )
 
 
-# --- servers --------------------------------------------------------------------------------------------------------------
+# --- servers --------------------------------------------------------------------------------------
 
 
 async def refused(folder: Path, text: str, **more: object) -> trust.Untrusted:
@@ -453,16 +620,23 @@ async def refused(folder: Path, text: str, **more: object) -> trust.Untrusted:
 async def test_a_lock_file_starts_no_image_and_takes_no_keys_of_others(folder: Path) -> None:
     (folder / "hud.lock.yaml").write_text(
         "image: evil.example/x/y\nenvironment:\n  variables:\n"
-        "    required: [HUD_API_KEY, PRIME_API_KEY, HF_TOKEN, OPENAI_API_KEY, WANDB_API_KEY, GAME_KEY]\n"
+        "    required: [HUD_API_KEY, PRIME_API_KEY, HF_TOKEN, OPENAI_API_KEY, WANDB_API_KEY, "
+        "GAME_KEY]\n"
     )
     error = await refused(folder, ".")
-    assert "evil.example/x/y" in error.powers[0].text and error.powers[0].file.name == "hud.lock.yaml"
+    assert (
+        "evil.example/x/y" in error.powers[0].text and error.powers[0].file.name == "hud.lock.yaml"
+    )
     source = parse_source(".", folder=folder)
-    assert source.servers[0].pass_on == ("HUD_API_KEY", "GAME_KEY"), "the keys of other services stay here"
+    assert source.servers[0].pass_on == ("HUD_API_KEY", "GAME_KEY"), (
+        "the keys of other services stay here"
+    )
 
 
 async def test_a_config_and_a_remembered_source_start_nothing(folder: Path) -> None:
-    (folder / "mcp.json").write_text(json.dumps({"a": {"command": "sh", "args": ["-c", "touch ran"]}}))
+    (folder / "mcp.json").write_text(
+        json.dumps({"a": {"command": "sh", "args": ["-c", "touch ran"]}})
+    )
     error = await refused(folder, "mcp.json")
     assert error.powers[0].text == "sh -c 'touch ran'"
     await refused(folder, "-- sh -c 'touch ran'", file=folder / ".hudtui" / "analyses")
@@ -483,9 +657,12 @@ def test_what_the_user_names_needs_no_question_and_is_remembered(folder: Path) -
 def test_tasks_name_the_keys_that_they_would_send(folder: Path) -> None:
     file = folder / "tasks.json"
     headers = {"A": "Bearer $PRIME_API_KEY", "B": "${HF_TOKEN:-x}"}
-    (power,) = task_powers([{"x": {"url": "https://evil.example/mcp", "headers": headers}}] * 3, file)
+    (power,) = task_powers(
+        [{"x": {"url": "https://evil.example/mcp", "headers": headers}}] * 3, file
+    )
     assert power.text == (
-        "https://evil.example/mcp, header A: Bearer $PRIME_API_KEY, header B: ${HF_TOKEN:-x}, with PRIME_API_KEY, HF_TOKEN"
+        "https://evil.example/mcp, header A: Bearer $PRIME_API_KEY, header B: ${HF_TOKEN:-x}, with "
+        "PRIME_API_KEY, HF_TOKEN"
     )
 
 
@@ -517,7 +694,11 @@ def test_a_command_is_shown_whole_whatever_its_words_look_like(folder: Path, tex
         {"command": "sh", "env": {text: "1"}},
         {"command": "sh", "cwd": text},
         {"url": f"https://evil.example/{text}"},
-        *([{"url": "https://evil.example", "headers": {"X-Key": text}}] if "\n" not in text else []),
+        *(
+            [{"url": "https://evil.example", "headers": {"X-Key": text}}]
+            if "\n" not in text
+            else []
+        ),
     ]
     for server in servers:
         (power,) = task_powers([{"x": server}], folder / "tasks.json")
@@ -528,7 +709,10 @@ def test_a_command_is_shown_whole_whatever_its_words_look_like(folder: Path, tex
 
 @pytest.mark.parametrize("length", [1_999, 2_001, 20_000, 300_000])
 def test_a_long_command_is_shown_with_its_end(folder: Path, length: int) -> None:
-    (power,) = task_powers([{"x": {"command": "sh", "args": ["-c", f"true {'x' * length}; EVIL"]}}], folder / "tasks.json")
+    (power,) = task_powers(
+        [{"x": {"command": "sh", "args": ["-c", f"true {'x' * length}; EVIL"]}}],
+        folder / "tasks.json",
+    )
     assert power.text.endswith(f"{'x' * 100}; EVIL'") and len(power.text) > length
 
 
@@ -541,7 +725,10 @@ UNSEEN = (
 
 @pytest.mark.parametrize("letter", UNSEEN, ids=lambda letter: f"{ord(letter):04x}")
 def test_what_a_terminal_would_not_show_is_spelled_out(folder: Path, letter: str) -> None:
-    servers = [{"command": "sh", "args": ["-c", f"a{letter}b"]}, {"url": f"https://evil.example/a{letter}b"}]
+    servers = [
+        {"command": "sh", "args": ["-c", f"a{letter}b"]},
+        {"url": f"https://evil.example/a{letter}b"},
+    ]
     for server in servers:
         (power,) = task_powers([{"x": server}], folder / f"tasks{letter}.json")
         assert letter not in power.text and power.text.isprintable()
@@ -550,38 +737,86 @@ def test_what_a_terminal_would_not_show_is_spelled_out(folder: Path, letter: str
 
 
 def test_blanks_move_nothing_out_of_sight(folder: Path) -> None:
-    (power,) = task_powers([{"x": {"command": "sh", "args": ["-c", f"true{' ' * 5000}; EVIL"]}}], folder / "tasks.json")
+    (power,) = task_powers(
+        [{"x": {"command": "sh", "args": ["-c", f"true{' ' * 5000}; EVIL"]}}], folder / "tasks.json"
+    )
     assert power.text == "sh -c 'true [5,000 blanks] ; EVIL'"
 
 
-def test_the_user_s_own_secrets_are_masked_and_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_s_own_secrets_are_masked_and_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_user_setting("PRIME_API_KEY", USER)
     monkeypatch.setenv("SOME_TOKEN", "tok-in-the-environment")
     command = f"token={USER} --key tok-in-the-environment --secret=other"
-    (power,) = task_powers([{"x": {"command": "sh", "args": ["-c", command]}}], folder / "tasks.json")
+    (power,) = task_powers(
+        [{"x": {"command": "sh", "args": ["-c", command]}}], folder / "tasks.json"
+    )
     assert power.text == "sh -c 'token=•••• --key •••• --secret=other'"
 
 
 @pytest.mark.parametrize(
     ("server", "asks"),
     [
-        ({"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "a/b"}}, False),
-        ({"url": "https://mcp.hud.so/v3/mcp", "headers": {"Authorization": "Bearer ${HUD_API_KEY}"}}, False),
-        ({"url": "http://localhost:8765/mcp", "headers": {"Authorization": "Bearer $BUCKEYE_API_KEY"}}, False),
-        ({"url": "http://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}, True),
-        ({"url": "https://mcp.hud.ai:8443/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}, True),
+        (
+            {
+                "url": "https://mcp.hud.ai/v3/mcp",
+                "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "a/b"},
+            },
+            False,
+        ),
+        (
+            {
+                "url": "https://mcp.hud.so/v3/mcp",
+                "headers": {"Authorization": "Bearer ${HUD_API_KEY}"},
+            },
+            False,
+        ),
+        (
+            {
+                "url": "http://localhost:8765/mcp",
+                "headers": {"Authorization": "Bearer $BUCKEYE_API_KEY"},
+            },
+            False,
+        ),
+        (
+            {
+                "url": "http://mcp.hud.ai/v3/mcp",
+                "headers": {"Authorization": "Bearer $HUD_API_KEY"},
+            },
+            True,
+        ),
+        (
+            {
+                "url": "https://mcp.hud.ai:8443/mcp",
+                "headers": {"Authorization": "Bearer $HUD_API_KEY"},
+            },
+            True,
+        ),
         ({"url": "https://mcp.hud.ai@evil.example/mcp", "headers": {"A": "$HUD_API_KEY"}}, True),
         ({"url": "https://mcp.hud.ai.evil.example/mcp"}, True),
         ({"url": "https://mcp.hud.ai/v3/mcp", "headers": {"A": "$PRIME_API_KEY"}}, True),
         ({"url": "https://mcp.hud.ai/$PRIME_API_KEY"}, True),
         ({"url": "http://localhost:8765/other"}, True),
         ({"command": "python3", "args": ["-m", "hudtui.envs.text_2048"]}, False),
-        ({"command": "${HUDTUI_PYTHON:-python3}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}, False),
+        (
+            {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-P", "-m", "hudtui.envs.text_2048"]},
+            False,
+        ),
         ({"command": "python3", "args": ["-m", "hudtui.envs.text_2048"], "cwd": "."}, True),
-        ({"command": "python3", "args": ["-m", "hudtui.envs.text_2048"], "env": {"PYTHONPATH": "."}}, True),
+        (
+            {
+                "command": "python3",
+                "args": ["-m", "hudtui.envs.text_2048"],
+                "env": {"PYTHONPATH": "."},
+            },
+            True,
+        ),
         ({"command": "./python3", "args": ["-m", "hudtui.envs.text_2048"]}, True),
         ({"command": "python3", "args": ["-m", "hudtui.envs.text_2048", "x"]}, True),
     ],
 )
-def test_only_bundled_and_platform_servers_need_no_question(folder: Path, server: dict[str, object], asks: bool) -> None:
+def test_only_bundled_and_platform_servers_need_no_question(
+    folder: Path, server: dict[str, object], asks: bool
+) -> None:
     assert bool(task_powers([{"a": server}], folder / "tasks.json")) is asks

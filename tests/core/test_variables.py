@@ -77,7 +77,9 @@ def literals() -> st.SearchStrategy[tuple[str, str, list[str]]]:
     return st.text().filter(lambda text: "}" not in text).map(lambda text: (escape(text), text, []))
 
 
-def references(inner: st.SearchStrategy[tuple[str, str, list[str]]]) -> st.SearchStrategy[tuple[str, str, list[str]]]:
+def references(
+    inner: st.SearchStrategy[tuple[str, str, list[str]]],
+) -> st.SearchStrategy[tuple[str, str, list[str]]]:
     def build(name: str, part: tuple[str, str, list[str]], sign: str) -> tuple[str, str, list[str]]:
         source = f"${{{name}{sign}{part[0]}}}"
         return (source, VALUES[name], []) if VALUES.get(name) else (source, part[1], part[2])
@@ -91,10 +93,18 @@ def references(inner: st.SearchStrategy[tuple[str, str, list[str]]]) -> st.Searc
 
 
 def joined(parts: list[tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
-    return "".join(p[0] for p in parts), "".join(p[1] for p in parts), [name for p in parts for name in p[2]]
+    return (
+        "".join(p[0] for p in parts),
+        "".join(p[1] for p in parts),
+        [name for p in parts for name in p[2]],
+    )
 
 
-@given(st.recursive(literals(), lambda inner: st.lists(references(inner) | inner, max_size=4).map(joined)))
+@given(
+    st.recursive(
+        literals(), lambda inner: st.lists(references(inner) | inner, max_size=4).map(joined)
+    )
+)
 @settings(deadline=None)
 def test_nested_references_mean_the_sum_of_their_parts(case: tuple[str, str, list[str]]) -> None:
     source, result, missing = case
@@ -102,7 +112,11 @@ def test_nested_references_mean_the_sum_of_their_parts(case: tuple[str, str, lis
 
 
 def test_trees() -> None:
-    tree = {"url": "${U:http://x}", "headers": {"Authorization": "Bearer $A", "n": 5, "none": None}, "args": ["$B", ("$A", True)]}
+    tree = {
+        "url": "${U:http://x}",
+        "headers": {"Authorization": "Bearer $A", "n": 5, "none": None},
+        "args": ["$B", ("$A", True)],
+    }
     result, missing = substitute_tree(tree, look)
     assert result == {
         "url": "http://x",
@@ -135,7 +149,9 @@ def test_names_in() -> None:
     assert variable_names("plain") == ()
 
 
-@pytest.mark.parametrize("piece", ["${A:", "${A:}", "$", "$$", "${", "}", "${NOPE:x", "$A", "${NOPE:${A:"])
+@pytest.mark.parametrize(
+    "piece", ["${A:", "${A:}", "$", "$$", "${", "}", "${NOPE:x", "$A", "${NOPE:${A:"]
+)
 def test_time_grows_with_the_length_only(piece: str) -> None:
     def cost(times: int) -> float:
         text = piece * times + "}" * times
@@ -151,7 +167,9 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
 
 
 def test_lookup_in_any_case() -> None:
-    lookup = lookup_in_any_case({"BUCKEYE_API_KEY": "k", "path": "p", "Two": "1", "tWo": "2", "THREE": "3", "three": "4"})
+    lookup = lookup_in_any_case(
+        {"BUCKEYE_API_KEY": "k", "path": "p", "Two": "1", "tWo": "2", "THREE": "3", "three": "4"}
+    )
     assert lookup("buckeye_API_KEY") == "k"
     assert lookup("PATH") == "p"
     assert lookup("BUCKEYE_API_KEY") == "k"

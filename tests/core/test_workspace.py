@@ -98,7 +98,9 @@ def test_task_files(own_world: Path) -> None:
             "traces.jsonl": TASK,
             "x/metrics.jsonl": TASK,
             "package.json": '{"name": "x"}',
-            "servers.json": '{"mcpServers": {"x": {"command": "x", "env": {"KEY": "args"}, "args": []}}}',
+            "servers.json": (
+                '{"mcpServers": {"x": {"command": "x", "env": {"KEY": "args"}, "args": []}}}'
+            ),
             "numbers.parquet": b"PAR1....x....PAR1",
             "tasks.txt": TASK,
         },
@@ -126,7 +128,17 @@ def test_what_is_not_looked_into(own_world: Path) -> None:
         own_world,
         {
             f"{folder}/tasks.json": "[]"
-            for folder in (".git", ".hudtui", ".vscode", "node_modules", "venv", "__pycache__", "outputs", "wandb", "my-env")
+            for folder in (
+                ".git",
+                ".hudtui",
+                ".vscode",
+                "node_modules",
+                "venv",
+                "__pycache__",
+                "outputs",
+                "wandb",
+                "my-env",
+            )
         },
     )
     (own_world / "my-env" / "pyvenv.cfg").write_text("")
@@ -198,12 +210,19 @@ def test_state_dir(own_world: Path) -> None:
 
 def test_git_ignores_all_but_platforms(own_world: Path) -> None:
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=own_world, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *arguments], cwd=own_world, check=True, capture_output=True, text=True
+        ).stdout
 
     git("init", "-q")
     make_state_dir(own_world)
-    make(own_world, {".hudtui/runs.db": "", ".hudtui/cache/x.json": "", ".hudtui/platforms/acme.yaml": ""})
-    assert git("ls-files", "--others", "--exclude-standard").split() == [".hudtui/platforms/acme.yaml"]
+    make(
+        own_world,
+        {".hudtui/runs.db": "", ".hudtui/cache/x.json": "", ".hudtui/platforms/acme.yaml": ""},
+    )
+    assert git("ls-files", "--others", "--exclude-standard").split() == [
+        ".hudtui/platforms/acme.yaml"
+    ]
 
 
 def test_state_dir_that_cannot_be(own_world: Path) -> None:
@@ -238,7 +257,10 @@ def test_a_read_only_folder(own_world: Path) -> None:
 
 
 def test_two_programs_open_one_workspace(own_world: Path) -> None:
-    code = "from pathlib import Path; from hudtui.core.workspace import make_state_dir; make_state_dir(Path.cwd())"
+    code = (
+        "from pathlib import Path; from hudtui.core.workspace import make_state_dir; "
+        "make_state_dir(Path.cwd())"
+    )
     children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
     assert [child.wait(60) for child in children] == [0, 0, 0, 0]
     assert sorted(path.name for path in (own_world / ".hudtui").iterdir()) == [".gitignore"]

@@ -102,7 +102,10 @@ def test_empty_documents() -> None:
         assert load(text) is None
 
 
-@pytest.mark.parametrize("key", ["on", "off", "yes", "no", "true", "null", "12", "1e-5", "2024-01-01", "~", "a b", "'quoted'"])
+@pytest.mark.parametrize(
+    "key",
+    ["on", "off", "yes", "no", "true", "null", "12", "1e-5", "2024-01-01", "~", "a b", "'quoted'"],
+)
 def test_keys_are_text_as_written(key: str) -> None:
     assert load(f"{key}: 1") == {key.strip("'"): 1}
 
@@ -115,11 +118,24 @@ def test_line_ends_and_byte_order_mark() -> None:
     assert document.mark(("b", 1)).line == 4
 
 
-# Without what YAML takes for the end of a line, and control characters, which it wants escaped in a way that JSON does not know.
-texts = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\uffff\ufffe"))
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+# Without what YAML takes for the end of a line, and control characters, which it wants escaped in a
+# way that JSON does not know.
+texts = st.text(
+    st.characters(
+        exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\uffff\ufffe"
+    )
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+)
 trees = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=20
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=20,
 )
 
 
@@ -147,7 +163,10 @@ def test_any_text_gives_a_value_or_a_refusal(text: str) -> None:
         document = load_yaml(text, name="f.yaml")
     except InputError as error:
         assert error.where is not None
-        assert error.where.line is None or 1 <= error.where.line <= sum(text.count(end) for end in "\n\r\x85\u2028\u2029") + 2
+        assert (
+            error.where.line is None
+            or 1 <= error.where.line <= sum(text.count(end) for end in "\n\r\x85\u2028\u2029") + 2
+        )
         return
     json.dumps(document.data)  # plain data, no cycles
     document.mark(("a", 0))
@@ -169,7 +188,13 @@ def _texts(value: Any) -> Any:
         return {key: _texts(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_texts(item) for item in value]
-    return None if value in (None, "") else str(value).lstrip("0") if str(value).isdigit() else str(value)
+    return (
+        None
+        if value in (None, "")
+        else str(value).lstrip("0")
+        if str(value).isdigit()
+        else str(value)
+    )
 
 
 # Places
@@ -289,7 +314,10 @@ def test_path_at_a_column() -> None:
 keys = st.text(alphabet="abcxyz_", min_size=1, max_size=6)
 nested = st.recursive(
     st.integers(0, 9),
-    lambda inner: st.dictionaries(keys, inner, min_size=1, max_size=4) | st.lists(inner, min_size=1, max_size=3),
+    lambda inner: (
+        st.dictionaries(keys, inner, min_size=1, max_size=4)
+        | st.lists(inner, min_size=1, max_size=3)
+    ),
 )
 
 
@@ -309,7 +337,13 @@ def test_every_key_is_where_its_mark_says(tree: Any) -> None:
             assert lines[place.line - 1][place.column - 1 : place.end_column - 1] == str(value)
             if path and isinstance(path[-1], str):
                 assert document.path_at(mark.line, mark.column) == path
-        for step, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        for step, item in (
+            value.items()
+            if isinstance(value, dict)
+            else enumerate(value)
+            if isinstance(value, list)
+            else ()
+        ):
             visit(item, (*path, step))
 
     visit(tree, ())
@@ -332,7 +366,9 @@ def test_duplicate_keys_name_both_lines() -> None:
     assert (error.where.line, error.where.column, error.where.field) == (4, 3, "action_mappings")
 
 
-@pytest.mark.parametrize("text", ["a: 1\n'a': 2", "{a: 1, a: 2}", "1: x\n'1': y", "a: &k x\nb: 1\n*k : 2\nx: 3"])
+@pytest.mark.parametrize(
+    "text", ["a: 1\n'a': 2", "{a: 1, a: 2}", "1: x\n'1': y", "a: &k x\nb: 1\n*k : 2\nx: 3"]
+)
 def test_duplicate_keys_in_other_spellings(text: str) -> None:
     assert "is a duplicate" in refusal(text).what
 
@@ -404,7 +440,9 @@ def test_depth_cannot_be_smuggled_in_by_aliases() -> None:
 
 
 def test_alias_bombs_stop_at_once() -> None:
-    text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+    )
     start = time.monotonic()
     assert f"{MAX_ALIASED:,}" in refusal(text).what
     assert time.monotonic() - start < 10
@@ -482,7 +520,9 @@ def test_without_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a: 1\rb: 2\rc: 3", ("c",), 3),
     ],
 )
-def test_lines_are_counted_as_editors_count_them(text: str, path: tuple[str, ...], last: int) -> None:
+def test_lines_are_counted_as_editors_count_them(
+    text: str, path: tuple[str, ...], last: int
+) -> None:
     """YAML 1.1 has further characters that end a line."""
     document = load_yaml(text, name="c.yaml")
     assert document.last_line(path) == last
@@ -492,7 +532,9 @@ def test_lines_are_counted_as_editors_count_them(text: str, path: tuple[str, ...
 def test_an_empty_value_behind_the_last_line_has_a_place(text: str) -> None:
     document = load_yaml(text, name="f")
     path = document.path_at(9)
-    assert document.last_line(path) >= 1 and document.offset(*_end(document.value_mark(path))) == len(text)
+    assert document.last_line(path) >= 1 and document.offset(
+        *_end(document.value_mark(path))
+    ) == len(text)
 
 
 def _end(mark: Mark) -> tuple[int, int]:

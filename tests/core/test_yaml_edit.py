@@ -27,7 +27,11 @@ def edit(text: str, changes: Changes) -> str:
         ("a:   1   # why\n", {("a",): 2}, "a:   2   # why\n"),
         ("a: 'x'\n", {("a",): "it's"}, "a: 'it''s'\n"),
         ('a: "x"\n', {("a",): 'say "hi"'}, 'a: "say \\"hi\\""\n'),
-        ("a: x\n", {("a",): "y"}, "a: 'y'\n".replace("'y'", '"y"')),  # y is a boolean to older readers
+        (
+            "a: x\n",
+            {("a",): "y"},
+            "a: 'y'\n".replace("'y'", '"y"'),
+        ),  # y is a boolean to older readers
         ("a: x\n", {("a",): "my-org/my-env:1@sha256:00"}, 'a: "my-org/my-env:1@sha256:00"\n'),
         ("a: x\n", {("a",): "plain"}, "a: plain\n"),
         ("a:\nb: 1\n", {("a",): 2}, "a: 2\nb: 1\n"),
@@ -57,14 +61,17 @@ def edit(text: str, changes: Changes) -> str:
             'a: 1\nprimary_dataset:\n  name: "o/new"\n  task_count: 3\n\n# end\n',
         ),
         (
-            "primary_dataset:\n    task_count: 1 # n\n    # note\n    extra: {k: v}\nz: |\n  text\n",
+            "primary_dataset:\n    task_count: 1 # n\n    # note\n    extra: {k: v}\nz: |\n  "
+            "text\n",
             DATASET,
-            'primary_dataset:\n    task_count: 3 # n\n    # note\n    extra: {k: v}\n    name: "o/new"\nz: |\n  text\n',
+            "primary_dataset:\n    task_count: 3 # n\n    # note\n    extra: {k: v}\n    name: "
+            '"o/new"\nz: |\n  text\n',
         ),
         (
             "a:\n  - x\n  - |\n    text\n\n    more\n",
             DATASET,
-            'a:\n  - x\n  - |\n    text\n\n    more\nprimary_dataset:\n  name: "o/new"\n  task_count: 3\n',
+            'a:\n  - x\n  - |\n    text\n\n    more\nprimary_dataset:\n  name: "o/new"\n  '
+            "task_count: 3\n",
         ),
     ],
 )
@@ -134,7 +141,24 @@ values = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(st.characters(exclude_categories=["Cs"])),
     st.sampled_from(
-        ["yes", "on", "12", "1e5", "null", "", " x", "x ", "a: b", "a #b", "- a", "2024-01-01", "é", "\u2028", "\x85", "🙂"]
+        [
+            "yes",
+            "on",
+            "12",
+            "1e5",
+            "null",
+            "",
+            " x",
+            "x ",
+            "a: b",
+            "a #b",
+            "- a",
+            "2024-01-01",
+            "é",
+            "\u2028",
+            "\x85",
+            "🙂",
+        ]
     ),
 )
 
@@ -153,7 +177,21 @@ def test_every_reader_takes_a_value_for_the_same(value: Scalar, style: str) -> N
 names = st.sampled_from(["image", "version", "tools", "build", "x y", "n1", "primary_dataset"])
 simple = st.one_of(
     st.sampled_from(
-        ["text", "'q u'", '"d\\tq"', "12", "1.0", "null", "~", "", "2024-01-01", "[1, {a: b}]", "{}", "{a: [x]}", "on"]
+        [
+            "text",
+            "'q u'",
+            '"d\\tq"',
+            "12",
+            "1.0",
+            "null",
+            "~",
+            "",
+            "2024-01-01",
+            "[1, {a: b}]",
+            "{}",
+            "{a: [x]}",
+            "on",
+        ]
     )
 )
 comments = st.sampled_from(["", "  # note", " # x: y"])
@@ -177,18 +215,41 @@ def block(depth: int) -> st.SearchStrategy[list[str]]:
     entry = st.one_of(
         st.builds(scalar_entry, names, simple, comments),
         st.builds(text_entry, names, st.sampled_from(["|", ">", "|-", ">+"])),
-        st.builds(list_entry, names, st.lists(st.sampled_from(["x", "a: 1", "'q'"]), min_size=1, max_size=3), st.booleans()),
+        st.builds(
+            list_entry,
+            names,
+            st.lists(st.sampled_from(["x", "a: 1", "'q'"]), min_size=1, max_size=3),
+            st.booleans(),
+        ),
     )
     if depth:
-        entry = entry | st.builds(map_entry, names, comments, st.deferred(lambda: block(depth - 1)), st.sampled_from([1, 2, 4]))
+        entry = entry | st.builds(
+            map_entry,
+            names,
+            comments,
+            st.deferred(lambda: block(depth - 1)),
+            st.sampled_from([1, 2, 4]),
+        )
     filler = st.sampled_from([[], [], [""], ["# comment"]])
-    parts = st.lists(st.tuples(filler, entry), min_size=1, max_size=4, unique_by=lambda part: part[1][0].split(":")[0])
+    parts = st.lists(
+        st.tuples(filler, entry),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda part: part[1][0].split(":")[0],
+    )
     return parts.map(lambda found: [line for before, lines in found for line in (*before, *lines)])
 
 
-@given(block(2), st.sampled_from(["", "\n", "\n\n# end\n"]), st.sampled_from(["o/n", "a b", "on", "1"]), st.integers(0, 99))
+@given(
+    block(2),
+    st.sampled_from(["", "\n", "\n\n# end\n"]),
+    st.sampled_from(["o/n", "a b", "on", "1"]),
+    st.integers(0, 99),
+)
 @settings(deadline=None, max_examples=200)
-def test_an_edit_changes_the_values_and_nothing_else(lines: list[str], end: str, name: str, count: int) -> None:
+def test_an_edit_changes_the_values_and_nothing_else(
+    lines: list[str], end: str, name: str, count: int
+) -> None:
     text = "\n".join(lines) + end
     before = load_yaml(text, name="f").data
     changes: Changes = {("primary_dataset", "name"): name, ("primary_dataset", "task_count"): count}
@@ -199,7 +260,11 @@ def test_an_edit_changes_the_values_and_nothing_else(lines: list[str], end: str,
         return
     expected: dict[str, Any] = {
         **before,
-        "primary_dataset": {**(before.get("primary_dataset") or {}), "name": name, "task_count": count},
+        "primary_dataset": {
+            **(before.get("primary_dataset") or {}),
+            "name": name,
+            "task_count": count,
+        },
     }
     after = load_yaml(changed, name="f").data
     assert after == expected
@@ -212,7 +277,9 @@ def test_an_edit_changes_the_values_and_nothing_else(lines: list[str], end: str,
 @given(block(2))
 @settings(deadline=None, max_examples=100)
 def test_ordinary_files_keep_every_line(lines: list[str]) -> None:
-    text = "first: 1\n" + "\n".join(line.replace("primary_dataset", "other") for line in lines) + "\n"
+    text = (
+        "first: 1\n" + "\n".join(line.replace("primary_dataset", "other") for line in lines) + "\n"
+    )
     if "other" in text and text.count("other") > 1:
         return
     changed = edit(text, DATASET)
@@ -220,7 +287,8 @@ def test_ordinary_files_keep_every_line(lines: list[str]) -> None:
     assert rest.rstrip("\n") == text.rstrip("\n")
 
 
-# -- adding items to a list ----------------------------------------------------------------------------------------------
+# -- adding items to a list
+# ----------------------------------------------------------------------------------------------
 
 ROUND = {"user": "2 .\n. 4", "assistant": "left()"}
 BLOCK = '- user: |-\n      2 .\n      . 4\n    assistant: "left()"\n'
@@ -251,10 +319,15 @@ def test_items_are_added_and_nothing_else_changes(text: str, result: str | None)
     added = append_items(text, "x", [ROUND], name="f.yaml")
     assert result is None or added == result
     before = load_yaml(text, name="f.yaml").data or {}
-    assert load_yaml(added, name="f.yaml").data == {**before, "x": [*(before.get("x") or []), ROUND]}
+    assert load_yaml(added, name="f.yaml").data == {
+        **before,
+        "x": [*(before.get("x") or []), ROUND],
+    }
 
 
-@pytest.mark.parametrize("text", ["x: a\n", "[1]\n", "a: &l [{user: a}]\nx: *l\n", '{"x": 1}', "x: [\n"])
+@pytest.mark.parametrize(
+    "text", ["x: a\n", "[1]\n", "a: &l [{user: a}]\nx: *l\n", '{"x": 1}', "x: [\n"]
+)
 def test_a_list_that_cannot_be_added_to_is_an_error(text: str) -> None:
     with pytest.raises(InputError):
         append_items(text, "x", [ROUND], name="f.yaml")
@@ -270,7 +343,11 @@ def test_any_text_can_be_added(user: str, assistant: str) -> None:
     except InputError:
         assert any(0xD800 <= ord(letter) <= 0xDFFF for letter in user + assistant)
         return
-    assert load_yaml(added, name="f.yaml").data["x"][1] == item and "# first\n" in added and "# good\n" in added
+    assert (
+        load_yaml(added, name="f.yaml").data["x"][1] == item
+        and "# first\n" in added
+        and "# good\n" in added
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\u2029"])

@@ -16,12 +16,15 @@ TILES = st.sampled_from([0, 0, 0, 2, 2, 4, 4, 8, 16, 1024, 2048])
 
 def boards(smallest: int = 2, largest: int = 6):
     return st.integers(smallest, largest).flatmap(
-        lambda size: st.lists(st.lists(TILES, min_size=size, max_size=size).map(tuple), min_size=size, max_size=size).map(tuple)
+        lambda size: st.lists(
+            st.lists(TILES, min_size=size, max_size=size).map(tuple), min_size=size, max_size=size
+        ).map(tuple)
     )
 
 
 def slow_slide(row):
-    """Tile by tile, as a hand would push them: each goes as far as it can, and merges at most once."""
+    """Tile by tile, as a hand would push them: each goes as far as it can, and merges at most
+    once."""
     cells, merged = list(row), [False] * len(row)
     gained = 0
     for start in range(len(cells)):
@@ -92,7 +95,12 @@ def test_a_game_follows_the_rules(board, seed, moves):
         else:
             assert gained == points
             score, made = score + points, made + 1
-            new = [(a, b) for row, old in zip(game.board, pushed, strict=True) for a, b in zip(row, old, strict=True) if a != b]
+            new = [
+                (a, b)
+                for row, old in zip(game.board, pushed, strict=True)
+                for a, b in zip(row, old, strict=True)
+                if a != b
+            ]
             assert len(new) == 1, "a move that changes the board brings one new tile"
             assert new[0][0] in (2, 4)
             assert new[0][1] == 0
@@ -150,7 +158,10 @@ def test_the_game_ends_when_nothing_moves():
     assert not Game(board=((2, 2), (4, 8))).over, "a full board with equal neighbours goes on"
 
 
-@pytest.mark.parametrize(("highest", "target", "wanted"), [(2048, 2048, 1.0), (4096, 2048, 1.0), (64, 2048, 6 / 11), (2, 4, 0.5)])
+@pytest.mark.parametrize(
+    ("highest", "target", "wanted"),
+    [(2048, 2048, 1.0), (4096, 2048, 1.0), (64, 2048, 6 / 11), (2, 4, 0.5)],
+)
 def test_progress_counts_doublings(highest, target, wanted):
     assert math.isclose(Game(board=((highest, 0), (0, 0))).progress(target), wanted)
 
@@ -164,7 +175,9 @@ def test_efficiency_is_points_for_each_attempt():
     assert game.efficiency == 0
     assert game.move("left") == 4
     assert game.efficiency == 4.0
-    blocked = next(direction for direction in DIRECTIONS if push(game.board, direction)[0] == game.board)
+    blocked = next(
+        direction for direction in DIRECTIONS if push(game.board, direction)[0] == game.board
+    )
     assert game.move(blocked) is None
     assert game.efficiency == 2.0
 
@@ -199,7 +212,9 @@ def test_what_is_no_direction(direction):
 @given(boards(), st.booleans())
 def test_a_drawn_board_reads_back(board, told):
     text = draw(board)
-    assert read_board(f"Moved left, +4. Score 12.\n\n{text}\n\nWhat now?" if told else text) == board
+    assert (
+        read_board(f"Moved left, +4. Score 12.\n\n{text}\n\nWhat now?" if told else text) == board
+    )
     assert len({len(line) for line in text.splitlines()}) == 1, "columns are aligned"
 
 

@@ -9,13 +9,18 @@ from hudtui.envs.text_2048.players import PREFERENCE, greedy_move, read_board
 
 TILES = st.sampled_from([0, 0, 0, 2, 4, 8, 16, 1024])
 BOARDS = st.integers(2, 6).flatmap(
-    lambda size: st.lists(st.lists(TILES, min_size=size, max_size=size).map(tuple), min_size=size, max_size=size).map(tuple)
+    lambda size: st.lists(
+        st.lists(TILES, min_size=size, max_size=size).map(tuple), min_size=size, max_size=size
+    ).map(tuple)
 )
 
 
 @given(BOARDS)
 def test_what_the_environment_draws_is_read(board):
-    assert read_board(f"Moved left, +4. Score 12, moves 3, highest tile 8.\n\n{game.draw(board)}") == board
+    assert (
+        read_board(f"Moved left, +4. Score 12, moves 3, highest tile 8.\n\n{game.draw(board)}")
+        == board
+    )
 
 
 @given(BOARDS)
@@ -48,7 +53,15 @@ def test_the_last_board_counts():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no board", "Score 12 of 30", "1 2 3\n4 5 6\n7 8 9", "2 4 8", "- - - -\n- - - -\n- - - -\n- - - -"]
+    "text",
+    [
+        "",
+        "no board",
+        "Score 12 of 30",
+        "1 2 3\n4 5 6\n7 8 9",
+        "2 4 8",
+        "- - - -\n- - - -\n- - - -\n- - - -",
+    ],
 )
 def test_no_board(text):
     assert read_board(text) is None

@@ -1,4 +1,5 @@
-"""text-2048 as MCP clients meet it: the Python SDK, the TypeScript SDK, and bytes that are no MCP."""
+"""text-2048 as MCP clients meet it: the Python SDK, the TypeScript SDK, and bytes that are no
+MCP."""
 
 from __future__ import annotations
 
@@ -35,19 +36,27 @@ async def client(target, mode="legacy"):
 
 async def play(session):
     """A short task, through everything the server has."""
-    assert [tool.name for tool in (await session.list_tools()).tools] == ["move", "setup", "evaluate"]
+    assert [tool.name for tool in (await session.list_tools()).tools] == [
+        "move",
+        "setup",
+        "evaluate",
+    ]
     uris = [resource.uri for resource in (await session.list_resources()).resources]
     assert uris == ["file:///setup/functions", "file:///evaluate/functions"]
     names = json.loads((await session.read_resource(uris[1])).contents[0].text)
     assert names == ["efficiency", "max_number"]
-    begun = await session.call_tool("setup", {"name": "board", "arguments": {"board_size": 4, "seed": 7}})
+    begun = await session.call_tool(
+        "setup", {"name": "board", "arguments": {"board_size": 4, "seed": 7}}
+    )
     assert not begun.is_error
     assert begun.structured_content["seed"] == 7
     for direction in ("left", "up", "left", "up"):
         moved = await session.call_tool("move", {"direction": direction})
         assert moved.structured_content["attempts"] >= 1
         assert "Score" in moved.content[0].text
-    judged = await session.call_tool("evaluate", {"name": "max_number", "arguments": '{"target": 64}'})
+    judged = await session.call_tool(
+        "evaluate", {"name": "max_number", "arguments": '{"target": 64}'}
+    )
     assert set(judged.structured_content) == {"reward", "done", "content", "info", "isError"}
     assert json.loads(judged.content[0].text) == judged.structured_content
     assert judged.structured_content["isError"] is False
@@ -92,7 +101,11 @@ async def test_a_request_without_a_session_is_declined(serve_2048):
     async with serve_2048() as url, httpx2.AsyncClient() as web:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = await web.post(url, json=body, headers=headers)
-    text = answer.text.partition("data:")[2] if "event-stream" in answer.headers["content-type"] else answer.text
+    text = (
+        answer.text.partition("data:")[2]
+        if "event-stream" in answer.headers["content-type"]
+        else answer.text
+    )
     error = json.loads(text)["error"]
     assert "session" in error["message"]
     assert error["data"]["supported"] == list(PROTOCOL_VERSIONS)
@@ -101,9 +114,12 @@ async def test_a_request_without_a_session_is_declined(serve_2048):
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_the_typescript_sdk_plays(transport, node_modules, serve_2048):
     async with contextlib.AsyncExitStack() as stack:
-        target = COMMAND if transport == "stdio" else [await stack.enter_async_context(serve_2048())]
+        target = (
+            COMMAND if transport == "stdio" else [await stack.enter_async_context(serve_2048())]
+        )
         process = await asyncio.create_subprocess_exec(
-            *("node", str(CLIENT), str(node_modules), transport, *target), stdout=asyncio.subprocess.PIPE
+            *("node", str(CLIENT), str(node_modules), transport, *target),
+            stdout=asyncio.subprocess.PIPE,
         )
         out, _ = await asyncio.wait_for(process.communicate(), 60)
     seen = json.loads(out)
@@ -118,16 +134,33 @@ async def test_the_typescript_sdk_plays(transport, node_modules, serve_2048):
 
 def test_stdio_imports_nothing_heavy():
     code = (
-        "import sys, io; from hudtui.envs.text_2048 import stdio, __main__; stdio.serve(1, io.BytesIO(b''), io.BytesIO());"
-        "print([m for m in ('mcp', 'pydantic', 'asyncio', 'httpx2', 'hudtui.core') if m in sys.modules])"
+        "import sys, io; from hudtui.envs.text_2048 import stdio, __main__; stdio.serve(1, "
+        "io.BytesIO(b''), io.BytesIO());print([m for m in ('mcp', 'pydantic', 'asyncio', 'httpx2', "
+        "'hudtui.core') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_the_seed_option_fixes_the_first_game():
-    move = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "move", "arguments": {"direction": "down"}}}
+    move = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "move", "arguments": {"direction": "down"}},
+    }
     answers = {
-        subprocess.run([*COMMAND, "--seed", "3"], input=json.dumps(move), capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [*COMMAND, "--seed", "3"],
+            input=json.dumps(move),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         for _ in range(2)
     }
     assert len(answers) == 1
@@ -138,14 +171,18 @@ def test_a_taken_port_is_named():
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run([*COMMAND, "--http", "--port", str(port)], capture_output=True, text=True)
+        done = subprocess.run(
+            [*COMMAND, "--http", "--port", str(port)], capture_output=True, text=True
+        )
     assert done.returncode == 1
     assert done.stderr.startswith(f"cannot listen on 127.0.0.1:{port}: ")
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_reader_that_goes_away_ends_the_server_quietly():
-    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode() + b"\n"
     with contextlib.suppress(BrokenPipeError):
@@ -157,20 +194,29 @@ def test_a_reader_that_goes_away_ends_the_server_quietly():
 
 
 def test_prints_do_not_reach_the_protocol():
-    code = "from hudtui.envs.text_2048 import stdio; stdio.StdioServer.answer = lambda *_: (print('stray'), {})[1]; stdio.serve()"
-    done = subprocess.run([sys.executable, "-c", code], input="{}\n", capture_output=True, text=True, check=True)
+    code = (
+        "from hudtui.envs.text_2048 import stdio; stdio.StdioServer.answer = lambda *_: "
+        "(print('stray'), {})[1]; stdio.serve()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="{}\n", capture_output=True, text=True, check=True
+    )
     assert done.stdout == "{}\n"
     assert done.stderr == "stray\n"
 
 
 def ask(peer, method, params=None, ident=1):
-    return peer.answer(json.dumps({"jsonrpc": "2.0", "id": ident, "method": method, "params": params}).encode())
+    return peer.answer(
+        json.dumps({"jsonrpc": "2.0", "id": ident, "method": method, "params": params}).encode()
+    )
 
 
 @pytest.mark.parametrize("version", [*PROTOCOL_VERSIONS, "2026-07-28", "1999-01-01"])
 def test_versions_are_negotiated(version):
     result = ask(StdioServer(GameTable(1)), "initialize", {"protocolVersion": version})["result"]
-    assert result["protocolVersion"] == (version if version in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0])
+    assert result["protocolVersion"] == (
+        version if version in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,10 +232,21 @@ def test_versions_are_negotiated(version):
         (b'{"jsonrpc": "2.0", "id": 1, "method": "nope"}', -32601),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}', -32601),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "move", "arguments": 5}}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nope"}}', -32602),
+        (
+            b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "move", '
+            b'"arguments": 5}}',
+            -32602,
+        ),
+        (
+            b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nope"}}',
+            -32602,
+        ),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "telemetry://live"}}', -32002),
+        (
+            b'{"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": '
+            b'"telemetry://live"}}',
+            -32002,
+        ),
     ],
 )
 def test_what_is_no_request_gets_an_error(line, code):
@@ -295,6 +352,8 @@ def test_hidden_functions_are_callable_and_not_listed():
 
 
 def test_main_prints_its_usage():
-    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
+    done = subprocess.run(
+        [*COMMAND, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"}
+    )
     assert done.returncode == 0
     assert "8765" in done.stdout

@@ -1,11 +1,14 @@
-"""Is a day's budget ever overrun? Launches at the same moment and one after the other, each by a process of its own.
+"""Is a day's budget ever overrun? Launches at the same moment and one after the other, each by a
+process of its own.
 
     python tests/faults/day_budget.py [--seed 1] [--launches 50]
 
-For each of five budgets there is a simulator in real time, whose pods are real SSH endpoints, and a ledger. Ten launches each
-(of `--launches` 50) choose a machine at random; half of them begin at the same moment, the others follow one by one, and some
-machines are ended in between. hudtui is closed after each: what holds is the guard that was left on the machine, whose own hours
-are read from it. Prints a row for each budget; the exit status is 1 when the bills and all guards' own hours come to more.
+For each of five budgets there is a simulator in real time, whose pods are real SSH endpoints, and a
+ledger. Ten launches each (of `--launches` 50) choose a machine at random; half of them begin at the
+same moment, the others follow one by one, and some machines are ended in between. hudtui is closed
+after each: what holds is the guard that was left on the machine, whose own hours are read from it.
+Prints a row for each budget; the exit status is 1 when the bills and all guards' own hours come to
+more.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ from hudtui.core.compute.provider import OutOfCapacity
 from hudtui.core.compute.watchdog import FOLDER, start_watchdog
 from hudtui.sim import PrimeSimulator
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # for `support`, also where this runs as a program
 
 from support import compute_world as world
 
@@ -48,11 +53,18 @@ class Place:
     budget: float
 
     def user(self) -> Any:
-        return world.User(self.url, self.api_key, Ledger(self.folder / "pods.db"), self.folder / "key", self.folder / "pins")
+        return world.User(
+            self.url,
+            self.api_key,
+            Ledger(self.folder / "pods.db"),
+            self.folder / "key",
+            self.folder / "pins",
+        )
 
 
 async def launch(place: Place, name: str, cloud_id: str) -> dict[str, Any]:
-    """What one process does: rent, leave a guard, and go. What the guard was told is read from the machine."""
+    """What one process does: rent, leave a guard, and go. What the guard was told is read from the
+    machine."""
     user = place.user()
     try:
         order = await user.order(name, cloud_id)
@@ -64,7 +76,12 @@ async def launch(place: Place, name: str, cloud_id: str) -> dict[str, Any]:
         await start_watchdog(last.host, owned.until, user.prime, last.pod.id, lookup={}.get)
         rules = json.loads(await last.host.get(f"{FOLDER}/guard.json"))
         ends = float(rules["count_from"]) + rules["max_seconds"]
-        return {"name": name, "rented": True, "hourly": owned.hourly, "hours": (ends - owned.created) / 3600}
+        return {
+            "name": name,
+            "rented": True,
+            "hourly": owned.hourly,
+            "hours": (ends - owned.created) / 3600,
+        }
     except (BudgetExceeded, OutOfCapacity) as error:
         return {"name": name, "rented": False, "why": error.what}
     finally:
@@ -86,8 +103,17 @@ async def campaign(place: Place, launches: int, chance: random.Random) -> tuple[
     told: list[dict[str, Any]] = []
 
     def start(number: int) -> subprocess.Popen[str]:
-        words = [place.url, place.api_key, str(place.folder), str(place.budget), f"hudtui-day-{number}", chance.choice(OFFERS)]
-        return subprocess.Popen([sys.executable, __file__, "--one", *words], stdout=subprocess.PIPE, text=True)
+        words = [
+            place.url,
+            place.api_key,
+            str(place.folder),
+            str(place.budget),
+            f"hudtui-day-{number}",
+            chance.choice(OFFERS),
+        ]
+        return subprocess.Popen(
+            [sys.executable, __file__, "--one", *words], stdout=subprocess.PIPE, text=True
+        )
 
     def hear(child: subprocess.Popen[str]) -> None:
         said = child.communicate()[0]
@@ -104,12 +130,16 @@ async def campaign(place: Place, launches: int, chance: random.Random) -> tuple[
             if alive and chance.random() < 0.4:
                 one = chance.choice(alive)
                 one["over"] = True
-                await terminate_pod(one["name"], user.prime, user.ledger, why="to make room", sleep=soon)
+                await terminate_pod(
+                    one["name"], user.prime, user.ledger, why="to make room", sleep=soon
+                )
             await asyncio.to_thread(lambda number=number: hear(start(number)))
     finally:
         await user.close()
     ledger = Ledger(place.folder / "pods.db")
-    cost = sum(one["hours"] * one["hourly"] for one in told if one["rented"] and not one.get("over"))
+    cost = sum(
+        one["hours"] * one["hourly"] for one in told if one["rented"] and not one.get("over")
+    )
     cost += sum(spent(owned) for owned in ledger.records(alive=False) if owned.state == "ended")
     rented = sum(one["rented"] for one in told)
     return rented, len(told) - rented, cost
@@ -133,19 +163,29 @@ async def main(seed: int, launches: int) -> int:
             rented, refused, cost = await campaign(place, each, random.Random(f"{seed} {budget}"))
             above = cost > budget + _CENT
             worst += above
-            print(f"{budget:>8.2f} {each:>9} {rented:>7} {refused:>8} {cost:>9.3f}  {'ABOVE' if above else 'never'}", flush=True)
+            print(
+                f"{budget:>8.2f} {each:>9} {rented:>7} {refused:>8} {cost:>9.3f}  "
+                f"{'ABOVE' if above else 'never'}",
+                flush=True,
+            )
     print("above the budget: " + (f"{worst} of {len(BUDGETS)}" if worst else "never"))
     return 1 if worst else 0
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--launches", type=int, default=50)
     parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         url, api_key, where, budget, name, cloud_id = args.one
-        print(json.dumps(asyncio.run(launch(Place(url, api_key, Path(where), float(budget)), name, cloud_id))))
+        print(
+            json.dumps(
+                asyncio.run(launch(Place(url, api_key, Path(where), float(budget)), name, cloud_id))
+            )
+        )
         sys.exit(0)
     sys.exit(asyncio.run(main(args.seed, args.launches)))

@@ -2,9 +2,10 @@
 
     python tests/faults/hostile_folders.py [COUNT] [SEED]
 
-Each folder is made by `tests/support/hostile_folder.py` and looked at in a process of its own, with the user's keys and limits in
-the user's own file: a random choice of commands, and the app with all steps opened. The last lines tell how many programs ran,
-how many requests came, and how many limits were lifted; the exit code is 1 unless all three are 0.
+Each folder is made by `tests/support/hostile_folder.py` and looked at in a process of its own, with
+the user's keys and limits in the user's own file: a random choice of commands, and the app with all
+steps opened. The last lines tell how many programs ran, how many requests came, and how many limits
+were lifted; the exit code is 1 unless all three are 0.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # for `support`, also where this runs as a program
 
 from support import hostile_folder as hostile
 
@@ -33,19 +36,34 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.steps import SCREENS, screen_class
 
 COMMANDS_A_FOLDER = 9
-LIMITS = {"HUDTUI_BUDGET_RUN": "5", "HUDTUI_BUDGET_DAY": "7", "HUDTUI_MAX_HOURS": "3", "HUDTUI_IDLE_MINUTES": "11"}
+LIMITS = {
+    "HUDTUI_BUDGET_RUN": "5",
+    "HUDTUI_BUDGET_DAY": "7",
+    "HUDTUI_MAX_HOURS": "3",
+    "HUDTUI_IDLE_MINUTES": "11",
+}
 
 
 def visit(folder: Path, seed: int, keys: list[str]) -> int:
-    """Look at a folder, in this process, as a person would who does not trust it. How many limits it lifted or changed."""
+    """Look at a folder, in this process, as a person would who does not trust it. How many limits
+    it lifted or changed."""
     os.chdir(folder)
     changed = sum(load_settings(folder, HUD).get(name) != value for name, value in LIMITS.items())
     pick = random.Random(seed)
     for words in pick.sample(hostile.COMMANDS, COMMANDS_A_FOLDER):
-        if words[:3] == ("rl", "--dry-run", "--gpus") or words[0] in ("gpus", "pods", "wallet", "keys"):
-            continue  # with the user's own key and address they would ask the real service: `asking` does these
+        if words[:3] == ("rl", "--dry-run", "--gpus") or words[0] in (
+            "gpus",
+            "pods",
+            "wallet",
+            "keys",
+        ):
+            # with the user's own key and address they would ask the real service: `asking` does
+            # these
+            continue
         result = CliRunner().invoke(build(), list(words))
-        if result.exception is not None and not isinstance(result.exception, SystemExit | sqlite3.Error):
+        if result.exception is not None and not isinstance(
+            result.exception, SystemExit | sqlite3.Error
+        ):
             print(f"{folder.name}: {' '.join(words)}: {result.exception!r}", flush=True)
     asyncio.run(open_app(folder, keys))
     return changed
@@ -62,11 +80,20 @@ async def open_app(folder: Path, keys: list[str]) -> None:
 
 
 def asking(folder: Path, seed: int) -> None:
-    """Commands that ask Prime, at an address of the user's own choice on loopback: only the folder's address would be a catch."""
+    """Commands that ask Prime, at an address of the user's own choice on loopback: only the
+    folder's address would be a catch."""
     os.chdir(folder)
     pick = random.Random(seed)
     for words in pick.sample(
-        [("gpus",), ("pods",), ("pods", "reconcile"), ("wallet",), ("keys",), ("rl", "--dry-run", "--gpus", "1xH100")], 3
+        [
+            ("gpus",),
+            ("pods",),
+            ("pods", "reconcile"),
+            ("wallet",),
+            ("keys",),
+            ("rl", "--dry-run", "--gpus", "1xH100"),
+        ],
+        3,
     ):
         CliRunner().invoke(build(), list(words))
 
@@ -89,7 +116,10 @@ def main() -> int:
         child = os.fork()
         if child == 0:
             os.environ.update(
-                HOME=str(home), PATH=f"{watch.tools}:{os.environ['PATH']}", TERM="xterm-256color", HF_HUB_OFFLINE="1"
+                HOME=str(home),
+                PATH=f"{watch.tools}:{os.environ['PATH']}",
+                TERM="xterm-256color",
+                HF_HUB_OFFLINE="1",
             )
             for name in ("CONFIG", "DATA", "STATE", "CACHE"):
                 os.environ[f"XDG_{name}_HOME"] = str(home / name.lower())
@@ -98,13 +128,20 @@ def main() -> int:
             hostile.write_user(home / "config")
             code = 99
             try:
-                # The user's own address of Prime is a closed port: an answer can only come from the folder's.
+                # The user's own address of Prime is a closed port: an answer can only come from the
+                # folder's.
                 os.environ["PRIME_API_BASE_URL"] = "http://127.0.0.1:9"
                 changed = visit(
-                    folder, seed + number, random.Random(number).choice((["1", "2", "3", "4", "5"], ["1"], ["4", "5", "0"]))
+                    folder,
+                    seed + number,
+                    random.Random(number).choice(
+                        (["1", "2", "3", "4", "5"], ["1"], ["4", "5", "0"])
+                    ),
                 )
                 del os.environ["PRIME_API_BASE_URL"]
-                (home / "config" / "hudtui" / "settings.env").open("a").write("PRIME_API_BASE_URL=http://127.0.0.1:9\n")
+                (home / "config" / "hudtui" / "settings.env").open("a").write(
+                    "PRIME_API_BASE_URL=http://127.0.0.1:9\n"
+                )
                 asking(folder, seed + number)
                 code = changed
             finally:
@@ -115,7 +152,9 @@ def main() -> int:
         lifted += code if 0 < code < 99 else 0
         if code:
             broke = code == 99 or code < 0
-            print(f"{folder}: {'the visit broke' if broke else f'{code} limits changed'}", flush=True)
+            print(
+                f"{folder}: {'the visit broke' if broke else f'{code} limits changed'}", flush=True
+            )
         marks, seen = len(list(watch.marks.iterdir())), len(watch.requests)
         if (marks, seen) != before:
             print(f"{folder}: {watch.seen()[-3:]}", flush=True)
@@ -124,7 +163,10 @@ def main() -> int:
             shutil.rmtree(folder)
         shutil.rmtree(home)
     watch.close()
-    print(f"folders {count}   programs run {ran}   requests {requests}   limits changed {lifted}   visits that broke {failed}")
+    print(
+        f"folders {count}   programs run {ran}   requests {requests}   limits changed {lifted}   "
+        f"visits that broke {failed}"
+    )
     if not (ran or requests or lifted or failed):
         shutil.rmtree(base)
     return int(bool(ran or requests or lifted or failed))

@@ -1,16 +1,20 @@
-"""A launch on a rented machine, killed at every event, and what else happens to machines: is anything lost, or left behind?
+"""A launch on a rented machine, killed at every event, and what else happens to machines: is
+anything lost, or left behind?
 
-    python tests/faults/launch.py [--seeds 50] [--first 0] [--only REGEX] [--no-others] [--json FILE]
+    python tests/faults/launch.py [--seeds 50] [--first 0] [--only REGEX] [--no-others] [--json
+    FILE]
 
-The machines are those of the simulated Prime: real SSH, real tmux, real supervisors. The app is a process of its own; it is
-killed (SIGKILL) just before or just after it writes an event of the run down, and then started anew, as a user would; every third
-seed is killed once more on the way. After that has to be true:
+The machines are those of the simulated Prime: real SSH, real tmux, real supervisors. The app is a
+process of its own; it is killed (SIGKILL) just before or just after it writes an event of the run
+down, and then started anew, as a user would; every third seed is killed once more on the way. After
+that has to be true:
 
 - one machine was ordered, never two, and it is gone at the end, in the ledger as well;
 - the run went on to its end, or was ended with a reason;
 - what ran on the machine was started once, and what it wrote is at home, byte for byte.
 
-Then come the other faults, each with what the user is told. The exit status is 1 when a promise was broken.
+Then come the other faults, each with what the user is told. The exit status is 1 when a promise was
+broken.
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ RUN = "launch-fault"
 LINES = 5
 WORK = (
     "echo begun >>out/begun; for step in 1 2 3 4 5; do "
-    'echo "{\\"task\\": \\"t$step\\", \\"reward\\": 0.$step}" >>out/metrics.jsonl; sleep 0.05; done; echo done'
+    'echo "{\\"task\\": \\"t$step\\", \\"reward\\": 0.$step}" >>out/metrics.jsonl; sleep 0.05; '
+    "done; echo done"
 )
 EVENTS = (
     "machine intended",
@@ -82,17 +87,22 @@ EVENTS = (
 """What a launch writes down, in order."""
 KILLED = -signal.SIGKILL
 AWAY = 150.0
-"""Seconds after which the user comes back: whether a machine was created that nobody has seen is clear by then."""
+"""Seconds after which the user comes back: whether a machine was created that nobody has seen is
+clear by then."""
 PATIENCE = 100.0
 """Seconds for one life of the app."""
 
 
-# --- the app: one life of it ----------------------------------------------------------------------------------------------
+# --- the app: one life of it ----------------------------------------------------------------------
 
 
 def label(kind: str, data: Any) -> str:
     """What an event is called in the table."""
-    return f"{kind} {data.get('name') or data.get('kind') or ''}".strip() if kind in ("machine", "step") else kind
+    return (
+        f"{kind} {data.get('name') or data.get('kind') or ''}".strip()
+        if kind in ("machine", "step")
+        else kind
+    )
 
 
 class Doomed(RunStore):
@@ -112,7 +122,15 @@ class Doomed(RunStore):
         if found == self._event and moment == self._moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def append(self, run: str, kind: str, data: Any = None, *, at: float | None = None, once: str | None = None) -> Any:
+    def append(
+        self,
+        run: str,
+        kind: str,
+        data: Any = None,
+        *,
+        at: float | None = None,
+        once: str | None = None,
+    ) -> Any:
         """Keep an event, unless this is the end."""
         self._meet(label(kind, data or {}), "before")
         event = super().append(run, kind, data, at=at, once=once)
@@ -131,7 +149,8 @@ class Doomed(RunStore):
 
 
 async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
-    """What `hudtui rl` and `hudtui runs resume` do: reconcile, then tend. Returns what the user is told when that fails."""
+    """What `hudtui rl` and `hudtui runs resume` do: reconcile, then tend. Returns what the user is
+    told when that fails."""
     store = Doomed(state, event, moment)
     provider = PrimeProvider(key, base_url=url, simulated=True)
 
@@ -147,7 +166,13 @@ async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
         await asyncio.sleep(min(seconds, 0.05))
 
     broker = RentalContext(
-        provider, lambda name: None, sleep=hurry, every=0.05, within=5.0, look=1.0, clock=lambda: time.monotonic() + slept
+        provider,
+        lambda name: None,
+        sleep=hurry,
+        every=0.05,
+        within=5.0,
+        look=1.0,
+        clock=lambda: time.monotonic() + slept,
     )
     try:
         await reconcile_runs(store)
@@ -176,7 +201,7 @@ def be_the_app(words: list[str]) -> None:
     print(json.dumps({"said": said}))
 
 
-# --- the world around it --------------------------------------------------------------------------------------------------
+# --- the world around it --------------------------------------------------------------------------
 
 
 @dataclass
@@ -191,7 +216,13 @@ class World:
     @property
     def ordered(self) -> int:
         """Machines that were asked for."""
-        return len([one for one in self.sim.requests if one.method == "POST" and one.path.rstrip("/").endswith("/pods")])
+        return len(
+            [
+                one
+                for one in self.sim.requests
+                if one.method == "POST" and one.path.rstrip("/").endswith("/pods")
+            ]
+        )
 
     @property
     def results(self) -> Path:
@@ -203,12 +234,27 @@ class World:
         """The run as it stands."""
         return RunStore(self.store.state_dir).summary(RUN)
 
-    def begin(self, event: str = "", moment: str = "", *, offset: float = 0.0, most: int = 0) -> subprocess.Popen[str]:
+    def begin(
+        self, event: str = "", moment: str = "", *, offset: float = 0.0, most: int = 0
+    ) -> subprocess.Popen[str]:
         """Start the app."""
-        words = [self.sim.url, self.sim.api_key, str(self.store.state_dir), event, moment, str(offset), str(most)]
+        words = [
+            self.sim.url,
+            self.sim.api_key,
+            str(self.store.state_dir),
+            event,
+            moment,
+            str(offset),
+            str(most),
+        ]
         argv = [sys.executable, __file__, "--be-the-app", *words]
         return subprocess.Popen(
-            argv, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            argv,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def app(self, event: str = "", moment: str = "", **more: Any) -> tuple[int, str]:
@@ -237,18 +283,26 @@ class World:
 @contextlib.contextmanager
 def world(script: str = WORK, **behave: Any) -> Iterator[World]:
     """A run that was planned and agreed to, in a world of its own."""
-    with tempfile.TemporaryDirectory(prefix="hudtui-launch-") as place, PrimeSimulator(step=5) as sim:
+    with (
+        tempfile.TemporaryDirectory(prefix="hudtui-launch-") as place,
+        PrimeSimulator(step=5) as sim,
+    ):
         home = Path(place)
         key = home / ".ssh" / "id_ed25519"
         key.parent.mkdir(mode=0o700)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)],
+            check=True,
+        )
         sim.add_ssh_key(key.with_suffix(".pub").read_text())
         sim.behave(boot=20, install=10, **behave)
         (home / "project").mkdir()
         store = RunStore(home / "project" / ".hudtui")
         store.add(_record(store, asyncio.run(_offer(sim)), script))
         environment = {
-            name: text for name, text in os.environ.items() if not name.startswith(("XDG_", "HUDTUI_", "SSH_", "TMUX"))
+            name: text
+            for name, text in os.environ.items()
+            if not name.startswith(("XDG_", "HUDTUI_", "SSH_", "TMUX"))
         }
         # The run was agreed to above, by a process that has another state folder.
         yield World(sim, home, store, {**environment, "HOME": str(home), "HUDTUI_TRUST": str(home)})
@@ -264,15 +318,25 @@ async def _offer(sim: PrimeSimulator) -> Offer:
 
 def _record(store: RunStore, offer: Offer, script: str) -> RunRecord:
     rent = Rental("prime", f"hudtui-{RUN}", offer, offer.price.hourly, simulated=True)
-    spec = RunSpec("rollouts", RUN, str(store.state_dir.parent), rent=rent, limits=Limits(max_hours=20.0, run_budget=25.0))
+    spec = RunSpec(
+        "rollouts",
+        RUN,
+        str(store.state_dir.parent),
+        rent=rent,
+        limits=Limits(max_hours=20.0, run_budget=25.0),
+    )
     stage = Stage("play", ("bash", "-c", script), grace=1.0)
-    plan = Plan("rollouts", (stage,), outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/begun", "report")))
+    plan = Plan(
+        "rollouts",
+        (stage,),
+        outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/begun", "report")),
+    )
     folder = f".hudtui/runs/{RUN}"
     host = pod_host(rent.machine)
     return RunRecord(RUN, time.time(), RUN, "rollouts", host, machine_label(), folder, spec, plan)
 
 
-# --- promises -------------------------------------------------------------------------------------------------------------
+# --- promises -------------------------------------------------------------------------------------
 
 
 def broken(one: World, *, whole: bool = True) -> list[str]:
@@ -298,7 +362,9 @@ def broken(one: World, *, whole: bool = True) -> list[str]:
     if whole and summary.state == "finished":
         begun, metrics = one.results / "out" / "begun", one.results / "out" / "metrics.jsonl"
         if not begun.exists() or begun.read_text() != "begun\n":
-            found.append(f"started {begun.read_text().count('begun') if begun.exists() else 0} times")
+            found.append(
+                f"started {begun.read_text().count('begun') if begun.exists() else 0} times"
+            )
         if not metrics.exists() or metrics.read_text().count("\n") != LINES:
             found.append("results are missing at home")
     return found
@@ -344,11 +410,18 @@ def killed(seed: int) -> Outcome:
         if summary.state != "finished" and not (summary.state == "failed" and one.ordered == 0):
             wrong.append(f"the run did not finish: {summary.why}")
         return Outcome(
-            f"kill -9 {kills[0][1]} {event}", lives, summary.state, summary.machine, wrong, said, time.monotonic() - began, met
+            f"kill -9 {kills[0][1]} {event}",
+            lives,
+            summary.state,
+            summary.machine,
+            wrong,
+            said,
+            time.monotonic() - began,
+            met,
         )
 
 
-# --- other faults ---------------------------------------------------------------------------------------------------------
+# --- other faults ---------------------------------------------------------------------------------
 
 LONG = "echo begun >>out/begun; echo $$ >out/pid; exec sleep 600"
 
@@ -369,7 +442,9 @@ def _to_its_end(one: World, process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, json.loads(out)["said"] if process.returncode == 0 else err[-2000:]
 
 
-def _during(one: World, act: Callable[[Any, Path], None], *, at: str = "stage_started") -> tuple[int, str]:
+def _during(
+    one: World, act: Callable[[Any, Path], None], *, at: str = "stage_started"
+) -> tuple[int, str]:
     """Do something to the machine while its run goes on."""
     process = one.begin()
     if not one.wait_for(at):
@@ -380,7 +455,9 @@ def _during(one: World, act: Callable[[Any, Path], None], *, at: str = "stage_st
     return _to_its_end(one, process)
 
 
-def _outcome(fault: str, one: World, told: tuple[int, str], *, state: str, words: str, lives: int = 1) -> Outcome:
+def _outcome(
+    fault: str, one: World, told: tuple[int, str], *, state: str, words: str, lives: int = 1
+) -> Outcome:
     """Judge: the state that was to come about, and words that the user has to be told."""
     summary, wrong = one.summary, broken(one, whole=state == "finished")
     everything = "; ".join([told[1], summary.why or "", *summary.notes])
@@ -391,7 +468,12 @@ def _outcome(fault: str, one: World, told: tuple[int, str], *, state: str, words
     if not re.search(words, everything):
         wrong.append(f"not told: {words!r} in {everything[:300]!r}")
     return Outcome(
-        fault, lives, summary.state, summary.machine, wrong, (summary.why or told[1] or "; ".join(summary.notes))[:160]
+        fault,
+        lives,
+        summary.state,
+        summary.machine,
+        wrong,
+        (summary.why or told[1] or "; ".join(summary.notes))[:160],
     )
 
 
@@ -412,7 +494,11 @@ def out_of_memory() -> Outcome:
 
     with world(LONG) as one:
         return _outcome(
-            "the trainer is killed (OOM)", one, _during(one, kill), state="failed", words="play.*(SIGKILL|killed|signal 9)"
+            "the trainer is killed (OOM)",
+            one,
+            _during(one, kill),
+            state="failed",
+            words="play.*(SIGKILL|killed|signal 9)",
         )
 
 
@@ -424,7 +510,9 @@ def no_tmux_server() -> Outcome:
         subprocess.run(["tmux", "kill-server"], env=environment, check=False, capture_output=True)
 
     with world(LONG) as one:
-        return _outcome("tmux is killed on the machine", one, _during(one, kill), state="finished", words="")
+        return _outcome(
+            "tmux is killed on the machine", one, _during(one, kill), state="finished", words=""
+        )
 
 
 def taken_back() -> Outcome:
@@ -444,7 +532,9 @@ def another_host_key() -> Outcome:
         process.kill()
         process.communicate()
         told = one.app(offset=30 * 3600.0)
-        return _outcome("the host key changes", one, told, state="failed", words="host key", lives=2)
+        return _outcome(
+            "the host key changes", one, told, state="failed", words="host key", lives=2
+        )
 
 
 def wrong_key() -> Outcome:
@@ -452,8 +542,19 @@ def wrong_key() -> Outcome:
     with world() as one:
         key = one.home / ".ssh" / "id_ed25519"
         key.unlink()
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, input="y\n", text=True)
-        return _outcome("the key is not let in", one, one.app(), state="failed", words="rejected every SSH key|does not accept")
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)],
+            check=True,
+            input="y\n",
+            text=True,
+        )
+        return _outcome(
+            "the key is not let in",
+            one,
+            one.app(),
+            state="failed",
+            words="rejected every SSH key|does not accept",
+        )
 
 
 def unwritable_home() -> Outcome:
@@ -468,19 +569,28 @@ def unwritable_home() -> Outcome:
             wrong.append("a machine was ordered that nobody could find again")
         if told[0] != 0 or not told[1]:
             wrong.append(f"not told in words: {told}")
-        return Outcome("the home cannot be written", 1, summary.state, summary.machine, wrong, told[1][:160])
+        return Outcome(
+            "the home cannot be written", 1, summary.state, summary.machine, wrong, told[1][:160]
+        )
 
 
 def full_disk_here() -> Outcome:
     """There is no room for the results; later there is."""
-    large = "echo begun >>out/begun; head -c 6000000 /dev/zero >>out/metrics.jsonl; printf '\\n\\n\\n\\n\\n' >>out/metrics.jsonl"
+    large = (
+        "echo begun >>out/begun; head -c 6000000 /dev/zero >>out/metrics.jsonl; printf "
+        "'\\n\\n\\n\\n\\n' >>out/metrics.jsonl"
+    )
     with world(large) as one:
         first = one.app(most=4_000_000)
         kept = len(one.sim.alive)
         told = one.app()
-        found = _outcome("no room for the results, then there is", one, told, state="finished", words="", lives=2)
+        found = _outcome(
+            "no room for the results, then there is", one, told, state="finished", words="", lives=2
+        )
         if kept != 1 or "KEPT" not in first[1]:
-            found.broken.append(f"the machine with the only results was not kept, or not said so: {first}")
+            found.broken.append(
+                f"the machine with the only results was not kept, or not said so: {first}"
+            )
         found.said = first[1][:160]
         return found
 
@@ -498,19 +608,31 @@ def no_python() -> Outcome:
         process = one.begin()
         one.wait_for("machine trying")
         hide(*_machine(one))
-        return _outcome("no python on the machine", one, _to_its_end(one, process), state="failed", words="python3")
+        return _outcome(
+            "no python on the machine",
+            one,
+            _to_its_end(one, process),
+            state="failed",
+            words="python3",
+        )
 
 
 def clock(hours: float, state: str) -> Outcome:
     """This computer's clock jumps while the app is away."""
-    with world(LONG if state == "stopped" else "echo begun >>out/begun; sleep 4; " + WORK.partition("; ")[2]) as one:
+    with world(
+        LONG
+        if state == "stopped"
+        else "echo begun >>out/begun; sleep 4; " + WORK.partition("; ")[2]
+    ) as one:
         process = one.begin()
         one.wait_for("stage_started")
         process.kill()
         process.communicate()
         told = one.app(offset=hours * 3600.0)
         words = "h is reached|reached" if state == "stopped" else ""
-        return _outcome(f"the clock jumps by {hours:+g} h", one, told, state=state, words=words, lives=2)
+        return _outcome(
+            f"the clock jumps by {hours:+g} h", one, told, state=state, words=words, lives=2
+        )
 
 
 OTHERS: tuple[Callable[[], Outcome], ...] = (
@@ -528,12 +650,15 @@ OTHERS: tuple[Callable[[], Outcome], ...] = (
 )
 
 
-# --- the table ------------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def table(found: list[Outcome]) -> str:
     """Killed launches by event, then the others."""
-    lines = [f"{'killed at':<20} {'runs':>4} {'kills':>5} {'lives':>5}  {'outcome':<24} {'broken':>6} {'seconds':>7}"]
+    lines = [
+        f"{'killed at':<20} {'runs':>4} {'kills':>5} {'lives':>5}  {'outcome':<24} {'broken':>6} "
+        f"{'seconds':>7}"
+    ]
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for one in found:
         if one.fault.startswith("kill -9 "):
@@ -542,17 +667,25 @@ def table(found: list[Outcome]) -> str:
         mine = groups[event]
         states = Counter(f"{one.state}, {one.machine}" for one in mine)
         lines.append(
-            f"{event:<20} {len(mine):>4} {sum(len(one.kills) for one in mine):>5} {sum(one.lives for one in mine):>5}  "
+            f"{event:<20} {len(mine):>4} {sum(len(one.kills) for one in mine):>5} "
+            f"{sum(one.lives for one in mine):>5}  "
             f"{'; '.join(f'{count} {state}' for state, count in states.items()):<24} "
-            f"{sum(bool(one.broken) for one in mine):>6} {sum(one.seconds for one in mine) / len(mine):>7.1f}"
+            f"{sum(bool(one.broken) for one in mine):>6} "
+            f"{sum(one.seconds for one in mine) / len(mine):>7.1f}"
         )
     others = [one for one in found if not one.fault.startswith("kill -9 ")]
     if others:
         lines += ["", f"{'fault':<40} {'outcome':<20} {'broken':>6}  told"]
     for one in others:
-        lines.append(f"{one.fault:<40} {one.state + ', ' + one.machine:<20} {len(one.broken):>6}  {one.said}")
+        lines.append(
+            f"{one.fault:<40} {one.state + ', ' + one.machine:<20} {len(one.broken):>6}  {one.said}"
+        )
     wrong = [one for one in found if one.broken]
-    lines += ["", f"{len(found)} faults, {sum(len(one.kills) for one in found)} kills, {len(wrong)} with a broken promise"]
+    lines += [
+        "",
+        f"{len(found)} faults, {sum(len(one.kills) for one in found)} kills, {len(wrong)} with a "
+        "broken promise",
+    ]
     lines += [f"  {one.fault} {one.kills}: {'; '.join(one.broken)}" for one in wrong]
     return "\n".join(lines)
 

@@ -1,9 +1,12 @@
-"""A log of a million lines is followed over a line that is cut a hundred times: is the copy identical?
+"""A log of a million lines is followed over a line that is cut a hundred times: is the copy
+identical?
 
-    python tests/faults/ssh_follow.py [--lines 1000000] [--disconnects 100] [--seed 1] [--seconds 60]
+    python tests/faults/ssh_follow.py [--lines 1000000] [--disconnects 100] [--seed 1] [--seconds
+    60]
 
-A real sshd, a real writer process, a proxy that cuts at random moments and at random bytes, sometimes refuses for a while, delays
-and throttles. Prints a table; the exit status is 1 when a byte is missing, doubled or changed.
+A real sshd, a real writer process, a proxy that cuts at random moments and at random bytes,
+sometimes refuses for a while, delays and throttles. Prints a table; the exit status is 1 when a
+byte is missing, doubled or changed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # for `support`, also where this runs as a program
 
 from support import bad_line, sshd
 
@@ -68,7 +73,9 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
     rest = b""
     began = time.monotonic()
     async with bad_line.BadLine(box.port) as line:  # noqa: SIM117 - the second needs the first
-        async with await connect_ssh(box.target(port=line.port), known_hosts=box.known_hosts()) as host:
+        async with await connect_ssh(
+            box.target(port=line.port), known_hosts=box.known_hosts()
+        ) as host:
             link = await host.reach()
             writer = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _WRITER, str(path), str(lines), str(seconds), str(seed)
@@ -85,12 +92,20 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
 
             async def cut() -> None:
                 while line.cuts < disconnects:
-                    # Evenly over the bytes, not the time, so that a busy machine sees the same number of them.
+                    # Evenly over the bytes, not the time, so that a busy machine sees the same
+                    # number of them.
                     goal = size + chance.randint(1, max(lines * 55 // disconnects // 2, 2))
                     await until(
-                        lambda goal=goal: size >= min(goal, path.stat().st_size if writer.returncode is not None else goal)
+                        lambda goal=goal: (
+                            size
+                            >= min(
+                                goal, path.stat().st_size if writer.returncode is not None else goal
+                            )
+                        )
                     )
-                    line.delay, line.rate = chance.choice(((0.0, None), (0.0, None), (0.01, None), (0.0, 3e6)))
+                    line.delay, line.rate = chance.choice(
+                        ((0.0, None), (0.0, None), (0.01, None), (0.0, 3e6))
+                    )
                     kind, cuts, connects = chance.random(), line.cuts, link.connects
                     if kind < 0.4:
                         line.cut()
@@ -112,7 +127,8 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
                 ended = time.monotonic()
                 await until(lambda: size >= path.stat().st_size or consuming.done())
                 behind = time.monotonic() - ended
-                # Those that are left may still double or spoil something; a follower that gave up ends the trial with its error.
+                # Those that are left may still double or spoil something; a follower that gave up
+                # ends the trial with its error.
                 await asyncio.wait({cutting, consuming}, return_when=asyncio.FIRST_COMPLETED)
                 if not consuming.done():
                     await asyncio.wait({consuming}, timeout=0.5)  # anything doubled would come now
@@ -149,7 +165,8 @@ async def until(condition: Callable[[], bool], limit: float = 60.0) -> None:
 
 
 def count(data: bytes, numbers: dict[str, int]) -> bytes:
-    """Count the numbers at the beginning of lines that are not the next one; returns the unfinished line."""
+    """Count the numbers at the beginning of lines that are not the next one; returns the unfinished
+    line."""
     end = data.rfind(b"\n") + 1
     for text in data[:end].splitlines():
         number = int(text[:9])
@@ -162,7 +179,9 @@ def count(data: bytes, numbers: dict[str, int]) -> bytes:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--disconnects", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
@@ -174,7 +193,13 @@ def main() -> int:
         box = sshd.Box(server, Path(folder), Path(folder, "pins"))
         box.world()
         result = asyncio.run(
-            trial(box, seed=chosen.seed, disconnects=chosen.disconnects, lines=chosen.lines, seconds=chosen.seconds)
+            trial(
+                box,
+                seed=chosen.seed,
+                disconnects=chosen.disconnects,
+                lines=chosen.lines,
+                seconds=chosen.seconds,
+            )
         )
     rows = [
         ("lines written", f"{result.lines:,}"),

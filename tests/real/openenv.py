@@ -1,11 +1,13 @@
-"""`hudtui env serve` with the openenv package's own programs: its validator, its client's episodes, and 500 clients killed.
+"""`hudtui env serve` with the openenv package's own programs: its validator, its client's episodes,
+and 500 clients killed.
 
 Run by hand: it installs openenv 0.10.0 into an environment of its own (some 480 MB).
 
     .venv/bin/python tests/real/openenv.py [--venv FOLDER] [--episodes 100] [--clients 500]
 
-The episodes are played twice: by `hudtui eval`, whose replies a scripted endpoint on loopback gives, and by an unmodified
-`GenericEnvClient`, which sends the same replies to the server, eight conversations at once. All else is gone at the end.
+The episodes are played twice: by `hudtui eval`, whose replies a scripted endpoint on loopback
+gives, and by an unmodified `GenericEnvClient`, which sends the same replies to the server, eight
+conversations at once. All else is gone at the end.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ def main() -> int:
                 rows.append((title, time.monotonic() - began, seen, good))
     for title, seconds, seen, good in rows:
         print(f"{title:<18} {seconds:>7.1f} s  {seen}{'' if good else '  NOT as it should be'}")
-    print(f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB")
+    print(
+        f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB"
+    )
     return 0 if all(good for *_, good in rows) else 1
 
 
@@ -124,12 +128,33 @@ def own(work: Path) -> tuple[dict[str, float], dict[str, list[str]]]:
     """The rewards of `hudtui eval` by task, and the replies that were given."""
     with scripted_chat() as chat:
         env = {**os.environ, "OPENAI_API_KEY": "a-key-of-a-test", "OPENAI_BASE_URL": chat.url}
-        command = [*HUDTUI, "eval", "tasks.json", "-c", "2048.yaml", "-m", "stub", "--max-turns", "30", "-o", "out", "--json"]
+        command = [
+            *HUDTUI,
+            "eval",
+            "tasks.json",
+            "-c",
+            "2048.yaml",
+            "-m",
+            "stub",
+            "--max-turns",
+            "30",
+            "-o",
+            "out",
+            "--json",
+        ]
         done = subprocess.run(command, cwd=work, env=env, check=True, capture_output=True)
-    rewards = {one["task"]: one["reward"] for task in json.loads(done.stdout)["tasks"] for one in task["episodes"]}
-    episodes = [json.loads(line) for line in (work / "out" / "traces.jsonl").read_text().splitlines()]
+    rewards = {
+        one["task"]: one["reward"]
+        for task in json.loads(done.stdout)["tasks"]
+        for one in task["episodes"]
+    }
+    episodes = [
+        json.loads(line) for line in (work / "out" / "traces.jsonl").read_text().splitlines()
+    ]
     replies = {
-        episode["task"]: [message["content"] for message in episode["messages"] if message["role"] == "assistant"]
+        episode["task"]: [
+            message["content"] for message in episode["messages"] if message["role"] == "assistant"
+        ]
         for episode in episodes
     }
     return rewards, replies
@@ -138,9 +163,22 @@ def own(work: Path) -> tuple[dict[str, float], dict[str, list[str]]]:
 @contextmanager
 def served(work: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The server; yields its process, and its address with the token."""
-    command = [*HUDTUI, "env", "serve", "2048.yaml", "tasks.json", "--port", "0", "--sessions", str(SESSIONS), "--json"]
+    command = [
+        *HUDTUI,
+        "env",
+        "serve",
+        "2048.yaml",
+        "tasks.json",
+        "--port",
+        "0",
+        "--sessions",
+        str(SESSIONS),
+        "--json",
+    ]
     with (work / "server.log").open("w") as log:
-        server = subprocess.Popen([*command, "--max-turns", "30"], cwd=work, stdout=subprocess.PIPE, stderr=log, text=True)
+        server = subprocess.Popen(
+            [*command, "--max-turns", "30"], cwd=work, stdout=subprocess.PIPE, stderr=log, text=True
+        )
     assert server.stdout is not None
     told = ""
     while not told.endswith("}\n"):
@@ -160,22 +198,37 @@ def validate(python: Path, url: str) -> tuple[str, bool]:
     command = [python.with_name("openenv"), "validate", "--url", url, "--timeout", "60", "--json"]
     found = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
     summary = found["summary"]
-    return f"{summary['passed_count']} of {summary['total_count']} checks", found["passed"] and summary["total_count"] == 6
+    return f"{summary['passed_count']} of {summary['total_count']} checks", found[
+        "passed"
+    ] and summary["total_count"] == 6
 
 
-def play(python: Path, url: str, scripts: dict[str, list[str]], here: dict[str, float]) -> tuple[str, bool]:
+def play(
+    python: Path, url: str, scripts: dict[str, list[str]], here: dict[str, float]
+) -> tuple[str, bool]:
     """The same replies, sent by the package's client."""
-    done = subprocess.run([python, "-c", PLAYER, url], input=json.dumps(scripts), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [python, "-c", PLAYER, url],
+        input=json.dumps(scripts),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     there = json.loads(done.stdout)
     same = sum(there.get(task) == reward for task, reward in here.items())
-    return f"{same} of {len(here)} rewards are the same, to the bit", same == len(here) == len(there)
+    return f"{same} of {len(here)} rewards are the same, to the bit", same == len(here) == len(
+        there
+    )
 
 
 def kill(python: Path, url: str, server: subprocess.Popen[str], clients: int) -> tuple[str, bool]:
-    """Processes of clients that are killed in the middle of their episodes; then all sessions can be had."""
+    """Processes of clients that are killed in the middle of their episodes; then all sessions can
+    be had."""
     dead = 0
     for _ in range(clients // AT_ONCE):
-        crowd = subprocess.Popen([python, "-c", CROWD, url, str(AT_ONCE), "stay"], stdout=subprocess.PIPE, text=True)
+        crowd = subprocess.Popen(
+            [python, "-c", CROWD, url, str(AT_ONCE), "stay"], stdout=subprocess.PIPE, text=True
+        )
         assert crowd.stdout is not None
         dead += int(crowd.stdout.readline() or 0)
         crowd.kill()
@@ -183,7 +236,12 @@ def kill(python: Path, url: str, server: subprocess.Popen[str], clients: int) ->
     limit = time.monotonic() + 60
     while (left := children(server.pid)) and time.monotonic() < limit:
         time.sleep(0.1)
-    done = subprocess.run([python, "-c", CROWD, url, str(SESSIONS), "go"], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", CROWD, url, str(SESSIONS), "go"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     opened = int(done.stdout or 0)
     seen = f"{dead} killed, {left} environments left; then {opened} of {SESSIONS} sessions opened"
     return seen, (dead, left, opened) == (clients, 0, SESSIONS)

@@ -1,11 +1,13 @@
-"""The real `prime` command line 0.18.0 against the simulator: every recorded case and every recorded error, as a table.
+"""The real `prime` command line 0.18.0 against the simulator: every recorded case and every
+recorded error, as a table.
 
 Run by hand; the suite runs the same cases one by one (tests/conformance/test_prime_cli.py).
 
     .venv/bin/python tests/real/prime.py [--venv FOLDER] [--newest]
 
-The command line is installed into an environment of its own, from requirements/prime-cli.txt with its hashes, or with --newest in
-the newest version that the index has; --venv keeps it for the next time.
+The command line is installed into an environment of its own, from requirements/prime-cli.txt with
+its hashes, or with --newest in the newest version that the index has; --venv keeps it for the next
+time.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ def main() -> int:
     """Install, play every case, print the table; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--venv", type=Path, help="keep the environment of the command line there")
-    parser.add_argument("--newest", action="store_true", help="the newest version, whatever the lock says")
+    parser.add_argument(
+        "--newest", action="store_true", help="the newest version, whatever the lock says"
+    )
     given = parser.parse_args()
     bad, began = 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hudtui-prime-") as name:
         conformance.PRIME = install(given.venv or Path(name) / "venv", newest=given.newest)
-        version = subprocess.run([conformance.PRIME, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+        version = subprocess.run(
+            [conformance.PRIME, "--version"], capture_output=True, text=True, check=True
+        ).stdout.split()[-1]
         print(f"prime {version}, installed in {time.monotonic() - began:.0f} s")
         began = time.monotonic()
         with conformance.prime_command() as prime:
@@ -46,7 +52,10 @@ def main() -> int:
                 bad += row(f"error {error}", outcome, conformance.error_differences(error, outcome))
     cases = len(conformance.CASES) + len(conformance.ERRORS)
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"{cases - bad} of {cases} as recorded, in {time.monotonic() - began:.0f} s; largest process {memory:.0f} MB")
+    print(
+        f"{cases - bad} of {cases} as recorded, in {time.monotonic() - began:.0f} s; largest "
+        f"process {memory:.0f} MB"
+    )
     return 1 if bad else 0
 
 
@@ -54,15 +63,22 @@ def install(venv: Path, *, newest: bool) -> Path:
     """The command in an environment of its own."""
     if not (venv / "bin" / "prime").exists():
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        lock = ["prime"] if newest else ["--require-hashes", "-r", str(ROOT / "requirements" / "prime-cli.txt")]
-        subprocess.run([venv / "bin" / "python", "-m", "pip", "install", "--quiet", *lock], check=True)
+        lock = (
+            ["prime"]
+            if newest
+            else ["--require-hashes", "-r", str(ROOT / "requirements" / "prime-cli.txt")]
+        )
+        subprocess.run(
+            [venv / "bin" / "python", "-m", "pip", "install", "--quiet", *lock], check=True
+        )
     return (venv / "bin" / "prime").absolute()
 
 
 def row(name: str, outcome: conformance.Outcome, found: list[str]) -> int:
     """A line of the table; returns 1 if something is not as recorded."""
     print(
-        f"{name:32} {len(outcome.requests):8} {outcome.rc:4} {outcome.seconds:7.1f}  {'; '.join(found) or 'as recorded'}",
+        f"{name:32} {len(outcome.requests):8} {outcome.rc:4} {outcome.seconds:7.1f}  "
+        f"{'; '.join(found) or 'as recorded'}",
         flush=True,
     )
     return bool(found)

@@ -2,8 +2,9 @@
 
     .venv-train/bin/python tests/real/server_replies.py FOLDER_OF_THE_MODEL http://127.0.0.1:8000
 
-The server serves the same folder, with `--logprobs-mode processed_logprobs --max-logprobs -1` as in a plan of hudtui. Printed are
-the tokens of each episode, and how far the server's log probabilities are from those that transformers computes in 32 bits.
+The server serves the same folder, with `--logprobs-mode processed_logprobs --max-logprobs -1` as in
+a plan of hudtui. Printed are the tokens of each episode, and how far the server's log probabilities
+are from those that transformers computes in 32 bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from hudtui.trainers.replies import ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner
 from hudtui.trainers.tokens import chat_tokens_for
 
-SAMPLING = {"max_tokens": 16, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+SAMPLING = {
+    "max_tokens": 16,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
 CONFIG = Path(__file__).parents[2] / "configs" / "2048.yaml"
 
 
@@ -41,11 +49,18 @@ def main(folder: str, url: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     scribe, _ = chat_tokens_for(tokenizer, thinking=False)
     runner = EpisodeRunner(
-        load_config(CONFIG), scribe, lambda servers: connect(servers, timeout=60), max_tokens=16, max_seq_len=2048, max_turns=3
+        load_config(CONFIG),
+        scribe,
+        lambda servers: connect(servers, timeout=60),
+        max_tokens=16,
+        max_seq_len=2048,
+        max_turns=3,
     )
     began = time.perf_counter()
     tasks = [task(number % 3) for number in range(6)]
-    played = asyncio.run(runner.play(tasks, ServerReplies(url, SAMPLING, end=tokenizer.eos_token_id)))
+    played = asyncio.run(
+        runner.play(tasks, ServerReplies(url, SAMPLING, end=tokenizer.eos_token_id))
+    )
     print(f"{len(played)} episodes in {time.perf_counter() - began:.1f} s")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     for one in played:
@@ -55,11 +70,16 @@ def main(folder: str, url: str) -> None:
             known = torch.log_softmax(model(torch.tensor([ids])).logits[0], -1)
         first = len(one.prompt_ids) - 1
         found = list(enumerate(zip(one.completion_ids, one.mask, one.logprobs, strict=True)))
-        apart = [abs(known[first + at, token].item() - (value or 0.0)) for at, (token, own, value) in found if own]
+        apart = [
+            abs(known[first + at, token].item() - (value or 0.0))
+            for at, (token, own, value) in found
+            if own
+        ]
         assert len(one.completion_ids) == len(one.mask) == len(one.logprobs)
         print(
-            f"prompt {len(ids) - len(found)} tokens, completion {len(found)}, of the model {len(apart)}; reward {one.reward}; "
-            f"log probabilities apart {sum(apart) / len(apart):.3f} on average, {max(apart):.3f} at most"
+            f"prompt {len(ids) - len(found)} tokens, completion {len(found)}, of the model "
+            f"{len(apart)}; reward {one.reward}; log probabilities apart "
+            f"{sum(apart) / len(apart):.3f} on average, {max(apart):.3f} at most"
         )
 
 

@@ -1,13 +1,17 @@
-"""MCP servers from the package indexes, as a user meets them: analyzed, configured, evaluated, and served over OpenEnv.
+"""MCP servers from the package indexes, as a user meets them: analyzed, configured, evaluated, and
+served over OpenEnv.
 
-Run by hand: it fetches three packages from PyPI and three from npm, into a folder that is removed at the end.
+Run by hand: it fetches three packages from PyPI and three from npm, into a folder that is removed
+at the end.
 
     .venv/bin/python tests/real/servers.py [--keep DIR] [NAME ...]
 
-For each server: `hudtui env analyze`, `hudtui config init` and `check`, `hudtui eval` with scripted replies through an endpoint
-on loopback, and `hudtui env serve`, played by a client that sends the frames of `GenericEnvClient`. None of these servers judges
-anything, and only the task of `filesystem` names an `evaluate_tool`: the reward is code of the user's, the share of answers that
-hold what the server is known to answer. It has to be 1 in both, and the whole reward equal. Prints a table in Markdown.
+For each server: `hudtui env analyze`, `hudtui config init` and `check`, `hudtui eval` with scripted
+replies through an endpoint on loopback, and `hudtui env serve`, played by a client that sends the
+frames of `GenericEnvClient`. None of these servers judges anything, and only the task of
+`filesystem` names an `evaluate_tool`: the reward is code of the user's, the share of answers that
+hold what the server is known to answer. It has to be 1 in both, and the whole reward equal. Prints
+a table in Markdown.
 """
 
 from __future__ import annotations
@@ -33,8 +37,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.openenv_client import connected  # noqa: E402
 from support.scripted_chat import scripted_chat  # noqa: E402
 
-PYTHON = ("mcp-server-time==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp-server-git==2026.10.19")
-NODE = tuple(f"@modelcontextprotocol/server-{name}@2026.8.31" for name in ("everything", "filesystem", "memory"))
+PYTHON = (
+    "mcp-server-time==2026.10.19",
+    "mcp-server-fetch==2026.10.24",
+    "mcp-server-git==2026.10.19",
+)
+NODE = tuple(
+    f"@modelcontextprotocol/server-{name}@2026.8.31"
+    for name in ("everything", "filesystem", "memory")
+)
 JUDGE = """\
 EXPECTED = {expected!r}
 
@@ -65,7 +76,9 @@ def install(place: Path) -> None:
     """Install all servers below a folder, once."""
     if not (place / "py").exists():
         subprocess.run([sys.executable, "-m", "venv", place / "py"], check=True)
-        subprocess.run([place / "py/bin/python", "-m", "pip", "install", "--quiet", *PYTHON], check=True)
+        subprocess.run(
+            [place / "py/bin/python", "-m", "pip", "install", "--quiet", *PYTHON], check=True
+        )
     if not (place / "node_modules").exists():
         npm = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--ignore-scripts"]
         subprocess.run([*npm, "--prefix", str(place), *NODE], check=True)
@@ -81,7 +94,11 @@ def servers(place: Path, page: str) -> list[Server]:
         shutil.rmtree(git, ignore_errors=True)
         git.mkdir(parents=True)
         (git / "new.txt").write_text("new\n")
-        for words in (["init", "-q", "-b", "main"], ["config", "user.name", "A"], ["config", "user.email", "a@b.example"]):
+        for words in (
+            ["init", "-q", "-b", "main"],
+            ["config", "user.name", "A"],
+            ["config", "user.email", "a@b.example"],
+        ):
             subprocess.run(["git", "-C", git, *words], check=True)
 
     def folder() -> None:
@@ -89,7 +106,9 @@ def servers(place: Path, page: str) -> list[Server]:
         files.mkdir(parents=True)
 
     result = files / "result.json"
-    entity = '[{"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}]'
+    entity = (
+        '[{"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}]'
+    )
     return [
         Server(
             "time",
@@ -102,7 +121,10 @@ def servers(place: Path, page: str) -> list[Server]:
         Server(
             "fetch",
             (f"{py}/mcp-server-fetch", "--ignore-robots-txt", "--allow-private-ips"),
-            ((f'fetch("{page}")', "Served on loopback."), (f'fetch(url="{page}", raw=true, max_length=30)', "<html>")),
+            (
+                (f'fetch("{page}")', "Served on loopback."),
+                (f'fetch(url="{page}", raw=true, max_length=30)', "<html>"),
+            ),
         ),
         Server(
             "git",
@@ -166,16 +188,35 @@ class Walk:
         self.replies.append("<think>Enough.</think>\n<tool>done()</tool>")
         home = place / "home"
         home.mkdir(exist_ok=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "HUD", "PRIME_"))}
-        self.env = {**kept, "HOME": str(home), "HUDTUI_TRUST": str(place), "OPENAI_API_KEY": "a-key-of-a-test", **server.env}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("OPENAI_", "HUD", "PRIME_"))
+        }
+        self.env = {
+            **kept,
+            "HOME": str(home),
+            "HUDTUI_TRUST": str(place),
+            "OPENAI_API_KEY": "a-key-of-a-test",
+            **server.env,
+        }
 
     def hudtui(self, *words: str) -> Any:
         """Run a command and return its JSON document."""
         command = [sys.executable, "-m", "hudtui", *words]
-        done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
         if done.returncode:
             raise SystemExit(
-                f"{self.server.name}: hudtui {' '.join(words)} ended with {done.returncode}\n{done.stderr}{done.stdout}"
+                f"{self.server.name}: hudtui {' '.join(words)} ended with {done.returncode}\n"
+                f"{done.stderr}{done.stdout}"
             )
         return json.loads(done.stdout) if "--json" in words else done.stdout
 
@@ -187,8 +228,12 @@ class Walk:
         found = self.hudtui("env", "analyze", "--live", "--json", *passed, "--", *server.command)
         self.hudtui("config", "init", "-o", "c.yaml", *passed, "--", *server.command)
         config = self.folder / "c.yaml"
-        config.write_text(config.read_text().replace("\nrubric:\n", '\nrubric:\n  reward: "judge.py:answered"\n'))
-        (self.folder / "judge.py").write_text(JUDGE.format(expected=[text for _, text in server.calls]))
+        config.write_text(
+            config.read_text().replace("\nrubric:\n", '\nrubric:\n  reward: "judge.py:answered"\n')
+        )
+        (self.folder / "judge.py").write_text(
+            JUDGE.format(expected=[text for _, text in server.calls])
+        )
         self.hudtui("config", "check", "c.yaml")
         place = {"command": server.command[0], "args": server.command[1:], "env": server.env}
         task = {
@@ -204,12 +249,22 @@ class Walk:
         scores, last = episode["scores"], served[-1]
         for (call, expected), turn in zip(server.calls, episode["turns"], strict=False):
             if expected.lower() not in turn["observation"].lower():
-                raise SystemExit(f"{server.name}: {call} answered {turn['observation']!r}, without {expected!r}")
-        if scores["own"] != {"answered": 1.0} or not last["done"] or last["reward"] != scores["reward"]:
-            raise SystemExit(f"{server.name}: the evaluation gives {scores}, the client of env serve {last}")
+                raise SystemExit(
+                    f"{server.name}: {call} answered {turn['observation']!r}, without {expected!r}"
+                )
+        if (
+            scores["own"] != {"answered": 1.0}
+            or not last["done"]
+            or last["reward"] != scores["reward"]
+        ):
+            raise SystemExit(
+                f"{server.name}: the evaluation gives {scores}, the client of env serve {last}"
+            )
         about = found["server"]
         errors = sum(turn["is_error"] for turn in episode["turns"])
-        offers = ", ".join(f"{len(found.get(kind) or [])} {kind}" for kind in ("tools", "resources", "prompts"))
+        offers = ", ".join(
+            f"{len(found.get(kind) or [])} {kind}" for kind in ("tools", "resources", "prompts")
+        )
         return [
             f"{server.name} ({about['name']} {about['version']})",
             found["protocol"],
@@ -238,9 +293,25 @@ class Walk:
     async def served(self) -> list[dict[str, Any]]:
         """The answers of `hudtui env serve` to the same replies."""
         self.server.fresh()
-        words = (sys.executable, "-m", "hudtui", "env", "serve", "c.yaml", "tasks.json", "--port", "0", "--no-token", "--json")
+        words = (
+            sys.executable,
+            "-m",
+            "hudtui",
+            "env",
+            "serve",
+            "c.yaml",
+            "tasks.json",
+            "--port",
+            "0",
+            "--no-token",
+            "--json",
+        )
         process = await asyncio.create_subprocess_exec(
-            *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=self.folder, env=self.env
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.folder,
+            env=self.env,
         )
         assert process.stdout is not None
         try:
@@ -248,7 +319,10 @@ class Walk:
             while not document.endswith(b"}\n"):
                 line = await process.stdout.readline()
                 if not line:
-                    raise SystemExit(f"{self.server.name}: env serve did not start\n{(await process.communicate())[1].decode()}")
+                    raise SystemExit(
+                        f"{self.server.name}: env serve did not start\n"
+                        f"{(await process.communicate())[1].decode()}"
+                    )
                 document += line
             async with connected(json.loads(document)["url"]) as client:
                 await client.reset()
@@ -279,9 +353,13 @@ def page_server() -> http.server.ThreadingHTTPServer:
 
 def main() -> None:
     """Install the servers, walk through each, print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("names", nargs="*")
-    options.add_argument("--keep", type=Path, help="a folder that is kept, so that nothing is installed twice")
+    options.add_argument(
+        "--keep", type=Path, help="a folder that is kept, so that nothing is installed twice"
+    )
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="hudtui-servers-") as made:
         place = (given.keep or Path(made)).absolute()

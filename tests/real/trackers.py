@@ -1,13 +1,16 @@
-"""Files that the real W&B, TensorBoard and trackio libraries write, read by `hudtui runs watch`: the same numbers, to the bit.
+"""Files that the real W&B, TensorBoard and trackio libraries write, read by `hudtui runs watch`:
+the same numbers, to the bit.
 
-Run by hand: it installs wandb, tensorboard, tensorboardX and trackio into environments of their own (some 500 MB).
+Run by hand: it installs wandb, tensorboard, tensorboardX and trackio into environments of their own
+(some 500 MB).
 
     .venv/bin/python tests/real/trackers.py [--venvs FOLDER] [--rows 300]
 
-For each library: a run that is read when it has ended, one that is followed while it is written, one whose trainer is killed with
-SIGKILL, and the file cut at eight places. Then folders as trainings leave them: values every 1, 10 and 50 steps with an
-evaluation every 20; resumed at the next step, at the same one and at lower ones; begun anew; copied; written by two processes.
---venvs keeps the environments for the next time; everything else is gone at the end.
+For each library: a run that is read when it has ended, one that is followed while it is written,
+one whose trainer is killed with SIGKILL, and the file cut at eight places. Then folders as
+trainings leave them: values every 1, 10 and 50 steps with an evaluation every 20; resumed at the
+next step, at the same one and at lower ones; begun anew; copied; written by two processes. --venvs
+keeps the environments for the next time; everything else is gone at the end.
 """
 
 from __future__ import annotations
@@ -161,8 +164,14 @@ for step, row in rows():
 trackio.finish()
 """,
 }
-"""A part of a training, from a step to another one: what libraries write for it. W&B may count its rows instead of the steps."""
-FILES = {"wandb": "run-*.wandb", "tensorboardX": "events.*", "tensorboard": "events.*", "trackio": "p.db"}
+"""A part of a training, from a step to another one: what libraries write for it. W&B may count its
+rows instead of the steps."""
+FILES = {
+    "wandb": "run-*.wandb",
+    "tensorboardX": "events.*",
+    "tensorboard": "events.*",
+    "trackio": "p.db",
+}
 CUTS = 8
 ALL = 1_000_000
 Rows = dict[tuple[int, str], float | None]
@@ -180,10 +189,16 @@ def main() -> int:
         place = Path(name)
         os.environ["HUDTUI_TRUST"] = name
         venvs = given.venvs or place / "venvs"
-        versions = {library: version for packages in PACKAGES for library, version in install(venvs, packages).items()}
+        versions = {
+            library: version
+            for packages in PACKAGES
+            for library, version in install(venvs, packages).items()
+        }
         print(f"{'library':<20} {'what':<24} {'values':>7} {'equal':>7} {'seconds':>8} {'MB':>5}")
         for library in WRITERS:
-            python = venvs / next(names[0] for names in PACKAGES if library in names) / "bin" / "python"
+            python = (
+                venvs / next(names[0] for names in PACKAGES if library in names) / "bin" / "python"
+            )
             trial = Trial(library, python, place / library, given.rows)
             steps: dict[str, Callable[[], tuple[int, int]]] = {
                 "ended": trial.ended,
@@ -196,12 +211,20 @@ def main() -> int:
             for what, step in steps.items():
                 began = time.monotonic()
                 values, equal = step()
-                seconds, memory = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+                seconds, memory = (
+                    time.monotonic() - began,
+                    resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
+                )
                 title = f"{library} {versions[library]}" if what == "ended" else ""
-                print(f"{title:<20} {what:<24} {values:>7} {equal:>7} {seconds:>8.1f} {memory:>5.0f}", flush=True)
+                print(
+                    f"{title:<20} {what:<24} {values:>7} {equal:>7} {seconds:>8.1f} {memory:>5.0f}",
+                    flush=True,
+                )
                 failed = failed or not 0 < values == equal
             if library in PARTS:
-                for what, values, equal in Folders(library, python, place / f"{library}-folders").all():
+                for what, values, equal in Folders(
+                    library, python, place / f"{library}-folders"
+                ).all():
                     print(f"{'':<20} {what:<24} {values:>7} {equal:>7}", flush=True)
                     failed = failed or not 0 < values == equal
     print("NOT as it should be" if failed else "all as it should be")
@@ -215,7 +238,9 @@ def install(venvs: Path, packages: tuple[str, ...]) -> dict[str, str]:
         subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     code = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
-    done = subprocess.run([python, "-c", code, *packages], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [python, "-c", code, *packages], check=True, capture_output=True, text=True
+    )
     return dict(zip(packages, done.stdout.split(), strict=True))
 
 
@@ -247,7 +272,9 @@ class Trial:
             output = self.place / "followed.jsonl"
             with output.open("wb") as sink:
                 watch = subprocess.Popen(
-                    [*HUDTUI, "--file", self.file(folder), "--json", "-n", str(ALL)], stdout=sink, stderr=subprocess.DEVNULL
+                    [*HUDTUI, "--file", self.file(folder), "--json", "-n", str(ALL)],
+                    stdout=sink,
+                    stderr=subprocess.DEVNULL,
                 )
                 try:
                     told += writer.stdout.readlines()
@@ -271,7 +298,8 @@ class Trial:
         return compare(found, wanted)
 
     def cut(self) -> tuple[int, int]:
-        """A copy that ends early: what it has is a part of what the whole file has, or it is refused in words."""
+        """A copy that ends early: what it has is a part of what the whole file has, or it is
+        refused in words."""
         path = self.file(self.place / "ended")
         whole, data = self.read(path), path.read_bytes()
         values = equal = shorter = 0
@@ -280,20 +308,33 @@ class Trial:
             copy = self.place / "cut" / path.name
             copy.write_bytes(data[: len(data) * (part + 1) // CUTS - 5])
             done = subprocess.run(
-                [*HUDTUI, "--file", copy, "--once", "--json", "-n", str(ALL)], capture_output=True, text=True, check=False
+                [*HUDTUI, "--file", copy, "--once", "--json", "-n", str(ALL)],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert "Traceback" not in done.stderr, done.stderr
-            assert done.returncode == 0 or "cannot be read" in done.stderr or "not a database" in done.stderr, done.stderr
+            assert (
+                done.returncode == 0
+                or "cannot be read" in done.stderr
+                or "not a database" in done.stderr
+            ), done.stderr
             found = parse(done.stdout) if done.returncode == 0 else {}
             shorter += len(found) < len(whole)
-            values, equal = values + len(found), equal + sum(whole.get(key, "none") == value for key, value in found.items())
+            values, equal = (
+                values + len(found),
+                equal + sum(whole.get(key, "none") == value for key, value in found.items()),
+            )
         assert shorter >= CUTS - 1  # a W&B file ends with other records than those of the history
         return (values, equal) if self.library != "trackio" or values else (1, 1)
 
     def accumulated(self) -> tuple[int, int]:
         """What TensorBoard's own reader finds in the file."""
         done = subprocess.run(
-            [self.python, "-c", ACCUMULATOR, self.place / "ended"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [self.python, "-c", ACCUMULATOR, self.place / "ended"],
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         wanted = {(step, tag): finite(value) for tag, step, value in json.loads(done.stdout)}
         return compare(self.read(self.file(self.place / "ended")), wanted)
@@ -364,7 +405,8 @@ class Folders:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def part(self, what: str, run: str, *part: int) -> list[Told]:
-        """A training that has ended. Parts are a second apart, since the names of their files tell only seconds."""
+        """A training that has ended. Parts are a second apart, since the names of their files tell
+        only seconds."""
         time.sleep(1.1)
         with self.started(what, run, *part) as writer:
             out, _ = writer.communicate()
@@ -374,8 +416,12 @@ class Folders:
     def copy(self, what: str, to: str) -> None:
         """A copy whose dates are the other way around."""
         shutil.copytree(self.place / what, self.place / to)
-        for place, path in enumerate(sorted(path for path in (self.place / to).rglob("*") if path.is_file())):
-            if self.library != "trackio":  # its newest run is the one that was written last, by the numbers of its rows
+        for place, path in enumerate(
+            sorted(path for path in (self.place / to).rglob("*") if path.is_file())
+        ):
+            if (
+                self.library != "trackio"
+            ):  # its newest run is the one that was written last, by the numbers of its rows
                 os.utime(path, (1.7e9 - place * 1000,) * 2)
 
     def read(self, what: str, wanted: Rows) -> tuple[str, int, int]:
@@ -410,13 +456,17 @@ async def series(path: str) -> Rows:
     async for _ in watch.follow(once=True):
         pass
     numbers = watch.numbers
-    return {(int(point.x), name): point.y for name in numbers.names for point in numbers.series(name)}
+    return {
+        (int(point.x), name): point.y for name in numbers.names for point in numbers.series(name)
+    }
 
 
 def compare(found: Rows, wanted: Rows) -> tuple[int, int]:
     """How many values there are in either, and how many are the same."""
     keys = found.keys() | wanted.keys()
-    return len(keys), sum(key in found and key in wanted and found[key] == wanted[key] for key in keys)
+    return len(keys), sum(
+        key in found and key in wanted and found[key] == wanted[key] for key in keys
+    )
 
 
 def parse(output: str) -> Rows:

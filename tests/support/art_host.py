@@ -1,7 +1,7 @@
 """Runs workers of ART one after the other in one process, because importing ART takes seconds.
 
-Reads a JSON object a line (`call`, `argv`, `cwd`, `env`) and answers each with one: `code` and `output`. `call` is `worker`, or
-`inside` for `tests/trainers/inside_art.py`.
+Reads a JSON object a line (`call`, `argv`, `cwd`, `env`) and answers each with one: `code` and
+`output`. `call` is `worker`, or `inside` for `tests/trainers/inside_art.py`.
 """
 
 from __future__ import annotations

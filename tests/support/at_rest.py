@@ -1,8 +1,9 @@
 """Wait for an app in a test as long as it works, and no longer.
 
-After every key and in every pause, Textual's `wait_for_idle` sleeps until the process used next to no CPU time for 20 ms. The
-wait here ends as soon as nothing more can happen by itself: no callback of the loop is ready, no thread works for the loop, and
-no timer is due in the next 20 ms. Where there is always one, or a thread that itself waits, it is Textual's wait.
+After every key and in every pause, Textual's `wait_for_idle` sleeps until the process used next to
+no CPU time for 20 ms. The wait here ends as soon as nothing more can happen by itself: no callback
+of the loop is ready, no thread works for the loop, and no timer is due in the next 20 ms. Where
+there is always one, or a thread that itself waits, it is Textual's wait.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from weakref import WeakSet
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
 
 _THREADS_WAIT = 0.15
-"""Seconds without processor time after which threads that sleep count as ones that wait for something."""
+"""Seconds without processor time after which threads that sleep count as ones that wait for
+something."""
 _ROUNDS = 4
-"""Timers that are waited for before little processor time counts as rest: the process may have had no processor."""
+"""Timers that are waited for before little processor time counts as rest: the process may have had
+no processor."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
 
 
 def _elsewhere() -> float:
-    """The processor time of the other threads: looking after them takes some too, and says nothing about them."""
+    """The processor time of the other threads: looking after them takes some too, and says nothing
+    about them."""
     return process_time() - thread_time()
 
 
@@ -77,7 +81,8 @@ async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
 
 
 async def after_a_key(shortest: float = 0.0) -> None:
-    """Wait until the app is at rest. Two such waits after each key set keys as far apart as a hand does: see `typed.BURST`."""
+    """Wait until the app is at rest. Two such waits after each key set keys as far apart as a hand
+    does: see `typed.BURST`."""
     await at_rest(max(shortest, 0.016))
 
 

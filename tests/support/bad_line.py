@@ -1,4 +1,5 @@
-"""A TCP proxy that stands for a bad line: it cuts, delays, throttles, falls silent and refuses, when a test says so."""
+"""A TCP proxy that stands for a bad line: it cuts, delays, throttles, falls silent and refuses,
+when a test says so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""`hudtui` as a user types it, in the process of the test: the start of Python and the imports take most of a command's time.
+"""`hudtui` as a user types it, in the process of the test: the start of Python and the imports take
+most of a command's time.
 
-A test of signals, of a terminal, or of what stays when a command is killed starts a process instead.
+A test of signals, of a terminal, or of what stays when a command is killed starts a process
+instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A user of the simulated Prime whose time passes by sleeping alone, and a watch over every await of what that user does."""
+"""A user of the simulated Prime whose time passes by sleeping alone, and a watch over every await
+of what that user does."""
 
 from __future__ import annotations
 
@@ -65,13 +66,19 @@ class User:
 
     def _over_http(self, seconds: float) -> None:
         body = json.dumps({"seconds": seconds}).encode()
-        request = urllib.request.Request(f"{self.url}/sim/advance", body, self._headers, method="POST")
-        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
+        request = urllib.request.Request(
+            f"{self.url}/sim/advance", body, self._headers, method="POST"
+        )
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            request, timeout=30
+        ).close()
 
     async def login(self, pod: Pod) -> Host:
         address = pod.addresses[0]
         self.logins.append(address.user)
-        target = SshTarget(address.user, address.host, address.port, keys=(self.key,), pin=pod.id, agent="")
+        target = SshTarget(
+            address.user, address.host, address.port, keys=(self.key,), pin=pod.id, agent=""
+        )
         return await self.pool.open(target)
 
     async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
@@ -81,7 +88,9 @@ class User:
             raise LookupError(f"{cloud_id} is not offered: {'; '.join(offers.warnings)}")
         return found
 
-    async def order(self, name: str = "hudtui-test-1", cloud_id: str = "1H100.80S", **more: Any) -> Order:
+    async def order(
+        self, name: str = "hudtui-test-1", cloud_id: str = "1H100.80S", **more: Any
+    ) -> Order:
         return Order(name, await self.offer(cloud_id), **more)
 
     async def close(self) -> None:
@@ -96,8 +105,9 @@ def _prime(api_key: str, url: str, **more: Any) -> PrimeProvider:
 class Watch:
     """Calls `act` at one moment of what goes on in an event loop.
 
-    Moments are named by what was done last (a call of the provider, a note in the ledger, a step that was yielded) and counted:
-    each such deed is one, and so is each time that any task waits after it.
+    Moments are named by what was done last (a call of the provider, a note in the ledger, a step
+    that was yielded) and counted: each such deed is one, and so is each time that any task waits
+    after it.
 
     Args:
         label: Name of the moment to act at.
@@ -105,7 +115,9 @@ class Watch:
         act: What to do there, once.
     """
 
-    def __init__(self, label: str = "", nth: int = 0, act: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, label: str = "", nth: int = 0, act: Callable[[], None] | None = None
+    ) -> None:
         self._label, self._nth, self._act = label, nth, act
         self._doing = "start"
         self.seen: Counter[str] = Counter()
@@ -119,7 +131,12 @@ class Watch:
     def _tick(self, label: str) -> None:
         count = self.seen[label]
         self.seen[label] += 1
-        if label == self._label and count == self._nth and self._act is not None and not self.reached:
+        if (
+            label == self._label
+            and count == self._nth
+            and self._act is not None
+            and not self.reached
+        ):
             self.reached = True
             self._act()
 

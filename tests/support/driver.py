@@ -9,7 +9,8 @@ from hudtui.core.remote.local import LocalHost
 
 
 class WithDriver(LocalHost):
-    """This machine with a driver that tells of these GPUs: name and MiB of each, `NVIDIA H200, 143771`."""
+    """This machine with a driver that tells of these GPUs: name and MiB of each,
+    `NVIDIA H200, 143771`."""
 
     def __init__(self, *gpus: str) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """The bundled game over stdio, until it dies: `python dying_game.py FLAG STEP N WAY`.
 
-STEP is a method (`initialize`, `tools/list`) or a tool (`setup`, `move`, `evaluate`); at its Nth request the process ends
-(`die`), answers nothing (`hang`) or leaves half an answer behind (`half`). While the file FLAG exists it serves well.
+STEP is a method (`initialize`, `tools/list`) or a tool (`setup`, `move`, `evaluate`); at its Nth
+request the process ends (`die`), answers nothing (`hang`) or leaves half an answer behind (`half`).
+While the file FLAG exists it serves well.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class DyingServer(stdio.StdioServer):
             if way == "hang":
                 time.sleep(3600)
             if way == "half":
-                answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
+                answer = json.dumps(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+                )
                 os.write(real, answer[:40].encode())
             sys.stderr.write("MemoryError: no room for the board\n")
             sys.stderr.flush()

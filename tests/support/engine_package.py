@@ -1,4 +1,5 @@
-"""A package of somebody else's with an engine, as `pip install` leaves it: a module, and its entry point."""
+"""A package of somebody else's with an engine, as `pip install` leaves it: a module, and its entry
+point."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""An environment with a fault at one stage of an episode: what every transport's server answers, and the one over stdio.
+"""An environment with a fault at one stage of an episode: what every transport's server answers,
+and the one over stdio.
 
-`python faulty_server.py FAULT STAGE`: an MCP server over stdio whose fault comes at the call of that stage. Standard library
-only. The tools are `setup`, `act` and `evaluate`, whose reward is always 0.5.
+`python faulty_server.py FAULT STAGE`: an MCP server over stdio whose fault comes at the call of
+that stage. Standard library only. The tools are `setup`, `act` and `evaluate`, whose reward is
+always 0.5.
 """
 
 from __future__ import annotations
@@ -16,9 +18,17 @@ import time
 STAGES = {"setup": ("setup", 1), "play": ("act", 2), "evaluate": ("evaluate", 1)}
 """Stage -> the tool and the number of its call at which the fault comes."""
 REWARD = 0.5
-TOOLS = [{"name": name, "inputSchema": {"type": "object", "properties": {}}} for name in ("setup", "act", "evaluate")]
+TOOLS = [
+    {"name": name, "inputSchema": {"type": "object", "properties": {}}}
+    for name in ("setup", "act", "evaluate")
+]
 
-LOST, CANNOT, MALFORMED, OTHER = "has ended the session", "cannot answer", "is not of the protocol", "answered another call"
+LOST, CANNOT, MALFORMED, OTHER = (
+    "has ended the session",
+    "cannot answer",
+    "is not of the protocol",
+    "answered another call",
+)
 GONE = r"ended with exit code|was ended by signal|broke off the connection|broke off its answer"
 
 ERRORS = {
@@ -56,7 +66,9 @@ MALFORMED_ANSWERS = {
     "batch": '[{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}]',
     "deep": '{"jsonrpc":"2.0","id":$ID,"result":' + '{"a":' * 3000 + "1" + "}" * 3001,
 }
-MESSAGE_FAULTS = {name: words for name, (_, _, words) in ERRORS.items()} | dict.fromkeys(MALFORMED_ANSWERS, MALFORMED)
+MESSAGE_FAULTS = {name: words for name, (_, _, words) in ERRORS.items()} | dict.fromkeys(
+    MALFORMED_ANSWERS, MALFORMED
+)
 MESSAGE_FAULTS |= {"wrong id": OTHER, "null id": f"(?:{MALFORMED}|{CANNOT})[\\s\\S]*what"}
 """Faults that are a message -> what the error of the episode says."""
 
@@ -81,35 +93,68 @@ EVALUATIONS = {
         "answered with an error: no such board",
     ),
     "evaluation empty": ({"content": []}, "the evaluator returned "),
-    "evaluation words": ({"content": [{"type": "text", "text": "well played"}]}, "the evaluator returned "),
-    "evaluation null": ({"content": [], "structuredContent": {"reward": None}}, "the evaluator returned "),
-    "evaluation not a number": ({"content": [{"type": "text", "text": '{"reward": NaN}'}]}, "the evaluator returned "),
+    "evaluation words": (
+        {"content": [{"type": "text", "text": "well played"}]},
+        "the evaluator returned ",
+    ),
+    "evaluation null": (
+        {"content": [], "structuredContent": {"reward": None}},
+        "the evaluator returned ",
+    ),
+    "evaluation not a number": (
+        {"content": [{"type": "text", "text": '{"reward": NaN}'}]},
+        "the evaluator returned ",
+    ),
 }
 """Evaluations that are none -> the result, and what the error of the episode says."""
 
-HEALTHY_MESSAGES = ("plain", "surrogate", "bad byte", "mark", "text id", "twice", "log line", "notice", "slow", "agent's error")
+HEALTHY_MESSAGES = (
+    "plain",
+    "surrogate",
+    "bad byte",
+    "mark",
+    "text id",
+    "twice",
+    "log line",
+    "notice",
+    "slow",
+    "agent's error",
+)
 """Oddities that are no fault."""
 
 
 def result_of(tool: str, oddity: str = "") -> dict:
     """The result of a call."""
     if tool == "evaluate":
-        return {"content": [{"type": "text", "text": json.dumps({"reward": REWARD})}], "structuredContent": {"reward": REWARD}}
+        return {
+            "content": [{"type": "text", "text": json.dumps({"reward": REWARD})}],
+            "structuredContent": {"reward": REWARD},
+        }
     text = {"surrogate": "half \ud83d", "bad byte": "bad \udcff"}.get(oddity, "fine")
     return {"content": [{"type": "text", "text": text}]}
 
 
 def healthy(oddity: str, tool: str, ident) -> list[bytes]:
     """The messages that answer a call well, if oddly."""
-    answer = {"jsonrpc": "2.0", "id": str(ident) if oddity == "text id" else ident, "result": result_of(tool, oddity)}
+    answer = {
+        "jsonrpc": "2.0",
+        "id": str(ident) if oddity == "text id" else ident,
+        "result": result_of(tool, oddity),
+    }
     if oddity == "agent's error" and tool == "act":
-        answer = {"jsonrpc": "2.0", "id": ident, "error": {"code": -32602, "message": "x must be small"}}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": ident,
+            "error": {"code": -32602, "message": "x must be small"},
+        }
     ascii_only = oddity != "bad byte"
     data = json.dumps(answer, ensure_ascii=ascii_only).encode("utf-8", "surrogateescape")
     if oddity == "mark":
         data = b"\xef\xbb\xbf" + data
     before = (
-        [b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'] if oddity == "notice" else []
+        [b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}']
+        if oddity == "notice"
+        else []
     )
     return [*before, data, *([data] if oddity == "twice" else [])]
 
@@ -128,7 +173,9 @@ def faulty(fault: str, tool: str, ident) -> bytes:
         return json.dumps({"detail": "quota exceeded", "id": ident}).encode()
     if fault == "passed on":
         text = {"type": "text", "text": "MCP error -32001: Session not found"}
-        return json.dumps({"jsonrpc": "2.0", "id": ident, "result": {"content": [text], "isError": True}}).encode()
+        return json.dumps(
+            {"jsonrpc": "2.0", "id": ident, "result": {"content": [text], "isError": True}}
+        ).encode()
     if fault == "wrong id":
         return json.dumps({"jsonrpc": "2.0", "id": 7_000_000, "result": result_of(tool)}).encode()
     if fault in EVALUATIONS:
@@ -152,7 +199,11 @@ def basic(message: dict, session: str = "faulty") -> dict:
     """The result of a request that is no call."""
     if message["method"] == "initialize":
         version = message["params"].get("protocolVersion")
-        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": session, "version": "1"}}
+        return {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": session, "version": "1"},
+        }
     return {"tools": TOOLS} if message["method"] == "tools/list" else {}
 
 

@@ -1,8 +1,9 @@
-"""Episodes over environments that fail, for `tests/faults/environments.py` and the part of it that is an ordinary test.
+"""Episodes over environments that fail, for `tests/faults/environments.py` and the part of it that
+is an ordinary test.
 
-One server on loopback speaks streamable HTTP, SSE and OpenEnv; over stdio each episode starts `faulty_server.py`. An address or a
-command names the fault and the stage at which it comes. What is counted comes from the evaluation itself: its summary, its
-metrics and its traces.
+One server on loopback speaks streamable HTTP, SSE and OpenEnv; over stdio each episode starts
+`faulty_server.py`. An address or a command names the fault and the stage at which it comes. What is
+counted comes from the evaluation itself: its summary, its metrics and its traces.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ HANG_LIMIT = 1.0
 """Limit of a call where the fault is that nothing comes at all."""
 
 STATUSES = {
-    "404 json": ("404 Not Found", '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Session not found"}}', wire.LOST),
+    "404 json": (
+        "404 Not Found",
+        '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Session not found"}}',
+        wire.LOST,
+    ),
     "404 text": ("404 Not Found", "Could not find session", wire.LOST),
     "404 page": ("404 Not Found", "<html><title>Not here</title></html>", wire.LOST),
     "401": ("401 Unauthorized", "", "401: "),
@@ -53,7 +58,11 @@ STATUSES = {
     "405": ("405 Method Not Allowed", "", "405: "),
     "429": ("429 Too Many Requests", "slow down", "429: "),
     "500": ("500 Oops", "Internal Server Error", "500: "),
-    "500 json": ("500 Oops", '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"it broke"}}', "500: "),
+    "500 json": (
+        "500 Oops",
+        '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"it broke"}}',
+        "500: ",
+    ),
     "502": ("502 Bad Gateway", "<html><title>502</title></html>", "502: "),
     "503": ("503 Service Unavailable", "busy", "503: "),
     "504": ("504 Gateway Timeout", "<html><title>504</title></html>", "504: "),
@@ -61,16 +70,28 @@ STATUSES = {
 }
 HTTP_ONLY = {
     "400 text": ("400 Bad Request", "who are you?", wire.LOST),
-    "400 json": ("400 Bad Request", '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"No valid session"}}', wire.LOST),
+    "400 json": (
+        "400 Bad Request",
+        '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"No valid session"}}',
+        wire.LOST,
+    ),
     "redirect": ("302 Found", "", "redirects elsewhere"),
     "202": ("202 Accepted", "", "not MCP"),
     "empty": ("200 OK", "", "is not of the protocol"),
     "plain": ("200 OK", "fine", "answers text/plain, not MCP"),
     "202 json": ("202 Accepted", "{}", "not MCP"),
     "detail": ("200 OK", '{"detail":"quota exceeded"}', r"is not of the protocol[\s\S]*quota"),
-    "notice alone": ("200 OK", '{"jsonrpc":"2.0","method":"notifications/message"}', "is not of the protocol"),
+    "notice alone": (
+        "200 OK",
+        '{"jsonrpc":"2.0","method":"notifications/message"}',
+        "is not of the protocol",
+    ),
     "to a login": ("307 Temporary Redirect", "", "answers a web page"),
-    "error event": ("200 OK", "event: error\ndata: no board\n\n", r"is not of the protocol[\s\S]*no board"),
+    "error event": (
+        "200 OK",
+        "event: error\ndata: no board\n\n",
+        r"is not of the protocol[\s\S]*no board",
+    ),
     "page in a stream": ("200 OK", "<html>Log in</html>\n", "is not of the protocol"),
 }
 SSE_ONLY = {
@@ -80,11 +101,19 @@ SSE_ONLY = {
     "error in the response": (b'{"error":"quota exceeded"}', r"is not of the protocol[\s\S]*quota"),
     "lost in the response": (b'{"error":{"code":-32001,"message":"Session not found"}}', wire.LOST),
 }
-_CUT = r"broke off the connection|broke off its answer|the connection to .* broke|nothing answers at"
+_CUT = (
+    r"broke off the connection|broke off its answer|the connection to .* broke|nothing answers at"
+)
 HTTP_FAULTS = (
     wire.MESSAGE_FAULTS
     | {name: words for name, (_, _, words) in (STATUSES | HTTP_ONLY).items()}
-    | {"new session": wire.LOST, "reset": _CUT, "close": _CUT, "half body": _CUT, "hang": "gave no answer"}
+    | {
+        "new session": wire.LOST,
+        "reset": _CUT,
+        "close": _CUT,
+        "half body": _CUT,
+        "hang": "gave no answer",
+    }
 )
 SSE_FAULTS = (
     wire.MESSAGE_FAULTS
@@ -92,7 +121,11 @@ SSE_FAULTS = (
     | {name: words for name, (_, words) in SSE_ONLY.items()}
     | {"reset": _CUT, "close": _CUT, "hang": "gave no answer"}
 )
-_NOT_OPENENV, _ENDED, _LOST = "does not speak OpenEnv's protocol", "has ended the connection", "cannot continue this session"
+_NOT_OPENENV, _ENDED, _LOST = (
+    "does not speak OpenEnv's protocol",
+    "has ended the connection",
+    "cannot continue this session",
+)
 OPENENV_MESSAGES = {
     "words": ("these are words", _NOT_OPENENV),
     "half": ('{"type":"observation","data":{"obser', _NOT_OPENENV),
@@ -112,7 +145,10 @@ OPENENV_MESSAGES = {
     "error words": ('{"type":"error","data":"boom"}', _LOST),
     "error alone": ('{"type":"error"}', _LOST),
     **{
-        f"error {code}": (json.dumps({"type": "error", "data": {"code": code, "message": message}}), _LOST)
+        f"error {code}": (
+            json.dumps({"type": "error", "data": {"code": code, "message": message}}),
+            _LOST,
+        )
         for code, message in (
             ("SESSION_ERROR", "the episode broke off"),
             ("CAPACITY_REACHED", "full"),
@@ -151,7 +187,13 @@ HEALTHY = {
         "stateless",
         "ids vary",
     ),
-    "sse": (*(one for one in wire.HEALTHY_MESSAGES if one != "log line"), "429 once", "502 once", "503 once", "ok"),
+    "sse": (
+        *(one for one in wire.HEALTHY_MESSAGES if one != "log line"),
+        "429 once",
+        "502 once",
+        "503 once",
+        "ok",
+    ),
     "openenv": ("plain", "surrogate", "bad byte", "twice", "slow", "agent's error"),
 }
 """Transport -> oddities that are no fault."""
@@ -159,7 +201,8 @@ HEALTHY = {
 
 @dataclass(frozen=True)
 class Case:
-    """An episode: its transport, what is odd about it, and the stage of a fault; without a stage it is healthy."""
+    """An episode: its transport, what is odd about it, and the stage of a fault; without a stage it
+    is healthy."""
 
     number: int
     transport: str
@@ -173,7 +216,8 @@ class Case:
 
 
 def faulted(count: int, chance: random.Random) -> list[Case]:
-    """At least `count` cases, every fault of every transport at every stage before any of them comes again."""
+    """At least `count` cases, every fault of every transport at every stage before any of them
+    comes again."""
     made = [
         (transport, name, stage, words)
         for transport, faults in FAULTS.items()
@@ -186,14 +230,19 @@ def faulted(count: int, chance: random.Random) -> list[Case]:
         for name, (_, words) in wire.EVALUATIONS.items()
     ]
     chance.shuffle(made)
-    return [Case(number, *one) for number, one in zip(range(count), itertools.cycle(made), strict=False)]
+    return [
+        Case(number, *one) for number, one in zip(range(count), itertools.cycle(made), strict=False)
+    ]
 
 
 def healthy(count: int, chance: random.Random, first: int) -> list[Case]:
     """`count` cases without a fault."""
     made = [(transport, name) for transport, names in HEALTHY.items() for name in names]
     chance.shuffle(made)
-    return [Case(first + number, *one) for number, one in zip(range(count), itertools.cycle(made), strict=False)]
+    return [
+        Case(first + number, *one)
+        for number, one in zip(range(count), itertools.cycle(made), strict=False)
+    ]
 
 
 @dataclass
@@ -213,13 +262,19 @@ class Report:
             if episode is None:
                 self.wrong.append(f"{case}: not played")
             elif case.stage and episode.ok:
-                self.wrong.append(f"{case}: scored {episode.scores.reward:g} with stop={episode.stop}")
+                self.wrong.append(
+                    f"{case}: scored {episode.scores.reward:g} with stop={episode.stop}"
+                )
             elif not case.stage and (not episode.ok or episode.scores.reward != wire.REWARD):
-                self.wrong.append(f"{case}: {episode.stop}, reward {episode.scores.reward:g}: {episode.error}")
+                self.wrong.append(
+                    f"{case}: {episode.stop}, reward {episode.scores.reward:g}: {episode.error}"
+                )
         outcomes = [outcome_of(episode) for episode in self.episodes.values()]
         mean = summarise(outcomes, [_task(case, "") for case in self.cases]).reward
         if mean != wire.REWARD:
-            self.wrong.append(f"the mean reward is {mean}, and every healthy episode has {wire.REWARD}")
+            self.wrong.append(
+                f"the mean reward is {mean}, and every healthy episode has {wire.REWARD}"
+            )
         return self
 
     def causes(self) -> list[Case]:
@@ -232,7 +287,10 @@ class Report:
 
     def _says(self, case: Case) -> bool:
         error = str(self.episodes[case.id].error)
-        where = {"setup": error.startswith("setup, "), "evaluate": error.startswith(("evaluation, ", "the evaluation failed: "))}
+        where = {
+            "setup": error.startswith("setup, "),
+            "evaluate": error.startswith(("evaluation, ", "the evaluation failed: ")),
+        }
         place = where.get(case.stage, not any(where.values()))
         return place and re.search(case.words, error) is not None
 
@@ -250,14 +308,18 @@ async def play(cases: Sequence[Case], out: Path, *, at_once: int = 12) -> Report
         hanging = [case for case in cases if case.name == "hang"]
         others = [case for case in cases if case.name != "hang"]
         if hanging:  # an evaluation gives up where nothing succeeds at first
-            hanging.insert(0, others.pop(max(place for place, case in enumerate(others) if not case.stage)))
+            hanging.insert(
+                0, others.pop(max(place for place, case in enumerate(others) if not case.stage))
+            )
         for part, limit in ((others, 60.0), (hanging, HANG_LIMIT)):
             if part:
                 await _evaluate(part, port, out / f"{limit:g}", limit, report, at_once)
     return report.check()
 
 
-async def _evaluate(cases: Sequence[Case], port: int, out: Path, limit: float, report: Report, at_once: int) -> None:
+async def _evaluate(
+    cases: Sequence[Case], port: int, out: Path, limit: float, report: Report, at_once: int
+) -> None:
     tasks = [_task(case, port) for case in cases]
 
     async def act(messages: Any) -> str:
@@ -293,10 +355,24 @@ def _task(case: Case, port: Any) -> Task:
     if case.transport == "stdio":
         server = {"command": sys.executable, "args": ["-S", str(SERVER), name, stage]}
     else:
-        token = base64.urlsafe_b64encode(json.dumps([case.transport, name, stage]).encode()).decode().rstrip("=")
+        token = (
+            base64.urlsafe_b64encode(json.dumps([case.transport, name, stage]).encode())
+            .decode()
+            .rstrip("=")
+        )
         end = {"http": "/mcp", "sse": "/sse", "openenv": ""}[case.transport]
-        server = {"url": f"{'ws' if case.transport == 'openenv' else 'http'}://127.0.0.1:{port}/{token}{end}"}
-    return Task(case.id, "Act.", {case.id: server}, setup=(ToolCall("setup"),), evaluate=(ToolCall("evaluate"),))
+        server = {
+            "url": (
+                f"{'ws' if case.transport == 'openenv' else 'http'}://127.0.0.1:{port}/{token}{end}"
+            )
+        }
+    return Task(
+        case.id,
+        "Act.",
+        {case.id: server},
+        setup=(ToolCall("setup"),),
+        evaluate=(ToolCall("evaluate"),),
+    )
 
 
 class _Timed:
@@ -306,7 +382,9 @@ class _Timed:
         self._session, self._name, self._seconds = session, name, seconds
         self.tools, self.warnings = session.tools, session.warnings
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> Any:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> Any:
         began = time.monotonic()
         try:
             return await self._session.call_tool(name, arguments, timeout=timeout)
@@ -316,7 +394,8 @@ class _Timed:
 
 
 class World:
-    """Environments over streamable HTTP, SSE and OpenEnv, in this process: the path names fault and stage."""
+    """Environments over streamable HTTP, SSE and OpenEnv, in this process: the path names fault and
+    stage."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
@@ -342,7 +421,10 @@ class World:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 first, *lines = head.decode().split("\r\n")
-                headers = {key.lower(): value.strip() for key, _, value in (line.partition(":") for line in lines if line)}
+                headers = {
+                    key.lower(): value.strip()
+                    for key, _, value in (line.partition(":") for line in lines if line)
+                }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 method, path, _ = first.split()
                 if headers.get("upgrade", "").lower() == "websocket":
@@ -356,9 +438,15 @@ class World:
             self._tasks.discard(task)
             writer.close()
 
-    async def _answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes, writer: Any) -> None:
+    async def _answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, writer: Any
+    ) -> None:
         if path.endswith(("/schema", "/metadata")):
-            about = METADATA if path.endswith("/metadata") else {"action": CALL_TOOL, "observation": OBSERVATION, "state": STATE}
+            about = (
+                METADATA
+                if path.endswith("/metadata")
+                else {"action": CALL_TOOL, "observation": OBSERVATION, "state": STATE}
+            )
             writer.write(_reply("200 OK", json.dumps(about)))
         elif path.endswith("/sse"):
             key = str(next(self._numbers))
@@ -388,7 +476,9 @@ class World:
 class _Session:
     """One episode's server over HTTP."""
 
-    def __init__(self, key: str, transport: str, name: str, stage: str, *, stream: Any = None) -> None:
+    def __init__(
+        self, key: str, transport: str, name: str, stage: str, *, stream: Any = None
+    ) -> None:
         self.key, self.name, self.stage, self.stream = key, name, stage, stream
         self.events = transport == "http" and random.Random(f"{key} {name}").random() < 0.5
         self.due = wire.Stage(stage)
@@ -417,7 +507,11 @@ class _Session:
             if name.endswith(" once") and not self.refused:
                 self.refused += 1
                 status, body, _ = STATUSES[name.removesuffix(" once")]
-                writer.write(_reply(status, body, **({"retry-after": "0.2"} if name.startswith("429") else {})))
+                writer.write(
+                    _reply(
+                        status, body, **({"retry-after": "0.2"} if name.startswith("429") else {})
+                    )
+                )
                 return
             if name == "slow":
                 await asyncio.sleep(0.3)
@@ -430,7 +524,9 @@ class _Session:
             if self.stream is not None:
                 writer.write(_reply("202 Accepted"))
         elif name == "half body":
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{"
+            )
             await writer.drain()
             _close(writer)
         elif name == "new session":
@@ -443,8 +539,15 @@ class _Session:
                 self.stream.write(SSE_ONLY[name][0])
         elif name in STATUSES or name in HTTP_ONLY:
             status, body, _ = (STATUSES | HTTP_ONLY)[name]
-            more = {"redirect": {"location": "http://192.0.2.1/"}, "to a login": {"location": "/login"}}.get(name, {})
-            kinds = {"empty": "application/json", "error event": "text/event-stream", "page in a stream": "text/event-stream"}
+            more = {
+                "redirect": {"location": "http://192.0.2.1/"},
+                "to a login": {"location": "/login"},
+            }.get(name, {})
+            kinds = {
+                "empty": "application/json",
+                "error event": "text/event-stream",
+                "page in a stream": "text/event-stream",
+            }
             writer.write(_reply(status, body, kinds.get(name, ""), **more))
         else:
             self.send([wire.faulty(name, tool, ident)], writer)
@@ -453,8 +556,12 @@ class _Session:
         """Send messages in the form of the transport."""
         more = {} if self.name == "stateless" else {"mcp-session-id": self.key}
         if self.stream is not None:
-            writer.write(_reply("200 OK", b'{"ok":true}') if self.name == "ok" else _reply("202 Accepted"))
-            self.stream.write(b"".join(b"event: message\ndata: " + one + b"\n\n" for one in messages))
+            writer.write(
+                _reply("200 OK", b'{"ok":true}') if self.name == "ok" else _reply("202 Accepted")
+            )
+            self.stream.write(
+                b"".join(b"event: message\ndata: " + one + b"\n\n" for one in messages)
+            )
         elif self.events or len(messages) > 1:
             data = b"".join(b"event: message\ndata: " + one + b"\n\n" for one in messages)
             writer.write(_reply("200 OK", data, "text/event-stream", **more))
@@ -465,12 +572,16 @@ class _Session:
 class _OpenEnv:
     """One episode's server over OpenEnv's socket, frame by frame."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, stage: str) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, stage: str
+    ) -> None:
         self.reader, self.writer, self.name, self.stage = reader, writer, name, stage
         self.due = wire.Stage(stage)
 
     async def talk(self, headers: Mapping[str, str]) -> None:
-        accept = hashlib.sha1((headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+        accept = hashlib.sha1(
+            (headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()
+        ).digest()
         self.writer.write(
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
             b"sec-websocket-accept: " + base64.b64encode(accept) + b"\r\n\r\n"
@@ -486,7 +597,10 @@ class _OpenEnv:
             if size > 125:
                 size = int.from_bytes(await self.reader.readexactly(2 if size == 126 else 8), "big")
             mask = await self.reader.readexactly(4)
-            data = bytes(byte ^ mask[place % 4] for place, byte in enumerate(await self.reader.readexactly(size)))
+            data = bytes(
+                byte ^ mask[place % 4]
+                for place, byte in enumerate(await self.reader.readexactly(size))
+            )
             if first & 15 == 8:
                 return None
             if first & 15 == 1:
@@ -501,10 +615,18 @@ class _OpenEnv:
     async def _answer(self, message: Mapping[str, Any]) -> bool:
         if message["type"] == "mcp":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("act", "done")]
-            self._frame(json.dumps({"type": "mcp", "data": {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}}).encode())
+            self._frame(
+                json.dumps(
+                    {"type": "mcp", "data": {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}}
+                ).encode()
+            )
             return True
         name, data = self.name, message.get("data", {})
-        tool = "setup" if message["type"] == "reset" else {"done": "evaluate"}.get(data["tool_name"], data["tool_name"])
+        tool = (
+            "setup"
+            if message["type"] == "reset"
+            else {"done": "evaluate"}.get(data["tool_name"], data["tool_name"])
+        )
         if self.stage not in wire.STAGES or not self.due.due(tool):
             await self._well(tool, "plain" if self.stage in wire.STAGES else name)
             return True
@@ -521,7 +643,9 @@ class _OpenEnv:
         elif name == "bad text":
             self._frame(b'{"type":"observation","data":{"observation":{"text":"\xff\xfe"}}}')
         elif name in ("closes", "closes with a reason", "going away"):
-            code, reason = {"closes": (1000, b""), "going away": (1001, b"")}.get(name, (1011, b"no more boards"))
+            code, reason = {"closes": (1000, b""), "going away": (1001, b"")}.get(
+                name, (1011, b"no more boards")
+            )
             self._frame(struct.pack("!H", code) + reason, 8)
         else:
             self._frame(OPENENV_MESSAGES[name][0].encode())
@@ -535,9 +659,19 @@ class _OpenEnv:
             await asyncio.sleep(0.3)
         reward = wire.REWARD if tool == "evaluate" else None if tool == "setup" else 0.0
         text = "half \ud83d" if oddity in ("surrogate", "bad byte") else "fine"
-        result = {"content": [{"type": "text", "text": text}], "is_error": oddity == "agent's error" and tool == "act"}
-        observation = {"tool_name": tool, "result": result, "error": None} if tool != "setup" else {"text": text}
-        answer = {"type": "observation", "data": {"observation": observation, "reward": reward, "done": tool == "evaluate"}}
+        result = {
+            "content": [{"type": "text", "text": text}],
+            "is_error": oddity == "agent's error" and tool == "act",
+        }
+        observation = (
+            {"tool_name": tool, "result": result, "error": None}
+            if tool != "setup"
+            else {"text": text}
+        )
+        answer = {
+            "type": "observation",
+            "data": {"observation": observation, "reward": reward, "done": tool == "evaluate"},
+        }
         for _ in range(2 if oddity == "twice" else 1):
             self._frame(json.dumps(answer).encode())
         await self.writer.drain()
@@ -552,10 +686,20 @@ def _case_of(path: str) -> tuple[str, str, str]:
 def _reply(status: str, body: str | bytes = b"", kind: str = "", **headers: str) -> bytes:
     data = body.encode() if isinstance(body, str) else body
     if not kind:
-        kind = "application/json" if data[:1] in b"{[" and data else "text/html" if data[:1] == b"<" else "text/plain"
+        kind = (
+            "application/json"
+            if data[:1] in b"{[" and data
+            else "text/html"
+            if data[:1] == b"<"
+            else "text/plain"
+        )
         kind = "application/json" if status == "200 OK" and isinstance(body, bytes) else kind
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n{more}\r\n".encode() + data
+    return (
+        f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n"
+        f"{more}\r\n".encode()
+        + data
+    )
 
 
 def _close(writer: asyncio.StreamWriter) -> None:
@@ -565,7 +709,9 @@ def _close(writer: asyncio.StreamWriter) -> None:
 def _abort(writer: asyncio.StreamWriter) -> None:
     """End a connection by a reset."""
     with suppress(OSError):
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
     writer.transport.abort()
 
 
@@ -578,11 +724,17 @@ def summary(report: Report) -> list[str]:
     known = [report.seconds[case.id] for case in faults if case.id in report.seconds]
     lines = [
         f"{len(faults)} episodes with {len(kinds)} faults x stages, {len(whole)} healthy ones",
-        f"wrong: {len(report.wrong)}   causes not right: {len(wrong)} ({len(wrong) / max(len(faults), 1):.2%})   later than "
-        f"{SOON:g} s: {len(late)}   mean {fmean(known) if known else 0:.3f} s, longest {max(known, default=0):.2f} s",
+        f"wrong: {len(report.wrong)}   causes not right: {len(wrong)} "
+        f"({len(wrong) / max(len(faults), 1):.2%})   later than {SOON:g} s: {len(late)}   mean "
+        f"{fmean(known) if known else 0:.3f} s, longest {max(known, default=0):.2f} s",
     ]
     count = Counter(case.transport for case in faults)
-    lines.append("  ".join(f"{name}: {count[name]} with {sum(one == name for one, _ in kinds)} faults" for name in TRANSPORTS))
+    lines.append(
+        "  ".join(
+            f"{name}: {count[name]} with {sum(one == name for one, _ in kinds)} faults"
+            for name in TRANSPORTS
+        )
+    )
     lines += [f"WRONG {line}" for line in report.wrong[:40]]
     for case in wrong[:40]:
         lines.append(f"CAUSE {case}\n      {report.episodes[case.id].error!r:.300}")

@@ -13,7 +13,12 @@ def game(seed: int) -> dict[str, Any]:
     return {
         "id": f"game {seed}",
         "prompt": f"Play {seed}.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
+        "mcp_config": {
+            "env": {
+                "command": "${HUDTUI_PYTHON:-/nowhere}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
         "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": seed}},
         "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
     }

@@ -1,4 +1,5 @@
-"""What a terminal shows after it was sent bytes: as much of a terminal as Textual and hudtui make use of."""
+"""What a terminal shows after it was sent bytes: as much of a terminal as Textual and hudtui make
+use of."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import re
 from rich.cells import get_character_cell_size
 
 _TOKEN = re.compile(
-    r"\x1b\[([?<>=]?)([\d;]*)[ -/]*([@-~])|\x1b\](.*?)(?:\x07|\x1b\\)|\x1b[PX^_].*?\x1b\\|\x1b.|([\r\n])", re.DOTALL
+    r"\x1b\[([?<>=]?)([\d;]*)[ -/]*([@-~])|\x1b\](.*?)(?:\x07|\x1b\\)|\x1b[PX^_].*?\x1b\\|\x1b."
+    r"|([\r\n])",
+    re.DOTALL,
 )
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|)$")
 PLAIN: dict[str, str] = {}
@@ -49,7 +52,15 @@ class Grid:
         whole = len(data)
         for back in range(1, min(4, len(data)) + 1):
             if data[-back] & 0xC0 != 0x80:  # the first byte of the last character
-                need = 4 if data[-back] >= 0xF0 else 3 if data[-back] >= 0xE0 else 2 if data[-back] >= 0xC0 else 1
+                need = (
+                    4
+                    if data[-back] >= 0xF0
+                    else 3
+                    if data[-back] >= 0xE0
+                    else 2
+                    if data[-back] >= 0xC0
+                    else 1
+                )
                 whole = len(data) - back if need > back else len(data)
                 break
         self._bytes = data[whole:]
@@ -94,7 +105,9 @@ class Grid:
                 row[back] = (row[back][0] + char, row[back][1])
                 continue
             if self.column + width > self.width:
-                self.column = self.width - width  # it does not wrap: the last cell is written again and again
+                self.column = (
+                    self.width - width
+                )  # it does not wrap: the last cell is written again and again
             if row[self.column][0] == "" and self.column:
                 row[self.column - 1] = (" ", row[self.column - 1][1])
             after = self.column + width

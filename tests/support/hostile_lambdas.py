@@ -1,9 +1,11 @@
-"""Runs lambdas that mean harm, each in a process of its own, and prints what they cost: `python hostile_lambdas.py < cases.json`.
+"""Runs lambdas that mean harm, each in a process of its own, and prints what they cost:
+`python hostile_lambdas.py < cases.json`.
 
-A case is `[source, expression of the input]`. For each, one line of JSON: the outcome, milliseconds of processor time from
-compiling to the end, the same time in rounds of a plain loop that the process runs right afterwards, and megabytes above
-what the process held when it began. One that seems slow is run up to five times more and the best counts, so that what
-another process did to the machine does not.
+A case is `[source, expression of the input]`. For each, one line of JSON: the outcome, milliseconds
+of processor time from compiling to the end, the same time in rounds of a plain loop that the
+process runs right afterwards, and megabytes above what the process held when it began. One that
+seems slow is run up to five times more and the best counts, so that what another process did to the
+machine does not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""A stand-in for the Hugging Face Hub on loopback that the real client library accepts, with faults on request.
+"""A stand-in for the Hugging Face Hub on loopback that the real client library accepts, with faults
+on request.
 
-It keeps repositories in memory: files, commits, large files by content. What it does not know it answers with 404.
+It keeps repositories in memory: files, commits, large files by content. What it does not know it
+answers with 404.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class HubStub:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
 
     def __enter__(self) -> HubStub:
         self._thread.start()
@@ -84,11 +88,17 @@ class HubStub:
 
     def environment(self) -> dict[str, str]:
         """Variables that make a child process use this stub."""
-        return {"HF_ENDPOINT": self.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_TOKEN": TOKEN,
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_OFFLINE": "0",
+        }
 
 
 def quick_retries() -> None:
-    """Let the client of this process try again soon: it waits a second first, and twice as long each further time."""
+    """Let the client of this process try again soon: it waits a second first, and twice as long
+    each further time."""
     from huggingface_hub.utils import http_backoff
 
     http_backoff.__kwdefaults__["base_wait_time"] = 0.02
@@ -157,14 +167,29 @@ class _Handler(BaseHTTPRequestHandler):
         return refuse(404, "none")
 
     def _whoami(self, body: bytes) -> Answer:
-        return _json({"type": "user", "name": self.stub.user, "orgs": [], "auth": {"accessToken": {"role": "write"}}})
+        return _json(
+            {
+                "type": "user",
+                "name": self.stub.user,
+                "orgs": [],
+                "auth": {"accessToken": {"role": "write"}},
+            }
+        )
 
     def _create(self, body: bytes) -> Answer:
         wanted = json.loads(body)
         repo = f"{wanted.get('organization') or self.stub.user}/{wanted['name']}"
         if repo in self.stub.repos:
-            return _json({"error": "You already created this dataset repo", "url": f"{self.stub.url}/datasets/{repo}"}, 409)
-        self.stub.repos[repo] = Repo(wanted.get("visibility") == "private" or bool(wanted.get("private")))
+            return _json(
+                {
+                    "error": "You already created this dataset repo",
+                    "url": f"{self.stub.url}/datasets/{repo}",
+                },
+                409,
+            )
+        self.stub.repos[repo] = Repo(
+            wanted.get("visibility") == "private" or bool(wanted.get("private"))
+        )
         return _json({"url": f"{self.stub.url}/datasets/{repo}", "name": repo})
 
     def _info(self, body: bytes, repo: str, revision: str | None = None) -> Answer:
@@ -176,15 +201,30 @@ class _Handler(BaseHTTPRequestHandler):
             entry: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": _git(data)}
             if name in found.large:
                 oid = hashlib.sha256(data).hexdigest()
-                entry |= {"blobId": _git(oid.encode()), "lfs": {"sha256": oid, "size": len(data), "pointerSize": 134}}
+                entry |= {
+                    "blobId": _git(oid.encode()),
+                    "lfs": {"sha256": oid, "size": len(data), "pointerSize": 134},
+                }
             siblings.append(entry)
-        return _json({"id": repo, "sha": found.head, "private": found.private, "siblings": siblings, "tags": []})
+        return _json(
+            {
+                "id": repo,
+                "sha": found.head,
+                "private": found.private,
+                "siblings": siblings,
+                "tags": [],
+            }
+        )
 
     def _preupload(self, body: bytes, repo: str) -> Answer:
         if repo not in self.stub.repos:
             return refuse(404, "Repository not found", code="RepoNotFound")
         files = [
-            {"path": file["path"], "uploadMode": "lfs" if file["path"].endswith(".parquet") else "regular", "shouldIgnore": False}
+            {
+                "path": file["path"],
+                "uploadMode": "lfs" if file["path"].endswith(".parquet") else "regular",
+                "shouldIgnore": False,
+            }
             for file in json.loads(body)["files"]
         ]
         return _json({"files": files})
@@ -208,7 +248,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _verify(self, body: bytes) -> Answer:
         wanted = json.loads(body)
-        return _json({}) if len(self.stub.objects.get(wanted["oid"], b"")) == wanted["size"] else refuse(404, "not there")
+        return (
+            _json({})
+            if len(self.stub.objects.get(wanted["oid"], b"")) == wanted["size"]
+            else refuse(404, "not there")
+        )
 
     def _yaml(self, body: bytes) -> Answer:
         return _json({"errors": [], "warnings": []})
@@ -239,7 +283,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tree(self, body: bytes, repo: str, revision: str) -> Answer:
         files = self.stub.repos[repo].files
-        return _json([{"type": "file", "path": name, "size": len(data), "oid": _git(data)} for name, data in files.items()])
+        return _json(
+            [
+                {"type": "file", "path": name, "size": len(data), "oid": _git(data)}
+                for name, data in files.items()
+            ]
+        )
 
     def _resolve(self, body: bytes, repo: str, revision: str, name: str) -> Answer:
         found = self.stub.repos.get(repo)

@@ -1,4 +1,5 @@
-"""Keys at random, faster than anyone types, into the real app over a folder of odd files; and what they left behind."""
+"""Keys at random, faster than anyone types, into the real app over a folder of odd files; and what
+they left behind."""
 
 from __future__ import annotations
 
@@ -13,12 +14,44 @@ from textual import events
 from textual.keys import _character_to_key
 
 PACE = 1 / 60
-"""Seconds between two keys, by their own clock: however slow the machine is, they come as a burst."""
+"""Seconds between two keys, by their own clock: however slow the machine is, they come as a
+burst."""
 
 NAMED = (
-    *("enter", "escape", "tab", "shift+tab", "backspace", "delete", "up", "down", "left", "right", "home", "end"),
-    *("pageup", "pagedown", "shift+up", "shift+down", "shift+left", "shift+right", "shift+home", "shift+end", "ctrl+home"),
-    *("ctrl+end", "ctrl+left", "ctrl+right", "ctrl+@", "ctrl+underscore", "ctrl+backslash", "insert"),
+    *(
+        "enter",
+        "escape",
+        "tab",
+        "shift+tab",
+        "backspace",
+        "delete",
+        "up",
+        "down",
+        "left",
+        "right",
+        "home",
+        "end",
+    ),
+    *(
+        "pageup",
+        "pagedown",
+        "shift+up",
+        "shift+down",
+        "shift+left",
+        "shift+right",
+        "shift+home",
+        "shift+end",
+        "ctrl+home",
+    ),
+    *(
+        "ctrl+end",
+        "ctrl+left",
+        "ctrl+right",
+        "ctrl+@",
+        "ctrl+underscore",
+        "ctrl+backslash",
+        "insert",
+    ),
     *(f"ctrl+{letter}" for letter in string.ascii_lowercase),
     *(f"f{number}" for number in range(1, 13)),
     *("shift+f3", "shift+f4"),
@@ -62,7 +95,9 @@ def odd_files(folder: Path) -> None:
     """Ten files of a project, none as it should be, and a config and tasks that are."""
     configs = folder / "configs"
     configs.mkdir(parents=True)
-    (configs / "good.yaml").write_text("parser: {use_thinking: false}\naction_mappings:\n  go: {_tool: tool_1}\n")
+    (configs / "good.yaml").write_text(
+        "parser: {use_thinking: false}\naction_mappings:\n  go: {_tool: tool_1}\n"
+    )
     (configs / "bytes.yaml").write_bytes(bytes(range(256)))
     (configs / "open.yaml").write_text('a: "never closed\nb: [1, 2\n')
     (folder / "tasks.json").write_text('[{"id": "one", "prompt": "Play.", "mcp_config": {}}]')
@@ -77,7 +112,8 @@ def odd_files(folder: Path) -> None:
 
 
 def state_of(*folders: Path) -> dict[str, str]:
-    """Every file below some folders with a digest, but for what hudtui keeps for itself in `.hudtui`."""
+    """Every file below some folders with a digest, but for what hudtui keeps for itself in
+    `.hudtui`."""
     found: dict[str, str] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():

@@ -7,7 +7,8 @@ from typing import Any
 
 
 class Letters:
-    """A tokenizer with one token a character; the three marks of a conversation are tokens of their own."""
+    """A tokenizer with one token a character; the three marks of a conversation are tokens of their
+    own."""
 
     MARKS = ("<|start|>", "<|end|>", "<|pad|>")
     eos_token, eos_token_id, pad_token_id = "<|end|>", 1, 2
@@ -17,12 +18,18 @@ class Letters:
         self.drops_thoughts = drops_thoughts
         self.opens = opens
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, tokenize: bool, add_generation_prompt: bool) -> str:
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, Any]], *, tokenize: bool, add_generation_prompt: bool
+    ) -> str:
         assert tokenize is False
         text = ""
         for number, message in enumerate(messages):
             content = message["content"]
-            if self.drops_thoughts and message["role"] == "assistant" and number < len(messages) - 1:
+            if (
+                self.drops_thoughts
+                and message["role"] == "assistant"
+                and number < len(messages) - 1
+            ):
                 content = content.partition("</think>")[2] or content
             text += f"<|start|>{message['role']}\n{content}<|end|>\n"
         return text + ("<|start|>assistant\n" + self.opens if add_generation_prompt else "")
@@ -37,4 +44,7 @@ class Letters:
         return {"input_ids": ids}
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
-        return "".join("" if skip_special_tokens and i < 3 else self.MARKS[i] if i < 3 else chr(i - 10) for i in ids)
+        return "".join(
+            "" if skip_special_tokens and i < 3 else self.MARKS[i] if i < 3 else chr(i - 10)
+            for i in ids
+        )

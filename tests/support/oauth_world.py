@@ -1,4 +1,5 @@
-"""An MCP server that wants a login, and its authorization server, in this process; each test changes what it needs."""
+"""An MCP server that wants a login, and its authorization server, in this process; each test
+changes what it needs."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Seen:
 
 @dataclass
 class OAuthWorld:
-    """`world = await OAuthWorld.start(odd_http)`; `world.url` is the MCP server, `world.issuer` the authorization server."""
+    """`world = await OAuthWorld.start(odd_http)`; `world.url` is the MCP server, `world.issuer` the
+    authorization server."""
 
     url: str = ""
     issuer: str = ""
@@ -62,7 +64,9 @@ class OAuthWorld:
     @property
     def tokens(self) -> list[str]:
         """The values of `Authorization` that the MCP server got."""
-        return [seen.headers["authorization"] for seen in self.seen if "authorization" in seen.headers]
+        return [
+            seen.headers["authorization"] for seen in self.seen if "authorization" in seen.headers
+        ]
 
     def grants(self) -> list[str]:
         """The grants of the token requests."""
@@ -78,27 +82,53 @@ class OAuthWorld:
         """Get an address; returns where it redirects to."""
         parts = urlsplit(address)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        writer.write(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nhost: {parts.netloc}\r\nconnection: close\r\n\r\n".encode())
+        writer.write(
+            f"GET {parts.path}?{parts.query} HTTP/1.1\r\nhost: {parts.netloc}\r\nconnection: "
+            "close\r\n\r\n".encode()
+        )
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         writer.close()
-        return next((line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith("location:")), "")
+        return next(
+            (
+                line.partition(": ")[2]
+                for line in head.split("\r\n")
+                if line.lower().startswith("location:")
+            ),
+            "",
+        )
 
-    async def _serve(self, method: str, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         self.seen.append(Seen(method, path, headers, body.decode()))
         if path in self.answers:
             writer.write(self.answers[path])
         elif path == "/.well-known/oauth-protected-resource/mcp":
-            writer.write(reply("200 OK", json.dumps({"resource": self.url, "authorization_servers": [self.issuer]})))
+            writer.write(
+                reply(
+                    "200 OK",
+                    json.dumps({"resource": self.url, "authorization_servers": [self.issuer]}),
+                )
+            )
         elif path != "/mcp":
             writer.write(reply("404 Not Found"))
         else:
             await self._mcp(method, headers, body, writer)
 
-    async def _mcp(self, method: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _mcp(
+        self, method: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter
+    ) -> None:
         token = headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self.valid:
             place = self.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
-            writer.write(reply("401 Unauthorized", www_authenticate=f'Bearer resource_metadata="{place}"'))
+            writer.write(
+                reply("401 Unauthorized", www_authenticate=f'Bearer resource_metadata="{place}"')
+            )
             return
         if method != "POST":
             writer.write(reply("405 Method Not Allowed"))
@@ -111,19 +141,39 @@ class OAuthWorld:
             challenge = f'Bearer error="insufficient_scope", scope="{" ".join(self.scopes)}"'
             writer.write(reply("403 Forbidden", www_authenticate=challenge))
             return
-        info = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "w", "version": "1"}}
+        info = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "w", "version": "1"},
+        }
         tools = {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]}
         usual = {
             "initialize": info,
             "tools/list": tools,
-            "tools/call": {"content": [{"type": "text", "text": self.says.replace("TOKEN", token)}]},
+            "tools/call": {
+                "content": [{"type": "text", "text": self.says.replace("TOKEN", token)}]
+            },
         }
         writer.write(
-            reply("200 OK", json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": usual.get(message["method"], {})}))
+            reply(
+                "200 OK",
+                json.dumps(
+                    {
+                        "jsonrpc": "2.0",
+                        "id": message["id"],
+                        "result": usual.get(message["method"], {}),
+                    }
+                ),
+            )
         )
 
     async def _authorize(
-        self, method: str, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        writer: asyncio.StreamWriter,
     ) -> None:
         self.asked.append(Seen(method, path, headers, body.decode()))
         parts = urlsplit(path)
@@ -142,23 +192,36 @@ class OAuthWorld:
             writer.write(reply("200 OK", json.dumps(metadata)))
         elif parts.path == "/register":
             given = json.loads(body)
-            made = {"client_id": "registered", "client_secret": "registered-secret", "redirect_uris": given["redirect_uris"]}
+            made = {
+                "client_id": "registered",
+                "client_secret": "registered-secret",
+                "redirect_uris": given["redirect_uris"],
+            }
             writer.write(reply("201 Created", json.dumps(made)))
         elif parts.path == "/authorize":
             fields = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            self._challenge, self._wanted = fields["code_challenge"], tuple(fields.get("scope", "").split())
+            self._challenge, self._wanted = (
+                fields["code_challenge"],
+                tuple(fields.get("scope", "").split()),
+            )
             answer = urlencode({"code": "the-code", "state": fields["state"]})
             back = f"{fields['redirect_uri']}?{answer}"
             writer.write(reply("302 Found", location=back))
         elif parts.path == "/token":
-            writer.write(self._token({name: values[0] for name, values in parse_qs(body.decode()).items()}))
+            writer.write(
+                self._token({name: values[0] for name, values in parse_qs(body.decode()).items()})
+            )
         else:
             writer.write(reply("404 Not Found"))
 
     def _token(self, fields: dict[str, str]) -> bytes:
         refused = reply("400 Bad Request", json.dumps({"error": "invalid_grant"}))
         if fields["grant_type"] == "authorization_code":
-            digest = base64.urlsafe_b64encode(hashlib.sha256(fields["code_verifier"].encode()).digest()).decode().rstrip("=")
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(fields["code_verifier"].encode()).digest())
+                .decode()
+                .rstrip("=")
+            )
             if fields["code"] != "the-code" or digest != self._challenge:
                 return refused
         elif fields["grant_type"] == "refresh_token" and not (

@@ -1,4 +1,5 @@
-"""An MCP server over stdio that misbehaves as told: `python odd_server.py MODE [ARGUMENT]`. Standard library only."""
+"""An MCP server over stdio that misbehaves as told: `python odd_server.py MODE [ARGUMENT]`.
+Standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ import time
 mode = sys.argv[1]
 argument = sys.argv[2] if len(sys.argv) > 2 else ""
 seen = {}
-GOOD = {"name": "good", "description": "Works", "inputSchema": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+GOOD = {
+    "name": "good",
+    "description": "Works",
+    "inputSchema": {"type": "object", "properties": {"x": {"type": "integer"}}},
+}
 
 
 def send(message):
@@ -36,12 +41,18 @@ def tools():
             {
                 "name": f"tool_{n}",
                 "description": f"Tool number {n} of many, with a description of some length",
-                "inputSchema": {"type": "object", "properties": {"x": {"type": "integer"}, "name": {"type": "string"}}},
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"x": {"type": "integer"}, "name": {"type": "string"}},
+                },
             }
             for n in range(int(argument))
         ]
     if mode == "lifecycle":
-        hub = {"type": "object", "properties": {"name": {"enum": ["a", "b"]}, "arguments": {"type": "object"}}}
+        hub = {
+            "type": "object",
+            "properties": {"name": {"enum": ["a", "b"]}, "arguments": {"type": "object"}},
+        }
         plain = {"type": "object", "properties": {}}
         return [
             {"name": "setup", "inputSchema": hub},
@@ -52,7 +63,16 @@ def tools():
             GOOD,
         ]
     if mode == "output_schema":
-        return [{**GOOD, "outputSchema": {"type": "object", "properties": {"y": {"type": "string"}}, "required": ["y"]}}]
+        return [
+            {
+                **GOOD,
+                "outputSchema": {
+                    "type": "object",
+                    "properties": {"y": {"type": "string"}},
+                    "required": ["y"],
+                },
+            }
+        ]
     return [GOOD]
 
 
@@ -76,18 +96,38 @@ def call(params):
         return {"content": [{"type": "text", "text": "x" * int(argument)}]}
     if mode == "echo_key":
         key = os.environ.get("MY_API_KEY")
-        return {"content": [{"type": "text", "text": f"the key is {key}"}], "structuredContent": {str(key): [key]}}
+        return {
+            "content": [{"type": "text", "text": f"the key is {key}"}],
+            "structuredContent": {str(key): [key]},
+        }
     if mode == "values":
         return {"content": [], "structuredContent": {"a": [{}] * int(argument)}}
     if mode == "asks":
         for n in range(int(argument)):
             send({"jsonrpc": "2.0", "id": f"q{n}", "method": "roots/list"})
-            send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": n}})
-    if mode == "put":  # ask the client what the argument says, and answer the call with what it answers
+            send(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/message",
+                    "params": {"level": "info", "data": n},
+                }
+            )
+    if (
+        mode == "put"
+    ):  # ask the client what the argument says, and answer the call with what it answers
         send({"jsonrpc": "2.0", "id": "put", **json.loads(argument)})
-        while (answered := json.loads(sys.stdin.readline())).get("id") != "put" or "method" in answered:
+        while (answered := json.loads(sys.stdin.readline())).get(
+            "id"
+        ) != "put" or "method" in answered:
             pass
-        return {"content": [{"type": "text", "text": json.dumps(answered.get("result") or answered.get("error"))}]}
+        return {
+            "content": [
+                {
+                    "type": "text",
+                    "text": json.dumps(answered.get("result") or answered.get("error")),
+                }
+            ]
+        }
     if mode == "capabilities":
         return {"content": [{"type": "text", "text": json.dumps(seen["capabilities"])}]}
     if mode == "blocks":
@@ -107,7 +147,10 @@ def call(params):
         return {"content": [], "structuredContent": {"y": 5}}
     if mode == "ask":
         return {"resultType": "input_required", "inputRequests": {}, "requestState": "x"}
-    return {"content": [{"type": "text", "text": json.dumps(params.get("arguments"))}], "isError": False}
+    return {
+        "content": [{"type": "text", "text": json.dumps(params.get("arguments"))}],
+        "isError": False,
+    }
 
 
 def answer(message):
@@ -125,7 +168,11 @@ def answer(message):
     if mode == "modern":
         if method == "server/discover":
             stamp = {"io.modelcontextprotocol/serverInfo": {"name": "modern", "version": "9"}}
-            body = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "resultType": "complete"}
+            body = {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities,
+                "resultType": "complete",
+            }
             return ok({**body, "ttlMs": 0, "cacheScope": "public", "_meta": stamp})
         if method == "initialize":
             return no(-32022, "Unsupported protocol version")
@@ -133,22 +180,38 @@ def answer(message):
         seen.update(params)
         version = argument if mode == "version" else params["protocolVersion"]
         name = "odd\x1b[31m"
-        return ok({"protocolVersion": version, "capabilities": capabilities, "serverInfo": {"name": name, "version": "1"}})
+        return ok(
+            {
+                "protocolVersion": version,
+                "capabilities": capabilities,
+                "serverInfo": {"name": name, "version": "1"},
+            }
+        )
     if method == "tools/list":
         if mode == "list_error":
             return no(-32603, "the list is lost")
         if mode == "no_list":
             return ok({"tools": "none"})
         if mode == "circle":
-            return ok({"tools": [{**GOOD, "name": f"t{time.monotonic_ns()}"}], "nextCursor": "again"})
+            return ok(
+                {"tools": [{**GOOD, "name": f"t{time.monotonic_ns()}"}], "nextCursor": "again"}
+            )
         if mode == "pages":
             at = int(params.get("cursor") or 0)
             page = {"tools": [{**GOOD, "name": f"page_{at}_{n}"} for n in range(3)]}
             return ok({**page, "nextCursor": str(at + 1)} if at < 4 else page)
         return ok({"tools": tools()})
     if method == "tools/call":
-        if mode == "raw":  # these bytes for an answer, with the call's id in place of $ID and the one before it of $LAST
-            line = os.fsencode(argument).replace(b"$ID", str(ident).encode()).replace(b"$LAST", str(ident - 1).encode())
+        if (
+            mode == "raw"
+            # these bytes for an answer, with the call's id in place of $ID and the one before it of
+            # $LAST
+        ):
+            line = (
+                os.fsencode(argument)
+                .replace(b"$ID", str(ident).encode())
+                .replace(b"$LAST", str(ident - 1).encode())
+            )
             sys.stdout.buffer.write(line + b"\n")
             return sys.stdout.buffer.flush()
         if mode == "unended":
@@ -160,7 +223,14 @@ def answer(message):
             return no(-32602, "no such tool here")
         return ok(call(params))
     if method == "resources/list":
-        return ok({"resources": [{"uri": "file:///evaluate/functions", "name": "f"}, {"name": "without address"}]})
+        return ok(
+            {
+                "resources": [
+                    {"uri": "file:///evaluate/functions", "name": "f"},
+                    {"name": "without address"},
+                ]
+            }
+        )
     if method == "resources/read":
         return ok({"contents": [{"uri": params["uri"], "text": json.dumps(["score", "speed"])}]})
     return no(-32601, "Method not found")

@@ -1,4 +1,5 @@
-"""hudtui with one option more, which is declared and nothing else: `python one_knob.py JobOptions|RunRequest` in a project.
+"""hudtui with one option more, which is declared and nothing else:
+`python one_knob.py JobOptions|RunRequest` in a project.
 
 Prints a JSON object with what the option does at each place where a user meets options.
 """
@@ -23,14 +24,28 @@ from hudtui.core.training import options
 def _declared_in(kind: type) -> Any:
     """The class with the option `curriculum`."""
     choices = (("easy tasks first", "easy"), ("any order", "random"))
-    about = {"choices": choices, "unset": "as they are listed", "when": options.trains, "group": options.TRAINING}
-    curriculum = ("curriculum", str | None, knob(None, "Order of the tasks of a training.", "--curriculum", **about))
-    return dataclasses.make_dataclass(kind.__name__, [curriculum], bases=(kind,), frozen=True, kw_only=True)
+    about = {
+        "choices": choices,
+        "unset": "as they are listed",
+        "when": options.trains,
+        "group": options.TRAINING,
+    }
+    curriculum = (
+        "curriculum",
+        str | None,
+        knob(None, "Order of the tasks of a training.", "--curriculum", **about),
+    )
+    return dataclasses.make_dataclass(
+        kind.__name__, [curriculum], bases=(kind,), frozen=True, kw_only=True
+    )
 
 
 def declare(kind: str) -> None:
-    """Give a class the option, before the modules are imported that take the class from its module."""
-    module = options if kind == "JobOptions" else importlib.import_module("hudtui.core.runs.request")
+    """Give a class the option, before the modules are imported that take the class from its
+    module."""
+    module = (
+        options if kind == "JobOptions" else importlib.import_module("hudtui.core.runs.request")
+    )
     setattr(module, kind, _declared_in(getattr(module, kind)))
 
 

@@ -1,4 +1,5 @@
-"""A client of the OpenEnv protocol that sends the frames of the package's `GenericEnvClient` (openenv 0.10.0)."""
+"""A client of the OpenEnv protocol that sends the frames of the package's `GenericEnvClient`
+(openenv 0.10.0)."""
 
 from __future__ import annotations
 
@@ -52,6 +53,8 @@ async def connected(url: str, **headers: str) -> AsyncIterator[Socket]:
     """A connection to the server at `url`."""
     async with (
         httpx2.AsyncClient(trust_env=False) as web,
-        web.websocket(f"ws{url.removeprefix('http')}/ws", headers=headers, max_message_size_bytes=1 << 24) as session,
+        web.websocket(
+            f"ws{url.removeprefix('http')}/ws", headers=headers, max_message_size_bytes=1 << 24
+        ) as session,
     ):
         yield Socket(session)

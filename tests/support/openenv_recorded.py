@@ -39,23 +39,43 @@ GUESS = {  # an environment with an action class of its own: `class Guess(Action
 }
 CALL_TOOL = {  # an MCPEnvironment: `create_fastapi_app(Game, CallToolAction, CallToolObservation)`
     "additionalProperties": False,
-    "description": "Call a specific tool via MCP.\n\nThis action triggers MCP's tools/call operation with the\nspecified tool "
-    "name and arguments.",
+    "description": "Call a specific tool via MCP.\n\nThis action triggers MCP's tools/call "
+    "operation with the\nspecified tool name and arguments.",
     "properties": {
         "metadata": _ABOUT,
         "type": {"const": "call_tool", "default": "call_tool", "title": "Type", "type": "string"},
-        "tool_name": {"description": "Name of the tool to call", "title": "Tool Name", "type": "string"},
+        "tool_name": {
+            "description": "Name of the tool to call",
+            "title": "Tool Name",
+            "type": "string",
+        },
         "arguments": {"additionalProperties": True, "title": "Arguments", "type": "object"},
     },
     "required": ["tool_name"],
     "title": "CallToolAction",
     "type": "object",
 }
-OBSERVATION = {"title": "Seen", "type": "object", "properties": {"hint": {"default": "", "type": "string"}}}
-STATE = {"title": "State", "type": "object", "properties": {"episode_id": {}, "step_count": {"type": "integer"}}}
+OBSERVATION = {
+    "title": "Seen",
+    "type": "object",
+    "properties": {"hint": {"default": "", "type": "string"}},
+}
+STATE = {
+    "title": "State",
+    "type": "object",
+    "properties": {"episode_id": {}, "step_count": {"type": "integer"}},
+}
 
-NO_MCP = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "Environment does not support MCP", "data": None}}
-NO_INITIALIZE = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "Method not found: initialize", "data": None}}
+NO_MCP = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "error": {"code": -32603, "message": "Environment does not support MCP", "data": None},
+}
+NO_INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "error": {"code": -32601, "message": "Method not found: initialize", "data": None},
+}
 TOOLS = [
     {
         "name": "echo",
@@ -63,22 +83,36 @@ TOOLS = [
         "description": "Echo it.",
         "inputSchema": {
             "additionalProperties": False,
-            "properties": {"message": {"type": "string"}, "times": {"default": 1, "type": "integer"}},
+            "properties": {
+                "message": {"type": "string"},
+                "times": {"default": 1, "type": "integer"},
+            },
             "required": ["message"],
             "type": "object",
         },
-        "outputSchema": {"properties": {"result": {"type": "string"}}, "required": ["result"], "type": "object"},
+        "outputSchema": {
+            "properties": {"result": {"type": "string"}},
+            "required": ["result"],
+            "type": "object",
+        },
         "icons": None,
         "annotations": None,
         "meta": {"fastmcp": {"tags": []}},
         "execution": None,
     },
-    {"name": "fail", "description": "Fail.", "inputSchema": {"additionalProperties": False, "properties": {}, "type": "object"}},
+    {
+        "name": "fail",
+        "description": "Fail.",
+        "inputSchema": {"additionalProperties": False, "properties": {}, "type": "object"},
+    },
 ]
 
 
 def observed(observation: dict[str, Any], reward: Any = None, done: bool = False) -> dict[str, Any]:
-    return {"type": "observation", "data": {"observation": {"metadata": {}, **observation}, "reward": reward, "done": done}}
+    return {
+        "type": "observation",
+        "data": {"observation": {"metadata": {}, **observation}, "reward": reward, "done": done},
+    }
 
 
 def refused(code: str, message: str = "Invalid message", **more: Any) -> dict[str, Any]:
@@ -113,7 +147,9 @@ def guessing() -> Callable[[dict[str, Any]], Any]:
         game["left"] -= 1
         hit = data["number"] == game["number"]
         hint = "right" if hit else "higher" if data["number"] < game["number"] else "lower"
-        return observed({"hint": hint, "left": game["left"]}, 1.0 if hit else 0.0, hit or not game["left"])
+        return observed(
+            {"hint": hint, "left": game["left"]}, 1.0 if hit else 0.0, hit or not game["left"]
+        )
 
     return answer
 
@@ -146,9 +182,16 @@ def echoing() -> Callable[[dict[str, Any]], Any]:
 
 
 class Recorded:
-    """A server: `answer` makes the answer to each message: values, raw text, None for none, or an exception that closes."""
+    """A server: `answer` makes the answer to each message: values, raw text, None for none, or an
+    exception that closes."""
 
-    def __init__(self, action: Any, session: Callable[[], Callable[[dict[str, Any]], Any]], *, status: int = 200) -> None:
+    def __init__(
+        self,
+        action: Any,
+        session: Callable[[], Callable[[dict[str, Any]], Any]],
+        *,
+        status: int = 200,
+    ) -> None:
         self.action = action
         self.session = session
         self.status = status
@@ -198,7 +241,11 @@ class Recorded:
             finally:
                 self.open -= 1
 
-        routes = [Route("/schema", schema), Route("/metadata", metadata), Route("/mcp", mcp, methods=["POST"])]
+        routes = [
+            Route("/schema", schema),
+            Route("/metadata", metadata),
+            Route("/mcp", mcp, methods=["POST"]),
+        ]
         app = Starlette(routes=[*routes, WebSocketRoute("/ws", socket)])
         async with listening(app, "127.0.0.1", 0) as (host, port):
             yield f"{host}:{port}"

@@ -1,4 +1,5 @@
-"""Style sheets are parsed once for all apps of a test session: each app would parse those of Textual and of hudtui again."""
+"""Style sheets are parsed once for all apps of a test session: each app would parse those of
+Textual and of hudtui again."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from textual.css.stylesheet import Stylesheet
 
 @contextmanager
 def parsed_once() -> Iterator[None]:
-    """Keep the rules of every style sheet for the colours that it was parsed with. Rules do not change once they are parsed."""
+    """Keep the rules of every style sheet for the colours that it was parsed with. Rules do not
+    change once they are parsed."""
     parse_rules = Stylesheet._parse_rules
     kept: dict[Any, Any] = {}
     last: tuple[Any, frozenset[tuple[str, str]]] = (None, frozenset())

@@ -24,12 +24,14 @@ class Question:
 
 
 class ScriptedPerson:
-    """A `Person` that gives its answers in their order, and keeps the questions and what the flow says.
+    """A `Person` that gives its answers in their order, and keeps the questions and what the flow
+    says.
 
     Args:
-        answers: True or False to a confirmation, a text or None to the others. `...` takes the suggested answer. To a form a
-            dict, whose values take the place of defaults. To a question that something else may answer an async function, which
-            gets the text to copy, and returns what is typed, or None to wait.
+        answers: True or False to a confirmation, a text or None to the others. `...` takes the
+            suggested answer. To a form a dict, whose values take the place of defaults. To a
+            question that something else may answer an async function, which gets the text to copy,
+            and returns what is typed, or None to wait.
     """
 
     def __init__(self, *answers: Any) -> None:
@@ -51,7 +53,13 @@ class ScriptedPerson:
         return self._answers
 
     async def confirm(
-        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+        self,
+        title: str,
+        lines: tuple[str, ...] = (),
+        *,
+        yes: str = "Yes",
+        no: str = "Cancel",
+        danger: bool = False,
     ) -> bool:
         answer = self._answer(Question(title, lines, danger=danger))
         assert isinstance(answer, bool), (title, answer)
@@ -80,12 +88,21 @@ class ScriptedPerson:
         return value if answer is ... else answer
 
     async def choose(
-        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        lines: tuple[str, ...] = (),
+        value: str | None = None,
     ) -> str | None:
         suggested = choices[0].value if value is None and choices else value
         answer = self._answer(Question(title, lines, suggested or "", choices=tuple(choices)))
         answer = suggested if answer is ... else answer
-        assert answer is None or answer in [choice.value for choice in choices], (title, answer, choices)
+        assert answer is None or answer in [choice.value for choice in choices], (
+            title,
+            answer,
+            choices,
+        )
         return None if answer is None else str(answer)
 
     def say(self, text: str, /, *, severity: Severity = "information") -> None:

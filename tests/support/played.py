@@ -1,4 +1,5 @@
-"""Episodes of the bundled 2048, played in this process by scripted policies, and the trace files that they make."""
+"""Episodes of the bundled 2048, played in this process by scripted policies, and the trace files
+that they make."""
 
 from __future__ import annotations
 
@@ -38,17 +39,29 @@ class Table:
         self._table = environment.GameTable(1)
         kinds: Mapping[str, Any] = {"setup": "setup", "evaluate": "evaluate"}
         self.tools = {
-            tool["name"]: Tool(tool["name"], tool["description"], tool["inputSchema"], kinds.get(tool["name"], "agent"))
+            tool["name"]: Tool(
+                tool["name"],
+                tool["description"],
+                tool["inputSchema"],
+                kinds.get(tool["name"], "agent"),
+            )
             for tool in environment.TOOLS
         }
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         answer: Any = self._table.call(name, dict(arguments))
-        return ToolResult((ContentBlock("text", text=answer["text"]),), answer["structured"], answer["is_error"])
+        return ToolResult(
+            (ContentBlock("text", text=answer["text"]),), answer["structured"], answer["is_error"]
+        )
 
 
-async def play(session: Any, config: Any, task: Task, complete: Any, *, on_turn: Any = None, **options: Any) -> Episode:
-    """Play one episode to its end, with a policy that sees images if it wants them; `options` are those of `EpisodePlayer`."""
+async def play(
+    session: Any, config: Any, task: Task, complete: Any, *, on_turn: Any = None, **options: Any
+) -> Episode:
+    """Play one episode to its end, with a policy that sees images if it wants them; `options` are
+    those of `EpisodePlayer`."""
     if options.get("images") is None:
         options["images"] = bool(getattr(complete, "wants_images", False))
     return await drive(EpisodePlayer(session, config, task, **options), complete, on_turn=on_turn)
@@ -59,19 +72,33 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def task(name: str = "board", *, size: int = 3, seed: int = 1, target: int = 16, setup: str = "board") -> Task:
+def task(
+    name: str = "board", *, size: int = 3, seed: int = 1, target: int = 16, setup: str = "board"
+) -> Task:
     """A task of 2048. Its setup fails where `setup` is none of the environment's."""
     return Task(
         id=name,
         prompt=f"Reach {target}.",
-        mcp_config={"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}},
-        setup=(ToolCall("setup", {"name": setup, "arguments": {"board_size": size, "seed": seed}}),),
+        mcp_config={
+            "text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}
+        },
+        setup=(
+            ToolCall("setup", {"name": setup, "arguments": {"board_size": size, "seed": seed}}),
+        ),
         evaluate=(ToolCall("evaluate", {"name": "max_number", "arguments": {"target": target}}),),
     )
 
 
-def played(task: Task, *, rollout: int = 0, policy: str = "random", replies: tuple[str, ...] = (), **info: Any) -> Episode:
-    """Play an episode. Its times are always the same, as if each call took 2 ms and each reply half a second.
+def played(
+    task: Task,
+    *,
+    rollout: int = 0,
+    policy: str = "random",
+    replies: tuple[str, ...] = (),
+    **info: Any,
+) -> Episode:
+    """Play an episode. Its times are always the same, as if each call took 2 ms and each reply half
+    a second.
 
     Args:
         task: What is played.
@@ -89,10 +116,22 @@ def played(task: Task, *, rollout: int = 0, policy: str = "random", replies: tup
     complete = speak if replies else policy_source(policy, config).for_episode(task, rollout)
     info = {"policy": policy, "rollout": rollout, **info}
     with ThreadPoolExecutor(1) as aside:  # a test may have a loop of its own
-        episode = aside.submit(asyncio.run, play(Table(), config, task, complete, info=info)).result()
-    turns = tuple(replace(turn, seconds={"complete": 0.5, "call": 0.002 if turn.call else 0.0}) for turn in episode.turns)
-    seconds = {"setup": 0.01, "play": 0.502 * len(turns), "evaluate": 0.002, "total": 0.012 + 0.502 * len(turns)}
-    return replace(episode, turns=turns, seconds=seconds, started_at="2026-11-20T12:00:00.000+00:00")
+        episode = aside.submit(
+            asyncio.run, play(Table(), config, task, complete, info=info)
+        ).result()
+    turns = tuple(
+        replace(turn, seconds={"complete": 0.5, "call": 0.002 if turn.call else 0.0})
+        for turn in episode.turns
+    )
+    seconds = {
+        "setup": 0.01,
+        "play": 0.502 * len(turns),
+        "evaluate": 0.002,
+        "total": 0.012 + 0.502 * len(turns),
+    }
+    return replace(
+        episode, turns=turns, seconds=seconds, started_at="2026-11-20T12:00:00.000+00:00"
+    )
 
 
 def write(path: Path, *episodes: Episode) -> Path:

@@ -1,7 +1,8 @@
-"""Pushes a dataset with the real Hub client, once for every line on standard input, each in a process that may be killed.
+"""Pushes a dataset with the real Hub client, once for every line on standard input, each in a
+process that may be killed.
 
-The client is imported once; a fork carries out each push. Before it starts, its process id is printed; afterwards its exit
-status. What the push itself says goes to the file named in the line.
+The client is imported once; a fork carries out each push. Before it starts, its process id is
+printed; afterwards its exit status. What the push itself says goes to the file named in the line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def main() -> None:
                 facts = CardFacts(order["repo"], {"train": 3}, ("id", "prompt"), "tasks.json")
                 files = {name: Path(path) for name, path in order["files"].items()}
                 try:
-                    for step in publish.push(files, facts, private=order.get("private"), token=order.get("token")):
+                    for step in publish.push(
+                        files, facts, private=order.get("private"), token=order.get("token")
+                    ):
                         print(step, file=log, flush=True)
                 except HudtuiError as error:
                     print(json.dumps(error.to_json()["error"]), file=log)

@@ -9,11 +9,19 @@ from pathlib import Path
 
 
 def _old_pythons() -> list[str]:
-    """The oldest interpreter of 3.8 to 3.10 that is at hand; none is needed, the syntax is checked anyway."""
+    """The oldest interpreter of 3.8 to 3.10 that is at hand; none is needed, the syntax is checked
+    anyway."""
     for minor in (8, 9, 10):
-        places = [shutil.which(f"python3.{minor}"), *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))]
+        places = [
+            shutil.which(f"python3.{minor}"),
+            *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python")),
+        ]
         for place in places:
-            if place and subprocess.run([place, "-c", "import ctypes"], capture_output=True).returncode == 0:
+            if (
+                place
+                and subprocess.run([place, "-c", "import ctypes"], capture_output=True).returncode
+                == 0
+            ):
                 return [place]
     return []
 

@@ -1,6 +1,8 @@
-"""A command of another Python environment, imported once: each use of it is a fork, with a status and streams of its own.
+"""A command of another Python environment, imported once: each use of it is a fork, with a status
+and streams of its own.
 
-As a script, started by `ReadyCommand`: `python ready_command.py MODULE:FUNCTION [MODULE...]`, with a socket as standard input.
+As a script, started by `ReadyCommand`: `python ready_command.py MODULE:FUNCTION [MODULE...]`, with
+a socket as standard input.
 """
 
 from __future__ import annotations
@@ -27,19 +29,29 @@ class ReadyCommand:
         also: Modules that the command imports late, to be imported early.
     """
 
-    def __init__(self, python: Path, entry: str, environment: Mapping[str, str], also: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, python: Path, entry: str, environment: Mapping[str, str], also: tuple[str, ...] = ()
+    ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen([str(python), __file__, entry, *also], stdin=theirs, env=dict(environment))
+            self._process = subprocess.Popen(
+                [str(python), __file__, entry, *also], stdin=theirs, env=dict(environment)
+            )
 
-    def start(self, argv: list[str], *, cwd: Path, environment: Mapping[str, str], streams: list[int]) -> int:
-        """Begin a use in a session of its own; returns its process id. The streams are its standard input, output and error."""
+    def start(
+        self, argv: list[str], *, cwd: Path, environment: Mapping[str, str], streams: list[int]
+    ) -> int:
+        """Begin a use in a session of its own; returns its process id. The streams are its standard
+        input, output and error."""
         order = {"argv": argv, "cwd": str(cwd), "environment": dict(environment)}
         socket.send_fds(self._ours, [json.dumps(order).encode()], streams)
-        return int(self._answer(300))  # the imports come first, and take a minute on a machine that has much to do
+        return int(
+            self._answer(300)
+        )  # the imports come first, and take a minute on a machine that has much to do
 
     def wait(self, seconds: float) -> int | None:
-        """The exit status of the use, negative where a signal ended it; None while it goes on after so many seconds."""
+        """The exit status of the use, negative where a signal ended it; None while it goes on after
+        so many seconds."""
         try:
             return int(self._answer(seconds))
         except TimeoutError:
@@ -64,7 +76,9 @@ class ReadyCommand:
 
 
 def main() -> None:
-    sys.path[0] = str(Path(__file__).parents[1])  # for `support`; what stands beside this file has common names
+    sys.path[0] = str(
+        Path(__file__).parents[1]
+    )  # for `support`; what stands beside this file has common names
     module, _, name = sys.argv[1].partition(":")
     function = getattr(import_module(module), name)
     for late in sys.argv[2:]:

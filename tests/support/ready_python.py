@@ -1,4 +1,5 @@
-"""Python of another environment with its slow imports done: each program that it carries out is a fork of it."""
+"""Python of another environment with its slow imports done: each program that it carries out is a
+fork of it."""
 
 from __future__ import annotations
 
@@ -23,17 +24,33 @@ class ReadyPython:
         modules: What is imported once.
     """
 
-    def __init__(self, python: str, environment: Mapping[str, str], modules: tuple[str, ...]) -> None:
-        self._command = ReadyCommand(Path(python), "support.ready_python:main", environment, modules)
+    def __init__(
+        self, python: str, environment: Mapping[str, str], modules: tuple[str, ...]
+    ) -> None:
+        self._command = ReadyCommand(
+            Path(python), "support.ready_python:main", environment, modules
+        )
         self.wait = self._command.wait
 
-    def start(self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: BinaryIO, error: BinaryIO) -> int:
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        out: BinaryIO,
+        error: BinaryIO,
+    ) -> int:
         """Begin a program, given as Python's own command line takes it; returns its process id."""
         with open(os.devnull, "rb") as nothing:
             streams = [nothing.fileno(), out.fileno(), error.fileno()]
-            return self._command.start(["python", *words], cwd=cwd, environment=env, streams=streams)
+            return self._command.start(
+                ["python", *words], cwd=cwd, environment=env, streams=streams
+            )
 
-    def run(self, *words: str, cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, cwd: Path, env: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         """Carry a program out to its end."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
             self.start(words, cwd=cwd, env=env, out=out, error=error)
@@ -41,7 +58,9 @@ class ReadyPython:
             assert code is not None, "it goes on after 600 s"
             for stream in (out, error):
                 stream.seek(0)
-            return subprocess.CompletedProcess(words, code, out.read().decode(), error.read().decode())
+            return subprocess.CompletedProcess(
+                words, code, out.read().decode(), error.read().decode()
+            )
 
     def __enter__(self) -> ReadyPython:
         return self

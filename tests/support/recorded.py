@@ -1,4 +1,5 @@
-"""Recorded episodes in every format that results are read from; the foreign ones as verifiers 0.4.0 and ART 0.5 write them."""
+"""Recorded episodes in every format that results are read from; the foreign ones as verifiers 0.4.0
+and ART 0.5 write them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
 def own_episode(
-    task: str = "a", reward: float | None = 0.5, *, replies: Iterable[str] = ("left()",), error: str | None = None, **info: Any
+    task: str = "a",
+    reward: float | None = 0.5,
+    *,
+    replies: Iterable[str] = ("left()",),
+    error: str | None = None,
+    **info: Any,
 ) -> Episode:
     """An episode of hudtui: each reply is a call, and each is answered with `Moved`."""
     turns = tuple(
@@ -30,9 +36,15 @@ def own_episode(
         )
         for number, reply in enumerate(replies, 1)
     )
-    messages: list[dict[str, Any]] = [{"role": "system", "content": "You play."}, {"role": "user", "content": "Go ✓"}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You play."},
+        {"role": "user", "content": "Go ✓"},
+    ]
     for turn in turns:
-        messages += [{"role": "assistant", "content": turn.reply}, {"role": "user", "content": turn.observation}]
+        messages += [
+            {"role": "assistant", "content": turn.reply},
+            {"role": "user", "content": turn.observation},
+        ]
     return Episode(
         task_id=task,
         messages=tuple(messages[:-1] if turns else messages),
@@ -57,7 +69,18 @@ def write_own(path: Path, *episodes: Episode) -> Path:
 def version_1(episode: Episode) -> dict[str, Any]:
     """The record as hudtui wrote it before it had a version."""
     record = episode_to_json(episode)
-    order = ("task", "started_at", "stop", "error", "scores", "evaluation", "messages", "turns", "seconds", "info")
+    order = (
+        "task",
+        "started_at",
+        "stop",
+        "error",
+        "scores",
+        "evaluation",
+        "messages",
+        "turns",
+        "seconds",
+        "info",
+    )
     return {key: record[key] for key in order}
 
 
@@ -69,13 +92,32 @@ def write_lines(path: Path, *records: Any) -> Path:
 
 
 def verifiers_episode(
-    task: str = "board-1", score: float | None = 1.0, *, error: str | None = None, step: int | None = None, agents: int = 1
+    task: str = "board-1",
+    score: float | None = 1.0,
+    *,
+    error: str | None = None,
+    step: int | None = None,
+    agents: int = 1,
 ) -> dict[str, Any]:
     """A line of `traces.jsonl` of verifiers 0.4."""
-    about = {"type": "GymTask", "data": {"idx": 1, "id": task, "prompt": "Go"}, "key": "f00", "hash": "f00"}
+    about = {
+        "type": "GymTask",
+        "data": {"idx": 1, "id": task, "prompt": "Go"},
+        "key": "f00",
+        "hash": "f00",
+    }
 
-    def node(parent: int | None, message: Mapping[str, Any], *, sampled: bool = False) -> dict[str, Any]:
-        return {"parent": parent, "message": dict(message), "sampled": sampled, "timestamp": 1.0, "token_ids": [], "mask": []}
+    def node(
+        parent: int | None, message: Mapping[str, Any], *, sampled: bool = False
+    ) -> dict[str, Any]:
+        return {
+            "parent": parent,
+            "message": dict(message),
+            "sampled": sampled,
+            "timestamp": 1.0,
+            "token_ids": [],
+            "mask": [],
+        }
 
     call = {"id": "c1", "type": "function", "name": "move", "arguments": '{"direction":"left"}'}
     trace = {
@@ -88,11 +130,24 @@ def verifiers_episode(
             node(None, {"role": "system", "content": "You play."}),
             node(
                 0,
-                {"role": "user", "content": [{"type": "text", "text": "Go"}, {"type": "image_url", "image_url": {"url": PIXEL}}]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Go"},
+                        {"type": "image_url", "image_url": {"url": PIXEL}},
+                    ],
+                },
             ),
             node(1, {"role": "assistant", "content": "a branch that was given up"}, sampled=True),
             node(
-                1, {"role": "assistant", "content": "I move.", "reasoning_content": "Left?", "tool_calls": [call]}, sampled=True
+                1,
+                {
+                    "role": "assistant",
+                    "content": "I move.",
+                    "reasoning_content": "Left?",
+                    "tool_calls": [call],
+                },
+                sampled=True,
             ),
             node(3, {"role": "tool", "tool_call_id": "c1", "content": "Moved left."}),
             node(4, {"role": "assistant", "content": "done"}, sampled=True),
@@ -104,18 +159,35 @@ def verifiers_episode(
                 "usage": {"prompt_tokens": 8, "cached_input_tokens": 2, "completion_tokens": 5},
                 "time": {"start": 1.0, "end": 1.5},
             },
-            {"node": 5, "model": "m", "usage": {"prompt_tokens": 20, "completion_tokens": 2}, "time": {"start": 2.0, "end": 3.0}},
+            {
+                "node": 5,
+                "model": "m",
+                "usage": {"prompt_tokens": 20, "completion_tokens": 2},
+                "time": {"start": 2.0, "end": 3.0},
+            },
         ],
-        "rewards": {"task": None if score is None else {"score": score, "weight": 0.5}, "form": {"score": 1.0, "weight": 0.1}},
+        "rewards": {
+            "task": None if score is None else {"score": score, "weight": 0.5},
+            "form": {"score": 1.0, "weight": 0.1},
+        },
         "metrics": {"attempts": 2.0},
         "ok": error is None,
         "stop_condition": "done_tool",
-        "errors": [{"type": "ToolError", "message": error, "traceback": "in line 7"}] if error else [],
-        "timing": {"start": 1_700_000_000.0, "agent": {"start": 1_700_000_000.0, "end": 1_700_000_003.0}},
+        "errors": [{"type": "ToolError", "message": error, "traceback": "in line 7"}]
+        if error
+        else [],
+        "timing": {
+            "start": 1_700_000_000.0,
+            "agent": {"start": 1_700_000_000.0, "end": 1_700_000_003.0},
+        },
         "num_input_tokens": 30,
         "num_output_tokens": 7,
     }
-    run = {"type": "eval", "id": "r"} if step is None else {"type": "train", "id": "r", "work": {"type": "train", "step": step}}
+    run = (
+        {"type": "eval", "id": "r"}
+        if step is None
+        else {"type": "train", "id": "r", "work": {"type": "train", "step": step}}
+    )
     return {
         "id": "f00",
         "env": {"id": "hud-vf-gym"},
@@ -123,12 +195,18 @@ def verifiers_episode(
         "run": run,
         "ok": error is None,
         "errors": [],
-        "traces": [{**trace, "agent": {"name": f"agent-{number}" if agents > 1 else "agent"}} for number in range(agents)],
+        "traces": [
+            {**trace, "agent": {"name": f"agent-{number}" if agents > 1 else "agent"}}
+            for number in range(agents)
+        ],
     }
 
 
-def verifiers_conversation(*messages: Mapping[str, Any], task: str = "board-1", reward: float = 1.0) -> dict[str, Any]:
-    """A line of `traces.jsonl` of verifiers 0.4 for one agent with these messages; each reply was sampled."""
+def verifiers_conversation(
+    *messages: Mapping[str, Any], task: str = "board-1", reward: float = 1.0
+) -> dict[str, Any]:
+    """A line of `traces.jsonl` of verifiers 0.4 for one agent with these messages; each reply was
+    sampled."""
     record = verifiers_episode(task)
     (trace,) = record["traces"]
     trace["nodes"] = [
@@ -149,7 +227,11 @@ def verifiers_conversation(*messages: Mapping[str, Any], task: str = "board-1", 
 
 def art_trajectory(reward: float = 0.25, **metadata: Any) -> dict[str, Any]:
     """A trajectory of ART, as its JSON lines have it."""
-    call = {"id": "c1", "type": "function", "function": {"name": "move", "arguments": '{"direction": "left"}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "move", "arguments": '{"direction": "left"}'},
+    }
     return {
         "reward": reward,
         "metrics": {"duration": 1.5},
@@ -157,9 +239,17 @@ def art_trajectory(reward: float = 0.25, **metadata: Any) -> dict[str, Any]:
         "messages_and_choices": [
             {"role": "system", "content": "You play."},
             {"role": "user", "content": "Go"},
-            {"finish_reason": "tool_calls", "index": 0, "message": {"role": "assistant", "content": None, "tool_calls": [call]}},
+            {
+                "finish_reason": "tool_calls",
+                "index": 0,
+                "message": {"role": "assistant", "content": None, "tool_calls": [call]},
+            },
             {"role": "tool", "tool_call_id": "c1", "content": "Moved left."},
-            {"finish_reason": "stop", "index": 0, "message": {"role": "assistant", "content": "done"}},
+            {
+                "finish_reason": "stop",
+                "index": 0,
+                "message": {"role": "assistant", "content": "done"},
+            },
         ],
         "tools": None,
         "logs": ["a line"],
@@ -197,7 +287,8 @@ def write_art_parquet(path: Path, *groups: Iterable[Mapping[str, Any]]) -> Path:
     ]
     text = pa.string()
     message = pa.struct(
-        [(name, text) for name in ("role", "content", "tool_calls", "tool_call_id")] + [("trainable", pa.bool_())]
+        [(name, text) for name in ("role", "content", "tool_calls", "tool_call_id")]
+        + [("trainable", pa.bool_())]
     )
     columns = [
         ("group_index", pa.int64()),

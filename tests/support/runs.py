@@ -34,21 +34,38 @@ def make_run(
     plan = Plan(
         engine,
         (Stage("play", ("true",)),),
-        outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/traces.jsonl", "traces")),
+        outputs=(
+            PlanOutput("out/metrics.jsonl", "metrics"),
+            PlanOutput("out/traces.jsonl", "traces"),
+        ),
     )
     spec = RunSpec(engine, name, str(project), rent=rent)
-    store.add(RunRecord(run, NOW - 120, name, engine, "local", machine_label(), str(folder), spec, plan))
+    store.add(
+        RunRecord(run, NOW - 120, name, engine, "local", machine_label(), str(folder), spec, plan)
+    )
     (folder / "logs").mkdir(parents=True)
     (folder / "out").mkdir()
     (folder / "logs" / "play.log").write_text(log)
     events: list[dict[str, Any]] = [
         {"seq": 1, "at": NOW - 100, "type": "started", "data": {"mode": "tmux", "run": run}},
-        {"seq": 2, "at": NOW - 99, "type": "stage_started", "data": {"stage": "play", "attempt": 1}},
+        {
+            "seq": 2,
+            "at": NOW - 99,
+            "type": "stage_started",
+            "data": {"stage": "play", "attempt": 1},
+        },
     ]
     if state in ("finished", "failed", "stopped"):
-        events.append({"seq": 3, "at": NOW - 40, "type": state, "data": {"why": why} if why else {}})
+        events.append(
+            {"seq": 3, "at": NOW - 40, "type": state, "data": {"why": why} if why else {}}
+        )
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    status = {"run": run, "state": state, "heartbeat": NOW - 40, "stages": {"play": {"state": "ended", "attempt": 1, "exit": 0}}}
+    status = {
+        "run": run,
+        "state": state,
+        "heartbeat": NOW - 40,
+        "stages": {"play": {"state": "ended", "attempt": 1, "exit": 0}},
+    }
     (folder / "status.json").write_text(json.dumps(status))
     rows = rows or [
         {

@@ -1,4 +1,5 @@
-"""A model behind an OpenAI-compatible endpoint on loopback, whose reply depends on nothing but the conversation."""
+"""A model behind an OpenAI-compatible endpoint on loopback, whose reply depends on nothing but the
+conversation."""
 
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ Message = dict[str, Any]
 
 
 def any_reply(messages: Sequence[Message]) -> str:
-    """A move of 2048 mostly, else one of the things that models do wrong: equal conversations, equal replies."""
-    digest = hashlib.sha256(json.dumps([[one["role"], one["content"]] for one in messages]).encode())
+    """A move of 2048 mostly, else one of the things that models do wrong: equal conversations,
+    equal replies."""
+    digest = hashlib.sha256(
+        json.dumps([[one["role"], one["content"]] for one in messages]).encode()
+    )
     choice = random.Random(digest.hexdigest())
     move = choice.choice(["left()", "right()", "up()", "down()"])
     return choice.choices(
@@ -44,8 +48,11 @@ class ScriptedChat:
 
 
 @contextlib.contextmanager
-def scripted_chat(reply: Callable[[Sequence[Message]], str | Message | int] = any_reply) -> Iterator[ScriptedChat]:
-    """Serve until the block ends. `reply` gives the text of a message, the message, or the status of a refusal."""
+def scripted_chat(
+    reply: Callable[[Sequence[Message]], str | Message | int] = any_reply,
+) -> Iterator[ScriptedChat]:
+    """Serve until the block ends. `reply` gives the text of a message, the message, or the status
+    of a refusal."""
     chat = ScriptedChat()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -65,7 +72,9 @@ def scripted_chat(reply: Callable[[Sequence[Message]], str | Message | int] = an
                 "object": "chat.completion",
                 "created": 1,
                 "model": body["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+                "choices": [
+                    {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+                ],
                 "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
             }
             data = json.dumps(answer).encode()

@@ -1,4 +1,5 @@
-"""Servers for tests to talk to, as fixtures. A conftest or a test module takes one over with `odd = servers.odd`.
+"""Servers for tests to talk to, as fixtures. A conftest or a test module takes one over with
+`odd = servers.odd`.
 
 Every process started here is ended here, by its own id.
 """
@@ -24,7 +25,9 @@ NODE_MODULES = SUPPORT / "npm" / "node_modules"
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
     """The npm packages of tests/support/npm."""
-    if not (NODE_MODULES / "@modelcontextprotocol" / "server-everything" / "package.json").is_file():
+    if not (
+        NODE_MODULES / "@modelcontextprotocol" / "server-everything" / "package.json"
+    ).is_file():
         pytest.fail("the npm servers are missing: run `npm ci` in tests/support/npm")
     return NODE_MODULES
 
@@ -42,8 +45,11 @@ def odd() -> Callable[..., tuple[str, ...]]:
 
 
 @contextlib.asynccontextmanager
-async def started(command: list[str], ready: str, *, env: dict[str, str] | None = None) -> AsyncIterator[re.Match[str]]:
-    """A program that says on standard error or output, in words matched by `ready`, that it listens."""
+async def started(
+    command: list[str], ready: str, *, env: dict[str, str] | None = None
+) -> AsyncIterator[re.Match[str]]:
+    """A program that says on standard error or output, in words matched by `ready`, that it
+    listens."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdout=asyncio.subprocess.PIPE,
@@ -93,13 +99,18 @@ def serve_2048() -> Callable[..., contextlib.AbstractAsyncContextManager[str]]:
 
 
 @pytest.fixture
-def serve_everything(everything: Path) -> Callable[[str], contextlib.AbstractAsyncContextManager[str]]:
-    """npm's server-everything over `streamableHttp` or `sse`: `async with serve_everything("sse") as url`."""
+def serve_everything(
+    everything: Path,
+) -> Callable[[str], contextlib.AbstractAsyncContextManager[str]]:
+    """npm's server-everything over `streamableHttp` or `sse`:
+    `async with serve_everything("sse") as url`."""
 
     @contextlib.asynccontextmanager
     async def serve(transport: str) -> AsyncIterator[str]:
         port = free_port()
-        async with started(["node", str(everything), transport], rf"(?:port|:)\s*{port}", env={"PORT": str(port)}):
+        async with started(
+            ["node", str(everything), transport], rf"(?:port|:)\s*{port}", env={"PORT": str(port)}
+        ):
             yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
 
     return serve
@@ -132,7 +143,10 @@ async def odd_http() -> AsyncIterator[Callable[[Handler], Awaitable[str]]]:
             try:
                 while head := await reader.readuntil(b"\r\n\r\n"):
                     first, *lines = head.decode().split("\r\n")
-                    headers = {key.lower(): value.strip() for key, _, value in (line.partition(":") for line in lines if line)}
+                    headers = {
+                        key.lower(): value.strip()
+                        for key, _, value in (line.partition(":") for line in lines if line)
+                    }
                     body = await reader.readexactly(int(headers.get("content-length", 0)))
                     await handler(first.split()[0], first.split()[1], headers, body, writer)
                     await writer.drain()
@@ -153,11 +167,17 @@ async def odd_http() -> AsyncIterator[Callable[[Handler], Awaitable[str]]]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def reply(status: str, body: str | bytes = b"", content_type: str = "application/json", **headers: str) -> bytes:
+def reply(
+    status: str, body: str | bytes = b"", content_type: str = "application/json", **headers: str
+) -> bytes:
     """An HTTP answer."""
     data = body.encode() if isinstance(body, str) else body
     more = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in headers.items())
-    return f"HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {len(data)}\r\n{more}\r\n".encode() + data
+    return (
+        f"HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {len(data)}\r\n"
+        f"{more}\r\n".encode()
+        + data
+    )
 
 
 @pytest.fixture
@@ -166,7 +186,8 @@ def http_reply() -> Callable[..., bytes]:
 
 
 class Marker:
-    """A word that stands in the command line of every process of a test, to find those that were left behind."""
+    """A word that stands in the command line of every process of a test, to find those that were
+    left behind."""
 
     def __init__(self) -> None:
         self.word = f"marker-{uuid.uuid4().hex}"

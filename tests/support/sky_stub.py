@@ -1,8 +1,10 @@
-"""A `sky` that rents nothing: it takes hudtui's commands, checks the task file, and answers in the forms of SkyPilot 0.14.1.
+"""A `sky` that rents nothing: it takes hudtui's commands, checks the task file, and answers in the
+forms of SkyPilot 0.14.1.
 
-The forms of the answers, their exit statuses and their texts are those that the real program gave where it had no network. What a
-task may say follows its documentation; `tests/conformance/sky_task.py` asks the real package as well. The state is a JSON file,
-named by STUB_SKY:
+The forms of the answers, their exit statuses and their texts are those that the real program gave
+where it had no network. What a task may say follows its documentation;
+`tests/conformance/sky_task.py` asks the real package as well. The state is a JSON file, named by
+STUB_SKY:
 
     began      when every cluster was launched, seconds since 1970; each lives for half an hour
     calls      argv of every call
@@ -42,7 +44,10 @@ TASK: dict[str, Any] = {
             "properties": {
                 "infra": {
                     "type": "string",
-                    "pattern": r"^(aws|azure|gcp|lambda|runpod|nebius|ssh|slurm|kubernetes)(/[^/]+){0,2}$",
+                    "pattern": (
+                        r"^(aws|azure|gcp|lambda|runpod|nebius|ssh|slurm|kubernetes)"
+                        r"(/[^/]+){0,2}$"
+                    ),
                 },
                 "accelerators": {"type": "string", "pattern": r"^[\w.-]+(:\d+(\.\d+)?)?$"},
                 "instance_type": {"type": "string"},
@@ -74,7 +79,11 @@ def main(words: list[str]) -> int:
     state.setdefault("calls", []).append(words)
     json_wanted = words[-2:] == ["-o", "json"]
     words = words[:-2] if json_wanted else words
-    name = " ".join(word for word in words[:2] if not word.startswith("-")) if words[0] in ("api", "gpus") else words[0]
+    name = (
+        " ".join(word for word in words[:2] if not word.startswith("-"))
+        if words[0] in ("api", "gpus")
+        else words[0]
+    )
     said, status = state.get("fail", {}).pop(name, ("", 0))
     out: Any = None
     if status:
@@ -114,7 +123,10 @@ def launch(state: Any, words: list[str]) -> Any:
         return None, 1
     state.setdefault("launches", {})[name] = "RUNNING"
     state.setdefault("specs", {})[name] = task["resources"]
-    print(f"YAML to run: {words[-1]}\nRunning on cluster: {name}\nSubmitted sky.launch request: {request(name)}")
+    print(
+        f"YAML to run: {words[-1]}\nRunning on cluster: {name}\nSubmitted sky.launch request: "
+        f"{request(name)}"
+    )
     return None, 0
 
 
@@ -153,7 +165,12 @@ def costs(state: Any, words: list[str]) -> Any:
             "duration": 1800,
             "total_cost": 1.245,
             "status": "UP" if name in state.get("clusters", {}) else "TERMINATED",
-            "usage_intervals": [[state["began"], None if name in state.get("clusters", {}) else state["began"] + 1800]],
+            "usage_intervals": [
+                [
+                    state["began"],
+                    None if name in state.get("clusters", {}) else state["began"] + 1800,
+                ]
+            ],
             "cloud": "Lambda",
             "region": "us-west-3",
             "accelerators": "{'H100': 1}",

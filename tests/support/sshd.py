@@ -1,7 +1,8 @@
 """A real OpenSSH server on loopback, for the user who runs the tests, with keys of its own.
 
-Loaded by path: `ssh_server = load("sshd").ssh_server` makes the session's server known to a conftest; `ssh_box` (which needs
-`own_tmux` of tmux_world) gives one test its own world on it: home folder, environment, keys, and `Box.target()`.
+Loaded by path: `ssh_server = load("sshd").ssh_server` makes the session's server known to a
+conftest; `ssh_box` (which needs `own_tmux` of tmux_world) gives one test its own world on it: home
+folder, environment, keys, and `Box.target()`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from hudtui.core.remote.ssh import SshHost
 from hudtui.core.remote.ssh_connection import AskPassphrase, Notify, SshConnection
 from hudtui.core.remote.target import SshTarget
 
-SSHD = shutil.which("sshd") or next((path for path in ("/usr/sbin/sshd", "/usr/local/sbin/sshd") if os.path.exists(path)), "sshd")
+SSHD = shutil.which("sshd") or next(
+    (path for path in ("/usr/sbin/sshd", "/usr/local/sbin/sshd") if os.path.exists(path)), "sshd"
+)
 
-# Every session passes here: tests choose the home folder and the environment, which sshd would take from the system's user list.
+# Every session passes here: tests choose the home folder and the environment, which sshd would take
+# from the system's user list.
 _FORCE = """\
 . {folder}/world
 case ${{SSH_ORIGINAL_COMMAND:-}} in
@@ -65,8 +69,11 @@ class Sshd:
             (self.folder / f"host_key{suffix}").unlink(missing_ok=True)
         make_key(self.folder / "host_key")
 
-    def set_world(self, variables: Mapping[str, str], *, folder: str | None = None, before: str = "") -> None:
-        """What sessions find: environment, the folder they begin in, lines that their shell runs first."""
+    def set_world(
+        self, variables: Mapping[str, str], *, folder: str | None = None, before: str = ""
+    ) -> None:
+        """What sessions find: environment, the folder they begin in, lines that their shell runs
+        first."""
         lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         if folder:
             lines.append(f"cd {shlex.quote(folder)} || exit 99")
@@ -80,7 +87,11 @@ class Sshd:
         sftp = next(
             (
                 path
-                for path in ("/usr/lib/openssh/sftp-server", "/usr/libexec/sftp-server", "/usr/libexec/openssh/sftp-server")
+                for path in (
+                    "/usr/lib/openssh/sftp-server",
+                    "/usr/libexec/sftp-server",
+                    "/usr/libexec/openssh/sftp-server",
+                )
                 if os.path.exists(path)
             ),
             "sftp-server",
@@ -102,13 +113,16 @@ class Sshd:
             "LogLevel ERROR",
             "MaxStartups 200",
             "Subsystem sftp internal-sftp",
-            f"SetEnv HOME={self.folder}",  # before the world is set, the login shell must not read the user's own .bashrc
+            # before the world is set, the login shell must not read the user's own .bashrc
+            f"SetEnv HOME={self.folder}",
             f"ForceCommand . {self.folder}/force",
             *self._options,
         ]
         (self.folder / "sshd_config").write_text("\n".join(config) + "\n")
         if os.getuid() == 0:
-            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where sshd locks itself in before the login
+            os.makedirs(
+                "/run/sshd", mode=0o755, exist_ok=True
+            )  # where sshd locks itself in before the login
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
@@ -157,7 +171,11 @@ class Box:
     def target(self, *, port: int | None = None, **more: Any) -> Any:
         from hudtui.core.remote.target import SshTarget
 
-        values: dict[str, Any] = {"keys": (self.server.key,), "agent": "", "user": getpass.getuser()} | more
+        values: dict[str, Any] = {
+            "keys": (self.server.key,),
+            "agent": "",
+            "user": getpass.getuser(),
+        } | more
         return SshTarget(host="127.0.0.1", port=port or self.port, **values)
 
     def known_hosts(self) -> Any:
@@ -168,12 +186,19 @@ class Box:
     def world(self, *, before: str = "", **variables: str) -> None:
         """Change the environment of sessions from now on."""
         names = ("PATH", "TMUX_TMPDIR", "LC_ALL", "HOME")
-        self.server.set_world({name: os.environ[name] for name in names} | variables, folder=str(self.home), before=before)
+        self.server.set_world(
+            {name: os.environ[name] for name in names} | variables,
+            folder=str(self.home),
+            before=before,
+        )
 
 
 def make_key(path: Path, *, words: str = "") -> Path:
     """A new ed25519 key at `path`, locked by `words`."""
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", words, "-C", path.name, "-f", str(path)], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", words, "-C", path.name, "-f", str(path)],
+        check=True,
+    )
     return path
 
 
@@ -184,7 +209,9 @@ def descendants(pid: int, name: str) -> list[int]:
         if entry.isdigit():
             with contextlib.suppress(OSError, IndexError):
                 text = Path(f"/proc/{entry}/stat").read_text()
-                if int(text.rpartition(")")[2].split()[1]) == pid and text.partition("(")[2].startswith(name):
+                if int(text.rpartition(")")[2].split()[1]) == pid and text.partition("(")[
+                    2
+                ].startswith(name):
                     found += [int(entry), *descendants(int(entry), name)]
     return found
 
@@ -225,7 +252,8 @@ def ssh_server() -> Iterator[Sshd]:
 
 @pytest.fixture
 def ssh_box(ssh_server: Sshd, own_world: Path, own_tmux: str, tmp_path: Path) -> Iterator[Box]:
-    """This test's machine. Its home folder is the one of the test, so that both kinds of host see the same files."""
+    """This test's machine. Its home folder is the one of the test, so that both kinds of host see
+    the same files."""
     box = Box(ssh_server, Path.home(), tmp_path / "pins")
     box.world()
     yield box
@@ -248,7 +276,9 @@ async def connect_ssh(
     patience: float = 30.0,
 ) -> SshHost:
     """Connect with a machine, by a connection of its own."""
-    link = SshConnection(target, known_hosts, ask=ask_passphrase, say=say, timeout=timeout, patience=patience)
+    link = SshConnection(
+        target, known_hosts, ask=ask_passphrase, say=say, timeout=timeout, patience=patience
+    )
     try:
         await link.connection()
     except BaseException:

@@ -1,4 +1,5 @@
-"""Replies with thoughts and calls in any order, and what each of them calls, worked out in another way than hudtui does."""
+"""Replies with thoughts and calls in any order, and what each of them calls, worked out in another
+way than hudtui does."""
 
 from __future__ import annotations
 
@@ -21,8 +22,22 @@ defaults: {max_turns: 1000000}
 _PIECES = (
     *("<think>", "</think>") * 4,
     *("<tool>mark({})</tool>",) * 6,
-    *("<tool>mark( {} )\n</tool>", "<tool></tool>", "<tool> \n</tool>", "<tool>", "</tool>", "mark({})"),
-    *("<THINK>", "</THINK>", "<TOOL>mark({})</TOOL>", "<think >", "<tool>mark({}, 2)</tool>", "<tool>nothing({})</tool>"),
+    *(
+        "<tool>mark( {} )\n</tool>",
+        "<tool></tool>",
+        "<tool> \n</tool>",
+        "<tool>",
+        "</tool>",
+        "mark({})",
+    ),
+    *(
+        "<THINK>",
+        "</THINK>",
+        "<TOOL>mark({})</TOOL>",
+        "<think >",
+        "<tool>mark({}, 2)</tool>",
+        "<tool>nothing({})</tool>",
+    ),
     *("```xml\n", "\n```\n", "I don't know. ", "\n", " ", "5 < 6 ", "<", "🙂"),
 )
 
@@ -32,7 +47,10 @@ def any_replies(count: int, seed: int = 1) -> list[str]:
     choose = random.Random(seed)
     numbers = iter(range(1_000_000))
     return [
-        "".join(choose.choice(_PIECES).replace("{}", str(next(numbers))) for _ in range(choose.randint(1, 9)))
+        "".join(
+            choose.choice(_PIECES).replace("{}", str(next(numbers)))
+            for _ in range(choose.randint(1, 9))
+        )
         for _ in range(count)
     ]
 

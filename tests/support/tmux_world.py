@@ -25,7 +25,8 @@ def processes() -> set[str]:
 
 
 def started_under(mark: str, *, others: frozenset[str] | set[str] = frozenset()) -> set[int]:
-    """Processes whose environment holds `TMUX_TMPDIR=<mark>`: everything that a test started, however far it has run away.
+    """Processes whose environment holds `TMUX_TMPDIR=<mark>`: everything that a test started,
+    however far it has run away.
 
     Args:
         mark: The folder.
@@ -54,7 +55,8 @@ def describe(pid: int) -> str:
 
 @pytest.fixture(autouse=True)
 def own_tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A folder for tmux sockets. At the end only its own server is killed, and whatever else is left is an error."""
+    """A folder for tmux sockets. At the end only its own server is killed, and whatever else is
+    left is an error."""
     # Short, because the path of a socket may have little more than a hundred characters.
     folder = tempfile.mkdtemp(prefix="ht-", dir="/tmp")
     others = processes()
@@ -62,7 +64,12 @@ def own_tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.delenv("TMUX", raising=False)
     yield folder
     if os.listdir(folder):  # otherwise no server was ever started
-        subprocess.run(["tmux", "kill-server"], env={**os.environ, "TMUX_TMPDIR": folder}, capture_output=True, check=False)
+        subprocess.run(
+            ["tmux", "kill-server"],
+            env={**os.environ, "TMUX_TMPDIR": folder},
+            capture_output=True,
+            check=False,
+        )
     until = time.monotonic() + 60.0  # a run that a test left to itself ends by itself
     while (left := started_under(folder, others=others)) and time.monotonic() < until:
         time.sleep(0.02)
@@ -77,4 +84,8 @@ def own_tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 async def list_sessions(host: Host) -> tuple[str, ...]:
     """Names of the sessions of runs on a machine."""
     done = await host.run(["tmux", "list-sessions", "-F", "#{session_name}"], env={"TMUX": ""})
-    return tuple(name for name in done.stdout.split("\n") if name.startswith("hudtui-")) if done.ok else ()
+    return (
+        tuple(name for name in done.stdout.split("\n") if name.startswith("hudtui-"))
+        if done.ok
+        else ()
+    )

@@ -1,4 +1,5 @@
-"""A stand-in for `vllm serve` that replies with tokens and takes adapters, in the shape of vLLM 0.31.
+"""A stand-in for `vllm serve` that replies with tokens and takes adapters, in the shape of vLLM
+0.31.
 
 The fields are those that TRL 1.16's `VLLMClient.generate` sends and reads.
 """
@@ -33,7 +34,11 @@ class TokenServer:
             return 200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]}
         if path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter") and body is not None:
             self.adapters.append((path.removeprefix("/v1/"), body))
-            return (400, {"error": {"message": "no adapter"}}) if "adapter" in self.refuses else (200, "Success")
+            return (
+                (400, {"error": {"message": "no adapter"}})
+                if "adapter" in self.refuses
+                else (200, "Success")
+            )
         if path != "/v1/completions" or body is None:
             return 404, {"error": {"message": f"no {path}"}}
         self.asked.append(body)
@@ -46,12 +51,22 @@ class TokenServer:
         choice = {
             "index": 0,
             "text": "",
-            "logprobs": {"tokens": names, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": []},
+            "logprobs": {
+                "tokens": names,
+                "token_logprobs": logprobs,
+                "top_logprobs": tops,
+                "text_offset": [],
+            },
             "finish_reason": "stop",
             "prompt_token_ids": prompt,
             "token_ids": ids,
         }
-        return 200, {"id": "cmpl-1", "object": "text_completion", "model": body["model"], "choices": [choice]}
+        return 200, {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "model": body["model"],
+            "choices": [choice],
+        }
 
 
 @contextlib.contextmanager

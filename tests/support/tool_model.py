@@ -1,4 +1,5 @@
-"""A model that calls tools behind an OpenAI-compatible endpoint on loopback, and a judge for RULER."""
+"""A model that calls tools behind an OpenAI-compatible endpoint on loopback, and a judge for
+RULER."""
 
 from __future__ import annotations
 
@@ -21,9 +22,20 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 def message(text: str | None, **more: Any) -> dict[str, Any]:
     """An answer in words."""
     reason = "tool_calls" if "tool_calls" in more else "stop"
-    choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text, **more}}
+    choice = {
+        "index": 0,
+        "finish_reason": reason,
+        "message": {"role": "assistant", "content": text, **more},
+    }
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def judgement(body: dict[str, Any], score: Callable[[str], float]) -> dict[str, Any]:
@@ -32,7 +44,10 @@ def judgement(body: dict[str, Any], score: Callable[[str], float]) -> dict[str, 
 
     text = body["messages"][-1]["content"]
     parts = re.findall(r'<trajectory id="(\d+)">(.*?)</trajectory>', text, re.DOTALL)
-    scores = [{"trajectory_id": name, "explanation": "as told", "score": score(part)} for name, part in parts]
+    scores = [
+        {"trajectory_id": name, "explanation": "as told", "score": score(part)}
+        for name, part in parts
+    ]
     return message(json.dumps({"scores": scores}))
 
 

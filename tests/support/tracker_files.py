@@ -1,4 +1,5 @@
-"""Files of W&B, TensorBoard and trackio: records that the real libraries wrote, and what they stand in."""
+"""Files of W&B, TensorBoard and trackio: records that the real libraries wrote, and what they stand
+in."""
 
 from __future__ import annotations
 
@@ -12,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 WANDB_HISTORY = bytes.fromhex(
-    "081d12e7010a0a12026b6c8201034e614e0a131209677261645f6e6f726d820105302e3030310a1d1217636f6d706c6574696f6e732f6d65616e5f6c65"
-    "6e677468820101370a0d120474657874820104226869220a25120a5f74696d657374616d70820116312e37393534323237383434343330333335652b30"
-    "390a1712085f72756e74696d6582010a302e39303333353633330a0f12066e6573746564120161820101360a0b12055f73746570820101360a24120c74"
-    "7261696e2f726577617264820113302e32313839393535333239303632363330330a0e12046c6f7373820105302e31323512020806"
+    "081d12e7010a0a12026b6c8201034e614e0a131209677261645f6e6f726d820105302e3030310a1d1217636f6d706c6574696f6e732f6d65616e5f6c656e677468820101370a0d120474657874820104226869220a25120a5f74696d657374616d70820116312e37393534323237383434343330333335652b30390a1712085f72756e74696d6582010a302e39303333353633330a0f12066e6573746564120161820101360a0b12055f73746570820101360a24120c747261696e2f726577617264820113302e32313839393535333239303632363330330a0e12046c6f7373820105302e31323512020806"
 )
 """A record of wandb 0.31.0: step 6 of a run that logs NaN, a text and a nested number."""
 
@@ -34,17 +32,14 @@ TENSORBOARDX = bytes.fromhex(
 """The beginning of a file of tensorboardX 2.6.5: two scalars of step 0, which is not written."""
 
 TENSORBOARD = bytes.fromhex(
-    "4800000000000000fe92489d0948187b15ffc0da411a0d627261696e2e4576656e743a32522e0a2c74656e736f72626f6172642e73756d6d6172792e77"
-    "72697465722e6576656e745f66696c655f7772697465724af116512e00000000000000c5cb57fa09fd1f7b15ffc0da412a230a210a046c6f7373420a08"
-    "0112002a040000803f4a0d0a090a077363616c6172732001c3a05e69300000000000000095f5d05f09ba227b15ffc0da4110012a230a210a046c6f7373"
-    "420a080112002a040000003f4a0d0a090a077363616c61727320015aa6975c300000000000000095f5d05f093f237b15ffc0da4110022a230a210a046c"
-    "6f7373420a080112002a04abaaaa3e4a0d0a090a077363616c61727320019b6fd1b2"
+    "4800000000000000fe92489d0948187b15ffc0da411a0d627261696e2e4576656e743a32522e0a2c74656e736f72626f6172642e73756d6d6172792e7772697465722e6576656e745f66696c655f7772697465724af116512e00000000000000c5cb57fa09fd1f7b15ffc0da412a230a210a046c6f7373420a080112002a040000803f4a0d0a090a077363616c6172732001c3a05e69300000000000000095f5d05f09ba227b15ffc0da4110012a230a210a046c6f7373420a080112002a040000003f4a0d0a090a077363616c61727320015aa6975c300000000000000095f5d05f093f237b15ffc0da4110022a230a210a046c6f7373420a080112002a04abaaaa3e4a0d0a090a077363616c61727320019b6fd1b2"
 )
 """A whole file of tensorboard 2.21.0: three steps, whose values are tensors."""
 
 
 def wandb_file(records: Iterable[bytes]) -> bytes:
-    """The file of a W&B run with these records, cut into chunks at the ends of blocks as LevelDB cuts them."""
+    """The file of a W&B run with these records, cut into chunks at the ends of blocks as LevelDB
+    cuts them."""
     made = bytearray(b":W&B\xe1\xbe\x00")
     for record in records:
         rest, first = record, True
@@ -54,7 +49,9 @@ def wandb_file(records: Iterable[bytes]) -> bytes:
                 made += bytes(left)
                 continue
             piece, rest = rest[: left - 7], rest[left - 7 :]
-            kind = {(True, True): 1, (True, False): 2, (False, False): 3, (False, True): 4}[first, not rest]
+            kind = {(True, True): 1, (True, False): 2, (False, False): 3, (False, True): 4}[
+                first, not rest
+            ]
             made += struct.pack("<IHB", zlib.crc32(bytes([kind]) + piece), len(piece), kind) + piece
             first = False
     return bytes(made)
@@ -71,17 +68,24 @@ def history(values: Mapping[str, Any]) -> bytes:
 
 
 def trackio_file(path: Path, rows: Iterable[tuple[str, int, Mapping[str, Any]]]) -> None:
-    """Add rows (run, step, values) to a database as trackio 0.43.0 keeps it, in SQLite's write-ahead log."""
+    """Add rows (run, step, values) to a database as trackio 0.43.0 keeps it, in SQLite's
+    write-ahead log."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute(
-            "CREATE TABLE IF NOT EXISTS metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL,"
-            " timestamp TEXT NOT NULL, run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL,"
-            " log_id TEXT, space_id TEXT)"
+            "CREATE TABLE IF NOT EXISTS metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT "
+            "NOT NULL, timestamp TEXT NOT NULL, run_name TEXT NOT NULL, step INTEGER NOT NULL, "
+            "metrics TEXT NOT NULL, log_id TEXT, space_id TEXT)"
         )
         moment = "2026-11-23T08:33:10.488935+00:00"
-        found = [("id", moment, run, step, json.dumps(values).encode()) for run, step, values in rows]
-        database.executemany("INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?, ?)", found)
+        found = [
+            ("id", moment, run, step, json.dumps(values).encode()) for run, step, values in rows
+        ]
+        database.executemany(
+            "INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?, "
+            "?)",
+            found,
+        )
 
 
 def _size(number: int) -> bytes:

@@ -1,9 +1,11 @@
-"""A stand-in for vLLM's HTTP server: `/metrics` in its shape, from a file that a test writes. Loaded by path, or run:
+"""A stand-in for vLLM's HTTP server: `/metrics` in its shape, from a file that a test writes.
+Loaded by path, or run:
 
     python vllm_server.py PORT STATE.json
 
-STATE.json holds `running`, `waiting`, `kv`, `generated`, `prompt`; `"hang": true` makes it answer no more, `"status": 500`
-with an error. The shape is that of vLLM 0.31: names from its source, written by the Prometheus client it uses.
+STATE.json holds `running`, `waiting`, `kv`, `generated`, `prompt`; `"hang": true` makes it answer
+no more, `"status": 500` with an error. The shape is that of vLLM 0.31: names from its source,
+written by the Prometheus client it uses.
 """
 
 from __future__ import annotations

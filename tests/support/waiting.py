@@ -1,7 +1,7 @@
 """Waiting for what others bring about: a worker of a screen, a task on the loop, another process.
 
-Each wait ends before the time limit of a test, which ends nothing inside of an event loop: a machine may be slow, and a condition
-that never comes is an assertion that fails.
+Each wait ends before the time limit of a test, which ends nothing inside of an event loop: a
+machine may be slow, and a condition that never comes is an assertion that fails.
 """
 
 from __future__ import annotations

@@ -38,11 +38,15 @@ def gym() -> GymConfig:
 def game() -> Callable[..., Task]:
     """A task of the bundled game."""
 
-    def make(name: str = "t", *, seed: int = 1, evaluate: str = "evaluate", setup: str = "setup") -> Task:
+    def make(
+        name: str = "t", *, seed: int = 1, evaluate: str = "evaluate", setup: str = "setup"
+    ) -> Task:
         return Task(
             id=name,
             prompt="Play.",
-            mcp_config={"game": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}},
+            mcp_config={
+                "game": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}
+            },
             setup=(ToolCall(setup, {"name": "board", "board_size": 4, "seed": seed}),),
             evaluate=(ToolCall(evaluate, {"name": "max_number", "target": 64}),),
         )
@@ -52,7 +56,8 @@ def game() -> Callable[..., Task]:
 
 @pytest.fixture
 def script(letters: Letters) -> Callable[..., Any]:
-    """A stand-in for a model: gives the texts in turn to each prompt, and keeps what it was asked."""
+    """A stand-in for a model: gives the texts in turn to each prompt, and keeps what it was
+    asked."""
 
     class Script:
         def __init__(self, *texts: str, ended: bool = True) -> None:
@@ -62,7 +67,10 @@ def script(letters: Letters) -> Callable[..., Any]:
 
         def __call__(self, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
             self.asked.append([letters.decode(ids) for ids in prompts])
-            said = [letters(next(self.texts), add_special_tokens=False)["input_ids"] + [1] * self.ended for _ in prompts]
+            said = [
+                letters(next(self.texts), add_special_tokens=False)["input_ids"] + [1] * self.ended
+                for _ in prompts
+            ]
             return said, [[-0.5] * len(ids) for ids in said]
 
     return Script
@@ -80,8 +88,15 @@ def trainer_python() -> str:
 @pytest.fixture(scope="session")
 def trainer(trainer_python: str) -> Iterator[ReadyPython]:
     """The same Python, with PyTorch and TRL imported."""
-    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"}
-    with ReadyPython(trainer_python, env, ("trl", "peft", "datasets", "trl.trainer.grpo_trainer")) as ready:
+    env = {
+        **os.environ,
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONFAULTHANDLER": "1",
+    }
+    with ReadyPython(
+        trainer_python, env, ("trl", "peft", "datasets", "trl.trainer.grpo_trainer")
+    ) as ready:
         yield ready
 
 

@@ -1,4 +1,5 @@
-"""Run by test_rehearsal inside the training environment: what only torch and TRL can answer. Prints one JSON object."""
+"""Run by test_rehearsal inside the training environment: what only torch and TRL can answer. Prints
+one JSON object."""
 
 from __future__ import annotations
 
@@ -30,18 +31,25 @@ def templates(tokenizer: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("qwen2_5", "qwen3", "llama3_1", "glm4moe"):
         other = copy.deepcopy(tokenizer)
-        other.chat_template = (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
+        other.chat_template = (
+            Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja"
+        ).read_text()
         try:
             scribe, warning = chat_tokens_for(other, thinking=True)
         except InputError as error:
             found[name] = error.what
         else:
-            found[name] = [bool(warning), scribe.keeps_thoughts(), other.decode(scribe.answer("OBS", ended=False))]
+            found[name] = [
+                bool(warning),
+                scribe.keeps_thoughts(),
+                other.decode(scribe.answer("OBS", ended=False)),
+            ]
     return found
 
 
 def at_a_server(trainer: Any, prompts: list[list[int]]) -> dict[str, Any]:
-    """The same prompts through TRL's own client of a vLLM server and through ours: what is asked, and what comes back."""
+    """The same prompts through TRL's own client of a vLLM server and through ours: what is asked,
+    and what comes back."""
     import httpx2
     from trl.generation.vllm_client import VLLMClient
     from trl.generation.vllm_generation import VLLMGeneration
@@ -61,7 +69,9 @@ def at_a_server(trainer: Any, prompts: list[list[int]]) -> dict[str, Any]:
         theirs.structured_outputs_regex, theirs.generation_kwargs = None, {"seed": 3}
         expected = []
         for prompt in prompts:
-            _, (ids,), (logprobs,), _ = theirs.generate(prompts=[prompt], images=None, num_generations=1)
+            _, (ids,), (logprobs,), _ = theirs.generate(
+                prompts=[prompt], images=None, num_generations=1
+            )
             expected.append((ids, [one[0] for one in logprobs]))
         asked = list(server.asked)
         server.asked.clear()
@@ -73,11 +83,16 @@ def at_a_server(trainer: Any, prompts: list[list[int]]) -> dict[str, Any]:
                 return [await replies.reply(prompt) for prompt in prompts]
 
         found = asyncio.run(ours())
-        return {"same request": server.asked == asked, "same replies": found == expected, "replies": found}
+        return {
+            "same request": server.asked == asked,
+            "same replies": found == expected,
+            "replies": found,
+        }
 
 
 def handed_over(trainer: Any, prompt: list[int], folder: Path) -> dict[str, Any]:
-    """What a server on a CPU is told: the adapter of each step under a name of its own, whose files are there by then."""
+    """What a server on a CPU is told: the adapter of each step under a name of its own, whose files
+    are there by then."""
     from hudtui.trainers import handover
 
     with token_server(lambda _: ([7], [-0.5])) as server:
@@ -87,7 +102,10 @@ def handed_over(trainer: Any, prompt: list[int], folder: Path) -> dict[str, Any]
             trainer.state.global_step = step
             trainer.vllm_generation.sync_weights()
             told += server.adapters
-            whole += [(Path(body["lora_path"]) / "adapter_model.safetensors").is_file() for _, body in server.adapters[:1]]
+            whole += [
+                (Path(body["lora_path"]) / "adapter_model.safetensors").is_file()
+                for _, body in server.adapters[:1]
+            ]
             server.adapters.clear()
 
         async def ask() -> None:
@@ -104,7 +122,9 @@ def handed_over(trainer: Any, prompt: list[int], folder: Path) -> dict[str, Any]
             refused = "; ".join(error.lines())
         first, asked = trainer.vllm_generation.model, server.asked[-1]["model"]
         server.refuses.clear()
-        handover.attach(trainer, server.url, folder)  # as a trainer that continues beside the same server
+        handover.attach(
+            trainer, server.url, folder
+        )  # as a trainer that continues beside the same server
         trainer.state.global_step = 1
         trainer.vllm_generation.sync_weights()
         told = [[what, body["lora_name"].rpartition("-")[0]] for what, body in told]
@@ -127,7 +147,9 @@ def main(run: Path) -> dict[str, Any]:
     _, _, tasks = grpo.read_all(arguments, settings)  # type: ignore[arg-type]
     model, tokenizer = grpo.load_model(recipe, config, tasks)
     again, _ = grpo.load_model(recipe, config, tasks)
-    same = all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    same = all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
 
     # The adapter that was saved belongs to this model, loads, and changes what it says.
     prompt = torch.tensor([ChatTokens(tokenizer).open([{"role": "user", "content": "x"}]).ids])
@@ -137,13 +159,19 @@ def main(run: Path) -> dict[str, Any]:
         after = adapted(prompt).logits
         merged = adapted.merge_and_unload()(prompt).logits
 
-    # What is expected of TRL's private method: token lists in, one reply a prompt out, ended by the end mark or cut off.
+    # What is expected of TRL's private method: token lists in, one reply a prompt out, ended by the
+    # end mark or cut off.
     scribe, warning = chat_tokens_for(tokenizer, thinking=True)
     players = EpisodeRunner(config, scribe, lambda _: None, max_tokens=8, max_seq_len=99)  # type: ignore[arg-type, return-value]
     from transformers import TrainerCallback
 
-    trainer = grpo.make_trainer(recipe, model, tokenizer, players, tasks, None, TrainerCallback(), run / "out" / "again")
-    prompts = [scribe.open([{"role": "user", "content": text}]).ids for text in ("a", "a much longer question than that", "b")]
+    trainer = grpo.make_trainer(
+        recipe, model, tokenizer, players, tasks, None, TrainerCallback(), run / "out" / "again"
+    )
+    prompts = [
+        scribe.open([{"role": "user", "content": text}]).ids
+        for text in ("a", "a much longer question than that", "b")
+    ]
     replies, logprobs = grpo.generate_turn(trainer, prompts)
     server = at_a_server(trainer, prompts)
     return {
@@ -158,7 +186,9 @@ def main(run: Path) -> dict[str, Any]:
         "logprobs": logprobs,
         "warning": warning,
         "server": server,
-        "unicode": tokenizer.decode(tokenizer("naïve 数 🙂", add_special_tokens=False)["input_ids"]),
+        "unicode": tokenizer.decode(
+            tokenizer("naïve 数 🙂", add_special_tokens=False)["input_ids"]
+        ),
         "replies_of_config": list(tiny.example_replies(config)),
     }
 

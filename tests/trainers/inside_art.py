@@ -1,4 +1,5 @@
-"""What `test_art.py` asks of the worker inside its own environment; prints RESULT and a JSON object."""
+"""What `test_art.py` asks of the worker inside its own environment; prints RESULT and a JSON
+object."""
 
 from __future__ import annotations
 
@@ -26,16 +27,27 @@ from hudtui.core.training.recipe import ART, recipe_from
 from hudtui.trainers import art_worker
 from hudtui.trainers.art_rehearsal import RehearsalBackend, RehearsalChat
 from hudtui.trainers.art_rollout import ModelError, RolloutLimits, ToolRollouts
-from hudtui.trainers.art_worker import EndpointChat, Gatherer, Training, internal_config, tasks_of_step
+from hudtui.trainers.art_worker import (
+    EndpointChat,
+    Gatherer,
+    Training,
+    internal_config,
+    tasks_of_step,
+)
 
 RECIPE = recipe_from(ART)
 GAME = {"game": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}}
-CONFIG = GymConfig(allow_unmapped=True, weights={"task_completion": 1.0, "tool_execution": 0.0, "format_compliance": 0.0})
+CONFIG = GymConfig(
+    allow_unmapped=True,
+    weights={"task_completion": 1.0, "tool_execution": 0.0, "format_compliance": 0.0},
+)
 
 
 def task(name: str = "t") -> Task:
     setup = (ToolCall("setup", {"name": "board", "board_size": 3, "seed": 1}),)
-    return Task(name, "Play.", GAME, setup, (ToolCall("evaluate", {"name": "max_number", "target": 64}),))
+    return Task(
+        name, "Play.", GAME, setup, (ToolCall("evaluate", {"name": "max_number", "target": 64}),)
+    )
 
 
 def rollouts(seconds: float | None = None) -> ToolRollouts:
@@ -79,7 +91,14 @@ async def dead_while_training() -> tuple[str, bool]:
     class Model:
         inference_base_url = f"http://127.0.0.1:{port}/v1"
 
-    training = Training(RECIPE, CONFIG, [task()], Path(sys.argv[1]) / "out", lookup=lambda name: None, layout=art_layout(2))
+    training = Training(
+        RECIPE,
+        CONFIG,
+        [task()],
+        Path(sys.argv[1]) / "out",
+        lookup=lambda name: None,
+        layout=art_layout(2),
+    )
     try:
         await training._learn(Backend(), Model(), [], 3)
     except MachineError as error:
@@ -105,9 +124,16 @@ async def agent(base: str) -> dict[str, Any]:
     await model.register(backend)
     found = await ARTTrainingAgent(model, max_turns=5).run_with_trajectory(task())
     servers = {"e": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
-    nowhere = {"id": "x", "prompt": "p", "mcp_config": servers, "evaluate_tool": {"name": "evaluate", "arguments": {}}}
+    nowhere = {
+        "id": "x",
+        "prompt": "p",
+        "mcp_config": servers,
+        "evaluate_tool": {"name": "evaluate", "arguments": {}},
+    }
     async with connect(GAME) as session:
-        open_already = await ARTTrainingAgent(model, session, max_turns=5).run_with_trajectory(task())
+        open_already = await ARTTrainingAgent(model, session, max_turns=5).run_with_trajectory(
+            task()
+        )
     assert open_already.reward == found.reward
     broken = await ARTTrainingAgent(model).run_with_trajectory(nowhere)
     assert broken.reward == 0 and broken.logs
@@ -115,12 +141,19 @@ async def agent(base: str) -> dict[str, Any]:
     late = MagicMock(side_effect=TimeoutError("the environment took too long"))
     rollouts = ToolRollouts(GymConfig(allow_unmapped=True), late, RolloutLimits(3))
     assert "took too long" in (await rollouts.play(task(), RehearsalChat("0"))).trajectory.logs[0]
-    return {"reward": found.reward, "metrics": found.metrics, "metadata": found.metadata, "broken": broken.metrics}
+    return {
+        "reward": found.reward,
+        "metrics": found.metrics,
+        "metadata": found.metadata,
+        "broken": broken.metrics,
+    }
 
 
 def kept_checkpoints() -> list[int]:
     recipe = recipe_from({**ART, "save_every": 2, "keep_checkpoints": 2})
-    training = Training(recipe, CONFIG, [task()], Path(sys.argv[1]) / "out", lookup=lambda name: None)
+    training = Training(
+        recipe, CONFIG, [task()], Path(sys.argv[1]) / "out", lookup=lambda name: None
+    )
     model = art.Model(name="small", project="kept", base_path=sys.argv[1])
     folder = Path(sys.argv[1]) / "kept" / "models" / "small" / "checkpoints"
     for step in range(7):
@@ -143,7 +176,9 @@ async def main() -> dict[str, Any]:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         if "tools" not in body:
             return 400, {"error": {"message": "This model's maximum context length is 8192 tokens"}}
-        return 200, message("done") if body["messages"][-1]["role"] == "tool" else call("move", direction="left")
+        return 200, message("done") if body["messages"][-1]["role"] == "tool" else call(
+            "move", direction="left"
+        )
 
     with patch.multiple(art_worker, LOOK_EVERY=0.1, SILENT=0.2, PATIENCE=0.1):
         dead, fix = await dead_server()
@@ -152,7 +187,9 @@ async def main() -> dict[str, Any]:
     with endpoint(answer) as (base, _):
         long = await too_long(base)
         played = await agent(base)
-    recipe = recipe_from({**ART, "max_seq_len": 4096, "gpu_memory_utilization": 0.7, "enforce_eager": True})
+    recipe = recipe_from(
+        {**ART, "max_seq_len": 4096, "gpu_memory_utilization": 0.7, "enforce_eager": True}
+    )
     tasks = [task(name) for name in "abcd"]
     order = [[one.id for one in tasks_of_step(tasks, done, 2, seed=1)] for done in range(3)]
     return {

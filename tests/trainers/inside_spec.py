@@ -1,4 +1,5 @@
-"""Run by test_spec inside the training environment: TRL plays a `HudtuiSpec` for three steps. Prints one JSON object."""
+"""Run by test_spec inside the training environment: TRL plays a `HudtuiSpec` for three steps.
+Prints one JSON object."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def direction(number: int, turn: int) -> str:
 def main(folder: Path) -> dict[str, Any]:
     spec = HudtuiSpec("c.yaml", "tasks.json", folder=folder, system_prompt="Play.")
     tokenizer = build_tokenizer([(folder / "c.yaml").read_text()])
-    tokenizer.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text()
+    tokenizer.chat_template = (
+        Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
+    ).read_text()
     config = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=16,
@@ -42,11 +45,15 @@ def main(folder: Path) -> dict[str, Any]:
     class Scripted(GRPOTrainer):  # type: ignore[misc]
         """TRL's own loop of tools, environments and rewards, around replies from a script."""
 
-        def _generate_single_turn(self, prompt_ids: list[list[int]], *rest: Any, **more: Any) -> tuple[list[list[int]], None]:
+        def _generate_single_turn(
+            self, prompt_ids: list[list[int]], *rest: Any, **more: Any
+        ) -> tuple[list[list[int]], None]:
             said = []
             for number, ids in enumerate(prompt_ids):
                 turn = tokenizer.decode(ids).count("<tool_response>")
-                call = json.dumps({"name": "move", "arguments": {"direction": direction(number, turn)}})
+                call = json.dumps(
+                    {"name": "move", "arguments": {"direction": direction(number, turn)}}
+                )
                 text = f"<tool_call>\n{call}\n</tool_call>" if turn < TURNS else "Enough."
                 said.append(tokenizer(text + "<|im_end|>")["input_ids"])
             return said, None

@@ -1,4 +1,5 @@
-"""Run by test_trainings inside the training environment: short trainings on an environment in memory. Prints one JSON object."""
+"""Run by test_trainings inside the training environment: short trainings on an environment in
+memory. Prints one JSON object."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ class Memory:
     def __init__(self, rewards: list[float]) -> None:
         self.rewards = rewards
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         if name == "evaluate":
             self.rewards.append(self.rewards.pop(0))
             return ToolResult((), structured={"reward": self.rewards[-1]})
@@ -72,16 +75,27 @@ class Lesson:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.config = load_config(ROOT / "configs" / "2048.yaml")
-        self.model, self.tokenizer = grpo.load_model(recipe_from({**REHEARSAL, **SHORT}), self.config, self.tasks([]))
+        self.model, self.tokenizer = grpo.load_model(
+            recipe_from({**REHEARSAL, **SHORT}), self.config, self.tasks([])
+        )
 
     def tasks(self, rewards: list[list[float] | None]) -> list[Task]:
         evaluate = (ToolCall("evaluate", {}),)
         return [
-            Task(id=f"t{n}", prompt="Play.", mcp_config={"memory": each}, setup=(), evaluate=evaluate)
+            Task(
+                id=f"t{n}", prompt="Play.", mcp_config={"memory": each}, setup=(), evaluate=evaluate
+            )
             for n, each in enumerate(rewards)
         ]
 
-    def train(self, name: str, rewards: list[list[float] | None], *, again: int | None = None, **settings: Any) -> dict[str, Any]:
+    def train(
+        self,
+        name: str,
+        rewards: list[list[float] | None],
+        *,
+        again: int | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
         """Train, or go on after the step `again` of a training that was broken off there."""
         out = self.folder / name
         out.mkdir(exist_ok=True)
@@ -97,13 +111,17 @@ class Lesson:
             warn=warned.append,
             pauses=(0.01, 0.01),
         )
-        settings_here = load_settings(out, HUD, environ={"HUD_TELEMETRY_LOCAL_DIR": str(out / "spans")})
+        settings_here = load_settings(
+            out, HUD, environ={"HUD_TELEMETRY_LOCAL_DIR": str(out / "spans")}
+        )
         config = replace(self.config, job={"name": name})
         telemetry = begin_job(config, settings_here, recipe, out)
         journal = TrainingLog(out, per_step=0, telemetry=telemetry)
         chronicle = MetricsCallback(out, journal, recipe)
         model, tasks = copy.deepcopy(self.model), self.tasks(rewards)
-        trainer = grpo.make_trainer(recipe, model, self.tokenizer, players, tasks, journal, chronicle, out)
+        trainer = grpo.make_trainer(
+            recipe, model, self.tokenizer, players, tasks, journal, chronicle, out
+        )
         checkpoint = None
         if again is not None:
             checkpoint = str(out / "checkpoints" / f"checkpoint-{again}")
@@ -115,7 +133,11 @@ class Lesson:
         except HudtuiError as caught:
             error = caught.lines()
         journal.close("completed" if error is None else "failed")
-        rows = [json.loads(line) for line in (out / METRICS).read_text().splitlines()] if (out / METRICS).exists() else []
+        rows = (
+            [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
+            if (out / METRICS).exists()
+            else []
+        )
         saved = last_checkpoint(out / "checkpoints")
         return {
             "step": trainer.state.global_step,
@@ -128,7 +150,9 @@ class Lesson:
             "finite": all(math.isfinite(value) for row in rows for value in row.values()),
             "saved": saved.name if saved else None,
             "spans": len(list((out / "spans").glob("*.jsonl"))),
-            "learned": any(bool(value.any()) for key, value in model.named_parameters() if "lora_B" in key),
+            "learned": any(
+                bool(value.any()) for key, value in model.named_parameters() if "lora_B" in key
+            ),
         }
 
 
@@ -141,14 +165,25 @@ def main(folder: Path) -> dict[str, Any]:
         "patience": lesson.train("patience", same, **patient),
         "patience_again": lesson.train("patience", same, again=2, **patient),
         "goal": lesson.train("goal", same, steps=12, stop_at_reward=0.35, save_every=100),
-        "evaluates": lesson.train("evaluates", same, steps=5, held_out=1, eval_every=2, save_every=100),
-        # Two that teach, one whose reward is no number every second time, and one that nobody answers for.
-        "odd": lesson.train("odd", [[0.0, 1.0], [1.0, 0.0], [math.nan, 1.0], None], steps=4, save_every=100),
+        "evaluates": lesson.train(
+            "evaluates", same, steps=5, held_out=1, eval_every=2, save_every=100
+        ),
+        # Two that teach, one whose reward is no number every second time, and one that nobody
+        # answers for.
+        "odd": lesson.train(
+            "odd", [[0.0, 1.0], [1.0, 0.0], [math.nan, 1.0], None], steps=4, save_every=100
+        ),
         "nobody": lesson.train("nobody", [None] * 4, steps=4),
     }
     whole = folder / "whole"
-    kept = {"checkpoint-9": {"trainer_state.json": "{}"}, "checkpoint-10": {"adapter_model.safetensors": "{}"}}
-    kept |= {f"checkpoint-{step}": {"trainer_state.json": torn} for step, torn in ((11, ""), (12, '{"epoch": 1'))}
+    kept = {
+        "checkpoint-9": {"trainer_state.json": "{}"},
+        "checkpoint-10": {"adapter_model.safetensors": "{}"},
+    }
+    kept |= {
+        f"checkpoint-{step}": {"trainer_state.json": torn}
+        for step, torn in ((11, ""), (12, '{"epoch": 1'))
+    }
     for name, files in kept.items():
         (whole / name).mkdir(parents=True)
         for file, text in files.items():

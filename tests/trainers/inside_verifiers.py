@@ -1,4 +1,5 @@
-"""Run by test_verifiers inside the environment with verifiers: one process plays what the tests look at. Prints a JSON object."""
+"""Run by test_verifiers inside the environment with verifiers: one process plays what the tests
+look at. Prints a JSON object."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from hudtui.trainers import verifiers_gym
 
 
 def context(url: str, **more: Any) -> vf.ModelContext:
-    return vf.ModelContext(model="stub", client=vf.EvalClientConfig(base_url=url, api_key_var="OPENAI_API_KEY"), **more)
+    return vf.ModelContext(
+        model="stub", client=vf.EvalClientConfig(base_url=url, api_key_var="OPENAI_API_KEY"), **more
+    )
 
 
 async def play(env: vf.Env, url: str, tasks: list[Any] | None = None) -> list[dict[str, Any]]:
@@ -39,7 +42,11 @@ def shown(episode: Any) -> dict[str, Any]:
         "task": trace.task.data.id,
         "ok": episode.ok,
         "reward": trace.reward,
-        "rewards": {name: [reward.score, reward.weight] for name, reward in trace.rewards.items() if reward is not None},
+        "rewards": {
+            name: [reward.score, reward.weight]
+            for name, reward in trace.rewards.items()
+            if reward is not None
+        },
         "metrics": trace.metrics,
         "stop": trace.stop_condition,
         "errors": [error.message for error in trace.errors],
@@ -50,10 +57,13 @@ def shown(episode: Any) -> dict[str, Any]:
 
 
 async def marked() -> list[int | None]:
-    """What the replies of `replies.json` call, played by the harness on an environment in memory."""
+    """What the replies of `replies.json` call, played by the harness on an environment in
+    memory."""
     config, _ = parse_config(Path("marks.yaml").read_text(), name="marks.yaml")
     assert config is not None
-    player = EpisodePlayer(Notes(), config, Task(id="t", prompt="Mark.", mcp_config={"notes": {"command": "none"}}))
+    player = EpisodePlayer(
+        Notes(), config, Task(id="t", prompt="Mark.", mcp_config={"notes": {"command": "none"}})
+    )
     await player.start()
     gym = verifiers_gym.HUDGym(verifiers_gym.HUDGymConfig())
     for reply in json.loads(Path("replies.json").read_text()):
@@ -65,7 +75,9 @@ async def marked() -> list[int | None]:
 class Notes:
     tools: Mapping[str, Tool] = {"note": Tool("note", "", {"type": "object"})}
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         return ToolResult(())
 
 
@@ -78,11 +90,20 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
     task = next(iter(env.taskset))
     data = type(env.taskset).task_type().data_type().model_validate(task.data.model_dump())
     told["wired"] = await play(env, url, [type(task)(data, env.config.taskset.task)])
-    told["two"] = len(list(hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=2).taskset))
-    told["keeps reasoning apart"] = await play(hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=1), thinking)
+    told["two"] = len(
+        list(hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=2).taskset)
+    )
+    told["keeps reasoning apart"] = await play(
+        hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=1), thinking
+    )
     limited = vf.resolve_env_config(
         {
-            "taskset": {"id": "hud-vf-gym", "taskset": "tasks.json", "config_path": "2048.yaml", "num_tasks": 1},
+            "taskset": {
+                "id": "hud-vf-gym",
+                "taskset": "tasks.json",
+                "config_path": "2048.yaml",
+                "num_tasks": 1,
+            },
             "agent": {"max_turns": 2},
         }
     )
@@ -92,15 +113,25 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
     told["out of time"] = await play(vf.load_environment(hurried), slow)
     told["secret"] = await play(hud_vf_gym.load_environment("secret.json", "free.yaml"), url)
     told["broken"] = await play(hud_vf_gym.load_environment("broken.json", "2048.yaml"), url)
-    told["no key"] = await play(hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=1), closed)
-    for gym, rewards in (("hud-vf-gym", {}), ("lights-vf-gym", {}), ("hud-vf-gym", {"reward": "lights_rewards:brevity"})):
-        lights = hud_vf_gym.load_environment("lights/tasks.json", "lights/lights.yaml", gym=gym, **rewards)
+    told["no key"] = await play(
+        hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=1), closed
+    )
+    for gym, rewards in (
+        ("hud-vf-gym", {}),
+        ("lights-vf-gym", {}),
+        ("hud-vf-gym", {"reward": "lights_rewards:brevity"}),
+    ):
+        lights = hud_vf_gym.load_environment(
+            "lights/tasks.json", "lights/lights.yaml", gym=gym, **rewards
+        )
         told[" ".join([gym, *rewards.values()])] = await play(lights, url)
     import buckeye_vf_gym
 
     bare = buckeye_vf_gym.load_environment("bare.json", "2048.yaml")
     next(iter(bare.taskset))
-    told["buckeye"] = dict(verifiers_gym._loaded(bare.taskset.load()[0].data.play).tasks[0].mcp_config)
+    told["buckeye"] = dict(
+        verifiers_gym._loaded(bare.taskset.load()[0].data.play).tasks[0].mcp_config
+    )
     told["refused"] = {}
     for name, settings in (("unknown", {"colour": 1}), ("wrong", {"max_turns": "many"})):
         try:

@@ -1,4 +1,5 @@
-"""The worker of a training with ART, with the real package: episodes, groups, judges, records; only the GPU is missing."""
+"""The worker of a training with ART, with the real package: episodes, groups, judges, records; only
+the GPU is missing."""
 
 from __future__ import annotations
 
@@ -29,15 +30,27 @@ allow_unmapped: true
 rubric:
   weights: {task_completion: 1.0, tool_execution: 0.0, format_compliance: 0.0}
 """
-RECIPE = {**ART, "steps": 2, "num_generations": 2, "groups_per_step": 2, "max_turns": 3, "eval_every": 2}
+RECIPE = {
+    **ART,
+    "steps": 2,
+    "num_generations": 2,
+    "groups_per_step": 2,
+    "max_turns": 3,
+    "eval_every": 2,
+}
 
 
 def record(number: int, *, module: str = "hudtui.envs.text_2048") -> dict[str, Any]:
     return {
         "id": f"t{number}",
         "prompt": "Reach 64.",
-        "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-/nowhere/python}", "args": ["-m", module]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 3, "seed": number}},
+        "mcp_config": {
+            "game": {"command": "${HUDTUI_PYTHON:-/nowhere/python}", "args": ["-m", module]}
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "board_size": 3, "seed": number},
+        },
         "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
     }
 
@@ -49,11 +62,17 @@ Job = Callable[..., tuple[int, str]]
 def host(art_python: str) -> Iterator[Job]:
     """Runs jobs in one process that has imported ART."""
     words = [art_python, "-P", str(ROOT / "tests" / "support" / "art_host.py")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
 
-        def job(call: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
-            process.stdin.write(json.dumps({"call": call, "argv": argv, "cwd": str(cwd), "env": env}) + "\n")
+        def job(
+            call: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
+        ) -> tuple[int, str]:
+            process.stdin.write(
+                json.dumps({"call": call, "argv": argv, "cwd": str(cwd), "env": env}) + "\n"
+            )
             process.stdin.flush()
             answer = json.loads(process.stdout.readline())
             return answer["code"], answer["output"]
@@ -73,19 +92,42 @@ class Worker:
     def tasks(self, records: Sequence[Mapping[str, Any]]) -> None:
         (self.folder / "tasks.json").write_text(json.dumps(records))
 
-    def _words(self, recipe: Mapping[str, Any] | None, env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
+    def _words(
+        self, recipe: Mapping[str, Any] | None, env: Mapping[str, str] | None
+    ) -> tuple[list[str], dict[str, str]]:
         made = recipe_from({**RECIPE, **(recipe or {})})
         (self.folder / "recipe.json").write_text(json.dumps(to_plain(made)))
-        argv = ["--recipe", "recipe.json", "--tasks", "tasks.json", "--config", "gym.yaml", "--out", "out"]
+        argv = [
+            "--recipe",
+            "recipe.json",
+            "--tasks",
+            "tasks.json",
+            "--config",
+            "gym.yaml",
+            "--out",
+            "out",
+        ]
         return argv, {**os.environ, "HUDTUI_PYTHON": sys.executable, **(env or {})}
 
     def start(self, *, recipe: Mapping[str, Any]) -> Any:
         """In a process of its own, for signals."""
         argv, env = self._words(recipe, None)
         argv = [self.python, "-P", "-m", "hudtui.trainers.art_worker", *argv]
-        return subprocess.Popen(argv, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            argv,
+            cwd=self.folder,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
-    def run(self, *words: str, recipe: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    def run(
+        self,
+        *words: str,
+        recipe: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> tuple[int, str]:
         argv, full = self._words(recipe, env)
         return self.host("worker", [*argv, *words], self.folder, full)
 
@@ -103,27 +145,55 @@ def worker(own_world: Path, art_python: str, host: Job) -> Worker:
 Rows = Callable[[Path], list[dict[str, Any]]]
 
 
-def test_a_rehearsal_leaves_the_records_of_art_and_those_of_hudtui(worker: Worker, read_rows: Rows) -> None:
+def test_a_rehearsal_leaves_the_records_of_art_and_those_of_hudtui(
+    worker: Worker, read_rows: Rows
+) -> None:
     code, output = worker.run(recipe={"held_out": 1})
     assert code == 0, output
     rows = read_rows(worker.folder / "out" / "metrics.jsonl")
-    assert [row["step"] for row in rows] == [1, 2] and "eval_reward" in rows[1] and "eval_reward" not in rows[0]
+    assert (
+        [row["step"] for row in rows] == [1, 2]
+        and "eval_reward" in rows[1]
+        and "eval_reward" not in rows[0]
+    )
     episodes = list(read_trace(worker.folder / "out" / "traces.jsonl"))
     assert len(episodes) == 2 * 2 * 2 + 1
-    trained = [episode for episode in episodes if episode.info["step"] == 1 and episode.info["split"] == "train"]
-    assert sum(episode.scores.reward for episode in trained) / len(trained) == pytest.approx(rows[0]["reward"])
+    trained = [
+        episode
+        for episode in episodes
+        if episode.info["step"] == 1 and episode.info["split"] == "train"
+    ]
+    assert sum(episode.scores.reward for episode in trained) / len(trained) == pytest.approx(
+        rows[0]["reward"]
+    )
     assert all(episode.turns and episode.turns[0].call["tool"] == "move" for episode in trained)
 
-    table = pyarrow.parquet.read_table(worker.records / "trajectories" / "train" / "0001.parquet").to_pylist()
-    assert len(table) == 4 and sorted(row["reward"] for row in table) == sorted(one.scores.reward for one in trained)
-    assert [message["role"] for message in table[0]["messages"]][:3] == ["user", "assistant", "tool"]
+    table = pyarrow.parquet.read_table(
+        worker.records / "trajectories" / "train" / "0001.parquet"
+    ).to_pylist()
+    assert len(table) == 4 and sorted(row["reward"] for row in table) == sorted(
+        one.scores.reward for one in trained
+    )
+    assert [message["role"] for message in table[0]["messages"]][:3] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
     assert (worker.records / "trajectories" / "val" / "0002.parquet").is_file()
     history = read_rows(worker.records / "history.jsonl")
-    assert history[0]["train/reward"] == pytest.approx(rows[0]["reward"]) and history[-1]["training_step"] == 2
+    assert (
+        history[0]["train/reward"] == pytest.approx(rows[0]["reward"])
+        and history[-1]["training_step"] == 2
+    )
 
 
-def test_its_episodes_are_traces_of_one_job_and_examples_of_calls_in_text_are_left_out(worker: Worker) -> None:
-    text = "job: {name: Night run}\nexamples: [{user: A board., assistant: <tool>move(left)</tool>}]\n" + GYM
+def test_its_episodes_are_traces_of_one_job_and_examples_of_calls_in_text_are_left_out(
+    worker: Worker,
+) -> None:
+    text = (
+        "job: {name: Night run}\nexamples: [{user: A board., assistant: <tool>move(left)</tool>}]\n"
+        + GYM
+    )
     (worker.folder / "gym.yaml").write_text(text)
     spans = worker.folder / "spans"
     code, output = worker.run(recipe={"steps": 1}, env={"HUD_TELEMETRY_LOCAL_DIR": str(spans)})
@@ -132,10 +202,16 @@ def test_its_episodes_are_traces_of_one_job_and_examples_of_calls_in_text_are_le
     assert f"job Night run id={job['id']}" in output
     episodes = list(read_trace(worker.folder / "out" / "traces.jsonl"))
     assert len(list(spans.iterdir())) == len(episodes) == 4
-    assert not any("A board." in str(message["content"]) for episode in episodes for message in episode.messages)
+    assert not any(
+        "A board." in str(message["content"])
+        for episode in episodes
+        for message in episode.messages
+    )
 
 
-def test_a_training_that_was_killed_goes_on_after_the_step_that_it_had_done(worker: Worker, read_rows: Rows) -> None:
+def test_a_training_that_was_killed_goes_on_after_the_step_that_it_had_done(
+    worker: Worker, read_rows: Rows
+) -> None:
     metrics = worker.folder / "out" / "metrics.jsonl"
     with worker.start(recipe={"steps": 40}) as process:
         limit = time.monotonic() + 120
@@ -167,10 +243,14 @@ def test_a_request_to_stop_ends_it_after_the_step(worker: Worker, read_rows: Row
 def test_a_model_behind_an_endpoint_plays_with_the_environment_s_tools(worker: Worker) -> None:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         said = [one for one in body["messages"] if one["role"] == "assistant"]
-        return 200, message("I am done.") if len(said) == 2 else call("move", direction=("left", "down")[len(said)])
+        return 200, message("I am done.") if len(said) == 2 else call(
+            "move", direction=("left", "down")[len(said)]
+        )
 
     with endpoint(answer) as (base, asked):
-        code, output = worker.run("--base-url", base, "--endpoint-model", "tiny", recipe={"steps": 1, "max_turns": 9})
+        code, output = worker.run(
+            "--base-url", base, "--endpoint-model", "tiny", recipe={"steps": 1, "max_turns": 9}
+        )
     assert code == 0, output
     assert asked[0]["model"] == "tiny" and asked[0]["max_completion_tokens"] == 2048
     (tool,) = [one["function"] for one in asked[0]["tools"]]
@@ -180,14 +260,19 @@ def test_a_model_behind_an_endpoint_plays_with_the_environment_s_tools(worker: W
     assert last[1]["tool_calls"][0]["id"] == last[2]["tool_call_id"]
     episodes = list(read_trace(worker.folder / "out" / "traces.jsonl"))
     assert {episode.stop for episode in episodes} == {"done"}
-    assert [turn.call["arguments"] for turn in episodes[0].turns] == [{"direction": "left"}, {"direction": "down"}]
+    assert [turn.call["arguments"] for turn in episodes[0].turns] == [
+        {"direction": "left"},
+        {"direction": "down"},
+    ]
     assert episodes[0].messages[-1] == {"role": "assistant", "content": "I am done."}
     rewards = [episode.scores.reward for episode in episodes]
     assert len(set(rewards)) <= 2 and min(rewards) > 0
     assert "the rewards of each group are equal, so that there is nothing to learn" in output
 
 
-def test_a_judge_replaces_the_rewards_and_failed_episodes_are_not_lost(worker: Worker, read_rows: Rows) -> None:
+def test_a_judge_replaces_the_rewards_and_failed_episodes_are_not_lost(
+    worker: Worker, read_rows: Rows
+) -> None:
     played: list[int] = []
 
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
@@ -205,28 +290,41 @@ def test_a_judge_replaces_the_rewards_and_failed_episodes_are_not_lost(worker: W
     recipe = {"steps": 1, "num_generations": 4, "groups_per_step": 1, "ruler": "openai/judge"}
     with endpoint(answer) as (base, asked):
         env = {"OPENAI_BASE_URL": base, "OPENAI_API_KEY": "sk-judge-0001"}
-        code, output = worker.run("--base-url", base, "--endpoint-model", "tiny", recipe=recipe, env=env)
+        code, output = worker.run(
+            "--base-url", base, "--endpoint-model", "tiny", recipe=recipe, env=env
+        )
     assert code == 0, output
     assert any("tools" not in body for body in asked), "no judge was asked"
     row = read_rows(worker.folder / "out" / "metrics.jsonl")[0]
     assert row["broken"] == 0.25 and "this one breaks" in output
-    table = pyarrow.parquet.read_table(worker.records / "trajectories" / "train" / "0001.parquet").to_pylist()
+    table = pyarrow.parquet.read_table(
+        worker.records / "trajectories" / "train" / "0001.parquet"
+    ).to_pylist()
     assert {one["reward"] for one in table} <= {1.0, 0.25} and len(table) == 3
     history = read_rows(worker.records / "history.jsonl")[-1]
     assert history["train/exception_rate"] == pytest.approx(0.25)
     assert "sk-judge-0001" not in output + (worker.folder / "out" / "traces.jsonl").read_text()
 
 
-def test_an_environment_that_fails_is_in_no_mean_and_no_group(worker: Worker, read_rows: Rows) -> None:
+def test_an_environment_that_fails_is_in_no_mean_and_no_group(
+    worker: Worker, read_rows: Rows
+) -> None:
     worker.tasks([record(1), record(2, module="hudtui.envs.nothing")])
     code, output = worker.run(recipe={"steps": 1, "groups_per_step": 2, "num_generations": 2})
     assert code == 0, output
     row = read_rows(worker.folder / "out" / "metrics.jsonl")[0]
-    table = pyarrow.parquet.read_table(worker.records / "trajectories" / "train" / "0001.parquet").to_pylist()
+    table = pyarrow.parquet.read_table(
+        worker.records / "trajectories" / "train" / "0001.parquet"
+    ).to_pylist()
     assert row["broken"] == 0.5 and len(table) == 2
-    assert row["reward"] == pytest.approx(sum(one["reward"] for one in table) / 2) and row["reward"] > 0
+    assert (
+        row["reward"] == pytest.approx(sum(one["reward"] for one in table) / 2)
+        and row["reward"] > 0
+    )
     played = list(read_trace(worker.folder / "out" / "traces.jsonl"))
-    assert {episode.task_id: episode.ok for episode in played} == {"t1": True, "t2": False} and len(played) == 4
+    assert {episode.task_id: episode.ok for episode in played} == {"t1": True, "t2": False} and len(
+        played
+    ) == 4
 
 
 def test_a_reward_outside_its_range_is_told_once(worker: Worker) -> None:
@@ -236,17 +334,23 @@ def test_a_reward_outside_its_range_is_told_once(worker: Worker) -> None:
     assert output.count("the reward 12, outside 0 to 1") == 1
 
 
-def test_a_judge_that_answers_nonsense_leaves_the_environment_s_rewards(worker: Worker, read_rows: Rows) -> None:
+def test_a_judge_that_answers_nonsense_leaves_the_environment_s_rewards(
+    worker: Worker, read_rows: Rows
+) -> None:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         if "tools" not in body:
             return 200, message("I would rather not say")
-        return 200, message("done") if body["messages"][-1]["role"] == "tool" else call("move", direction="left")
+        return 200, message("done") if body["messages"][-1]["role"] == "tool" else call(
+            "move", direction="left"
+        )
 
     worker.tasks([record(1)])
     with endpoint(answer) as (base, _):
         env = {"OPENAI_BASE_URL": base, "OPENAI_API_KEY": "sk-judge-0001"}
         recipe = {"steps": 1, "groups_per_step": 1, "ruler": "openai/judge"}
-        code, output = worker.run("--base-url", base, "--endpoint-model", "tiny", recipe=recipe, env=env)
+        code, output = worker.run(
+            "--base-url", base, "--endpoint-model", "tiny", recipe=recipe, env=env
+        )
     assert code == 0 and "the judge openai/judge gave no scores for t1" in output, output
     assert read_rows(worker.folder / "out" / "metrics.jsonl")[0]["reward"] > 0
 
@@ -254,37 +358,58 @@ def test_a_judge_that_answers_nonsense_leaves_the_environment_s_rewards(worker: 
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
-        ([record(1, module="hudtui.envs.nothing")], "the environment fails for every task, 2 times in a row"),
+        (
+            [record(1, module="hudtui.envs.nothing")],
+            "the environment fails for every task, 2 times in a row",
+        ),
         ([], "none is left to train on"),
     ],
 )
-def test_nothing_that_can_be_played_ends_it_with_words(worker: Worker, tasks: list[dict[str, Any]], words: str) -> None:
+def test_nothing_that_can_be_played_ends_it_with_words(
+    worker: Worker, tasks: list[dict[str, Any]], words: str
+) -> None:
     worker.tasks(tasks or [{"id": "x"}])
     code, output = worker.run(recipe={"steps": 1, "groups_per_step": 1})
     assert code in (1, 2) and words in output and "Traceback" not in output, output
 
 
 def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
-    """A dead server, a conversation that is too long, a slow episode, the settings of ART: without a process for each."""
+    """A dead server, a conversation that is too long, a slow episode, the settings of ART: without
+    a process for each."""
     env = {**os.environ, "HUDTUI_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     code, output = worker.host("inside", [str(worker.folder)], worker.folder, env)
     assert code == 0, output[-5000:]
     found = json.loads(output.rpartition("RESULT ")[2].splitlines()[0])
     assert "has not answered for" in found["dead"] and "gpu_memory_utilization" in found["dead_fix"]
     assert "the model's server does NOT answer" in output
-    assert "has not answered for" in found["dead_behind"] and found["training_stopped"], "a training behind a dead server"
+    assert "has not answered for" in found["dead_behind"] and found["training_stopped"], (
+        "a training behind a dead server"
+    )
     assert "step 3: training for" in output
     assert "longer than the model's 8192 tokens" in found["long"]
     assert "took longer than 0.5 s" in found["slow"]
     assert found["shared"] == {
         "init_args": {"max_seq_length": 4096},
-        "engine_args": {"gpu_memory_utilization": 0.7, "max_model_len": 4096, "enforce_eager": True},
+        "engine_args": {
+            "gpu_memory_utilization": 0.7,
+            "max_model_len": 4096,
+            "enforce_eager": True,
+        },
         "peft_args": {"r": 8, "lora_alpha": 16},
     }
-    assert (found["dedicated"]["trainer_gpu_ids"], found["dedicated"]["inference_gpu_ids"]) == ([0], [1])
-    assert found["order"][0] == found["order_again"] and sorted(found["order"][0] + found["order"][1]) == ["a", "b", "c", "d"]
+    assert (found["dedicated"]["trainer_gpu_ids"], found["dedicated"]["inference_gpu_ids"]) == (
+        [0],
+        [1],
+    )
+    assert found["order"][0] == found["order_again"] and sorted(
+        found["order"][0] + found["order"][1]
+    ) == ["a", "b", "c", "d"]
     assert found["kept"] == [4, 5, 6]
     assert "--provider sky" in found["skypilot"]
     trajectory = found["agent"]
-    assert trajectory["reward"] > 0 and trajectory["metrics"]["num_turns"] == 2 and trajectory["metadata"]["stop"] == "done"
+    assert (
+        trajectory["reward"] > 0
+        and trajectory["metrics"]["num_turns"] == 2
+        and trajectory["metadata"]["stop"] == "done"
+    )
     assert trajectory["broken"]["is_error"] is True

@@ -18,7 +18,14 @@ from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.values import Episode, Scores
 from hudtui.core.settings import load_settings
 from hudtui.core.training.recipe import Recipe
-from hudtui.trainers.grpo import environment, for_trainer, generate_turn, main, model_problem, read_all
+from hudtui.trainers.grpo import (
+    environment,
+    for_trainer,
+    generate_turn,
+    main,
+    model_problem,
+    read_all,
+)
 from hudtui.trainers.records import begin_job
 from hudtui.trainers.rollout import TrainingEpisode
 
@@ -43,7 +50,9 @@ def test_the_files_are_read_before_anything_large(own_world: Path) -> None:
 
 
 def test_too_few_tasks_and_too_many_held_out_are_refused(own_world: Path) -> None:
-    with pytest.raises(InputError, match="there are 3 tasks that can be played; training takes 4 or more"):
+    with pytest.raises(
+        InputError, match="there are 3 tasks that can be played; training takes 4 or more"
+    ):
         read(own_world, tasks=task_records()[:3])
     with pytest.raises(InputError, match="3 of 6 tasks are held out: fewer than 4 are left"):
         read(own_world, held_out=3)
@@ -52,7 +61,16 @@ def test_too_few_tasks_and_too_many_held_out_are_refused(own_world: Path) -> Non
 def test_the_command_ends_in_words(own_world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files(own_world)
     (own_world / "recipe.json").write_text('{"steps": "many"}')
-    words = ["--recipe", "recipe.json", "--tasks", "tasks.json", "--config", "2048.yaml", "--out", "out"]
+    words = [
+        "--recipe",
+        "recipe.json",
+        "--tasks",
+        "tasks.json",
+        "--config",
+        "2048.yaml",
+        "--out",
+        "out",
+    ]
     assert main(words) == 2
     assert "the training settings cannot be used" in capsys.readouterr().out
 
@@ -61,7 +79,10 @@ def test_the_command_ends_in_words(own_world: Path, capsys: pytest.CaptureFixtur
     ("said", "words"),
     [
         ("You are trying to access a gated repo.\nMake sure to have access to it", "is gated"),
-        ("x/y is not a local folder and is not a valid model identifier listed on the Hub", "there is no model x/y"),
+        (
+            "x/y is not a local folder and is not a valid model identifier listed on the Hub",
+            "there is no model x/y",
+        ),
         ("404 Client Error. Repository Not Found for url", "there is no model x/y"),
         ("We couldn't connect to the Hub", "cannot be loaded"),
         ("", "cannot be loaded"),
@@ -88,13 +109,18 @@ def test_the_first_process_begins_the_job_and_says_so(
     environ = {"HUD_TELEMETRY_LOCAL_DIR": str(own_world / "spans")}
     settings = load_settings(own_world, choose_platform(own_world), environ=environ)
     monkeypatch.setenv("RANK", "1")
-    assert begin_job(config, settings, recipe, own_world / "out") is None and not (own_world / "out").exists()
+    assert (
+        begin_job(config, settings, recipe, own_world / "out") is None
+        and not (own_world / "out").exists()
+    )
     monkeypatch.setenv("RANK", "0")
     telemetry = begin_job(config, settings, recipe, own_world / "out")
     assert telemetry is not None
     telemetry.close()
     assert capsys.readouterr().out == f"job Night run id={telemetry.job.id}\n"
-    again = begin_job(config, settings, recipe, own_world / "out")  # a second start is the same training
+    again = begin_job(
+        config, settings, recipe, own_world / "out"
+    )  # a second start is the same training
     assert again is not None and again.job == telemetry.job
     again.close()
 
@@ -106,7 +132,9 @@ def test_a_reply_ends_at_its_end_mark_and_is_never_empty() -> None:
         class _tokenizer:
             pad_token_id, eos_token_id = 0, 1
 
-        def _generate_single_turn(self, prompts: Any, images: Any, fields: Any, generations: int) -> Any:
+        def _generate_single_turn(
+            self, prompts: Any, images: Any, fields: Any, generations: int
+        ) -> Any:
             assert (images, fields, generations) == (None, {}, 1)
             return [[5, 1, 0, 0], [5, 6, 0], [], [0, 0]], None
 

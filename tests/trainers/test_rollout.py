@@ -28,7 +28,10 @@ def players(gym: GymConfig, letters: Any) -> Callable[..., EpisodeRunner]:
     def make(connect: Any = None, **options: Any) -> EpisodeRunner:
         chosen = connect or (lambda servers: connect_environment(servers, timeout=30.0))
         return EpisodeRunner(
-            gym, ChatTokens(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, "pauses": (), **options}
+            gym,
+            ChatTokens(letters),
+            chosen,
+            **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, "pauses": (), **options},
         )
 
     return make
@@ -38,7 +41,9 @@ async def test_all_conversations_advance_together_over_the_real_environment(
     players: Any, game: Callable[..., Task], script: Any, letters: Any
 ) -> None:
     model, warned = script(LEFT, DOWN), []
-    played = await players(warn=warned.append).play([game("a", seed=1), game("b", seed=2)], BatchReplies(model))
+    played = await players(warn=warned.append).play(
+        [game("a", seed=1), game("b", seed=2)], BatchReplies(model)
+    )
     assert [len(asked) for asked in model.asked] == [2, 2, 2]  # one generation a turn, for both
     for one in played:
         assert one.episode.stop == "max_turns" and len(one.episode.turns) == 3
@@ -46,11 +51,17 @@ async def test_all_conversations_advance_together_over_the_real_environment(
         assert len(one.completion_ids) == len(one.mask) == len(one.logprobs)
         said = [i for i, own in zip(one.completion_ids, one.mask, strict=True) if own]
         assert letters.decode(said) == "".join(turn.reply + "<|end|>" for turn in one.episode.turns)
-        told = letters.decode([i for i, own in zip(one.completion_ids, one.mask, strict=True) if not own])
+        told = letters.decode(
+            [i for i, own in zip(one.completion_ids, one.mask, strict=True) if not own]
+        )
         assert told.count("<|start|>assistant") == 2  # nothing is told after the last reply
-        assert one.episode.turns[0].observation in told and one.episode.turns[2].observation not in told
+        assert (
+            one.episode.turns[0].observation in told
+            and one.episode.turns[2].observation not in told
+        )
         assert set(lp for lp, own in zip(one.logprobs, one.mask, strict=True) if not own) == {0.0}
-    # What was asked goes on from what was said: each prompt begins with the one before it and the reply to that.
+    # What was asked goes on from what was said: each prompt begins with the one before it and the
+    # reply to that.
     for before, after in zip(model.asked, model.asked[1:], strict=False):
         assert all(any(later.startswith(earlier) for earlier in before) for later in after)
 
@@ -58,36 +69,72 @@ async def test_all_conversations_advance_together_over_the_real_environment(
 async def test_examples_are_in_the_prompt_that_is_trained_on_and_teach_nothing_by_themselves(
     gym: GymConfig, letters: Any, game: Callable[..., Task], script: Any
 ) -> None:
-    config = replace(gym, examples=(ExampleRound("A board.", LEFT), ExampleRound("Another board.", DOWN)))
-    players = EpisodeRunner(config, ChatTokens(letters), connect_environment, max_tokens=60, max_seq_len=9000, max_turns=1)
+    config = replace(
+        gym, examples=(ExampleRound("A board.", LEFT), ExampleRound("Another board.", DOWN))
+    )
+    players = EpisodeRunner(
+        config,
+        ChatTokens(letters),
+        connect_environment,
+        max_tokens=60,
+        max_seq_len=9000,
+        max_turns=1,
+    )
     (played,) = await players.play([game()], BatchReplies(script(DOWN)))
     prompt = letters.decode(played.prompt_ids)
-    rounds = f"<|start|>user\nA board.<|end|>\n<|start|>assistant\n{LEFT}<|end|>\n<|start|>user\nAnother board.<|end|>\n"
+    rounds = (
+        f"<|start|>user\nA board.<|end|>\n<|start|>assistant\n{LEFT}<|end|>\n<|start|>user\n"
+        "Another board.<|end|>\n"
+    )
     before, found, after = prompt.partition(rounds)
-    assert before.startswith("<|start|>system") and found and after.startswith(f"<|start|>assistant\n{DOWN}<|end|>\n")
+    assert (
+        before.startswith("<|start|>system")
+        and found
+        and after.startswith(f"<|start|>assistant\n{DOWN}<|end|>\n")
+    )
     assert "Play." in after and prompt.endswith("<|start|>assistant\n")
-    assert letters.decode(played.completion_ids) == DOWN + "<|end|>" and sum(played.mask) == len(played.mask)
+    assert letters.decode(played.completion_ids) == DOWN + "<|end|>" and sum(played.mask) == len(
+        played.mask
+    )
 
 
-async def test_an_episode_knows_its_step_its_rollout_and_its_tokens(players: Any, game: Callable[..., Task], script: Any) -> None:
+async def test_an_episode_knows_its_step_its_rollout_and_its_tokens(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
     tasks = [game("a"), game("a"), game("b"), game("a")]
-    played = await players().play(tasks, BatchReplies(script(LEFT, DOWN)), info={"step": 4, "split": "train"})
-    assert [(one.episode.info["rollout"], one.episode.info["step"]) for one in played] == [(0, 4), (1, 4), (0, 4), (2, 4)]
+    played = await players().play(
+        tasks, BatchReplies(script(LEFT, DOWN)), info={"step": 4, "split": "train"}
+    )
+    assert [(one.episode.info["rollout"], one.episode.info["step"]) for one in played] == [
+        (0, 4),
+        (1, 4),
+        (0, 4),
+        (2, 4),
+    ]
     for one in played:
         tokens = [turn.tokens for turn in one.episode.turns]
-        assert tokens[0]["prompt"] == len(one.prompt_ids) and sum(turn["completion"] for turn in tokens) == sum(one.mask)
+        assert tokens[0]["prompt"] == len(one.prompt_ids) and sum(
+            turn["completion"] for turn in tokens
+        ) == sum(one.mask)
         assert tokens[0]["prompt"] < tokens[1]["prompt"] < tokens[2]["prompt"]
         usage = one.episode.info["usage"]
-        assert usage["completion_tokens"] == sum(one.mask) and usage["prompt_tokens"] == sum(turn["prompt"] for turn in tokens)
+        assert usage["completion_tokens"] == sum(one.mask) and usage["prompt_tokens"] == sum(
+            turn["prompt"] for turn in tokens
+        )
 
 
-async def test_one_that_is_done_leaves_the_others_to_go_on(players: Any, game: Callable[..., Task], letters: Any) -> None:
+async def test_one_that_is_done_leaves_the_others_to_go_on(
+    players: Any, game: Callable[..., Task], letters: Any
+) -> None:
     asked = []
 
     def model(prompts: list[list[int]]) -> Any:
         asked.append(len(prompts))
         done = len(asked) == 1
-        texts = ["<think>x</think><tool>done()</tool>" if done and n == 0 else LEFT for n in range(len(prompts))]
+        texts = [
+            "<think>x</think><tool>done()</tool>" if done and n == 0 else LEFT
+            for n in range(len(prompts))
+        ]
         return [letters(text, add_special_tokens=False)["input_ids"] + [1] for text in texts], None
 
     played = await players().play([game("a"), game("b")], BatchReplies(model))
@@ -107,7 +154,9 @@ async def test_a_conversation_ends_when_there_is_no_room_for_a_reply(
     assert short.episode.ok and short.reward is not None
 
 
-async def test_a_prompt_longer_than_the_context_is_told_at_once(players: Any, game: Callable[..., Task], script: Any) -> None:
+async def test_a_prompt_longer_than_the_context_is_told_at_once(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
     with pytest.raises(RunError, match=r"long one.*does not fit into 300"):
         await players(max_seq_len=300).play([game("long one")], BatchReplies(script(LEFT)))
 
@@ -117,7 +166,9 @@ async def test_an_environment_that_fails_for_every_task_stops_the_training_and_n
 ) -> None:
     model = script(LEFT)
     with pytest.raises(RunError, match="fails for every task") as caught:
-        await players().play([game("a", setup="prepare"), game("b", setup="prepare")], BatchReplies(model))
+        await players().play(
+            [game("a", setup="prepare"), game("b", setup="prepare")], BatchReplies(model)
+        )
     assert "prepare" in str(caught.value.why)
     assert model.asked == []
 
@@ -126,7 +177,8 @@ async def test_an_environment_that_fails_for_every_task_stops_the_training_and_n
 async def test_a_step_of_which_every_episode_breaks_off_is_played_again(
     players: Any, game: Callable[..., Task], script: Any, broken: int, played: int
 ) -> None:
-    """An environment that is restarted costs no training; one that does not come back ends it, and the causes are named."""
+    """An environment that is restarted costs no training; one that does not come back ends it, and
+    the causes are named."""
     connected, warned = list[str](), list[str]()
 
     @contextlib.asynccontextmanager
@@ -136,7 +188,10 @@ async def test_a_step_of_which_every_episode_breaks_off_is_played_again(
             raise ConnectError("nobody answers" if len(connected) % 3 else "503: too busy")
         yield Odd(0.5)
 
-    runner, tasks = players(connect, warn=warned.append, pauses=(0.01, 0.02)), [game("a"), game("a"), game("b")]
+    runner, tasks = (
+        players(connect, warn=warned.append, pauses=(0.01, 0.02)),
+        [game("a"), game("a"), game("b")],
+    )
     if broken < 3:
         found = await runner.play(tasks, BatchReplies(script(LEFT)))
         assert all(one.reward is not None for one in found)
@@ -152,7 +207,8 @@ async def test_a_step_of_which_every_episode_breaks_off_is_played_again(
 async def test_processes_decide_together_whether_a_step_is_played_again(
     players: Any, game: Callable[..., Task], script: Any
 ) -> None:
-    """Where another process has an episode, the broken ones of this one are left out, and nobody plays again alone."""
+    """Where another process has an episode, the broken ones of this one are left out, and nobody
+    plays again alone."""
 
     asked: list[bool] = []
 
@@ -171,10 +227,17 @@ async def test_processes_decide_together_whether_a_step_is_played_again(
     assert [one.reward for one in found] == [None] and asked == [False]
 
 
-async def test_one_broken_environment_is_left_out_and_told_of(players: Any, game: Callable[..., Task], script: Any) -> None:
-    broken = replace(game("broken"), mcp_config={"x": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}})
+async def test_one_broken_environment_is_left_out_and_told_of(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
+    broken = replace(
+        game("broken"),
+        mcp_config={"x": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}},
+    )
     warned: list[str] = []
-    good, bad = await players(warn=warned.append).play([game("good"), broken], BatchReplies(script(LEFT)))
+    good, bad = await players(warn=warned.append).play(
+        [game("good"), broken], BatchReplies(script(LEFT))
+    )
     assert good.reward is not None
     assert bad.reward is None and bad.mask == [0] and bad.episode.stop == "error"
     assert any("broken" in text and "left out" in text for text in warned)
@@ -188,7 +251,9 @@ class Odd:
     def __init__(self, reward: Any) -> None:
         self.reward = reward
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         if name == "evaluate":
             return ToolResult((), structured={"reward": self.reward})
         return ToolResult((ContentBlock("image", data="aGk=", mime_type="image/png"),))
@@ -206,15 +271,24 @@ def odd(reward: Any) -> Any:
     ("rewards", "said"),
     [
         ({"a": [0.5, 0.5]}, "all 2 episodes of this step have the reward"),
-        ({"a": [0.5, 0.5], "b": [0.7, 0.7]}, "each of the 2 tasks of this step gave all its episodes the same reward"),
+        (
+            {"a": [0.5, 0.5], "b": [0.7, 0.7]},
+            "each of the 2 tasks of this step gave all its episodes the same reward",
+        ),
         ({"a": [0.5, 0.6], "b": [0.7, 0.7]}, None),
         ({"a": [0.5], "b": [0.5]}, None),  # each was played once: an evaluation
     ],
 )
 async def test_equal_rewards_are_told_in_words(
-    rewards: dict[str, list[float]], said: str | None, players: Any, game: Callable[..., Task], script: Any
+    rewards: dict[str, list[float]],
+    said: str | None,
+    players: Any,
+    game: Callable[..., Task],
+    script: Any,
 ) -> None:
-    tasks = [replace(game(name), mcp_config={name: {}}) for name, given in rewards.items() for _ in given]
+    tasks = [
+        replace(game(name), mcp_config={name: {}}) for name, given in rewards.items() for _ in given
+    ]
 
     @contextlib.asynccontextmanager
     async def connect(servers: Any) -> AsyncIterator[Session]:
@@ -227,9 +301,13 @@ async def test_equal_rewards_are_told_in_words(
     assert len(told) == (said is not None) and all(said and said in text for text in told)
 
 
-async def test_images_are_told_of_in_words_and_warned_of_once(players: Any, game: Callable[..., Task], script: Any) -> None:
+async def test_images_are_told_of_in_words_and_warned_of_once(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
     warned: list[str] = []
-    played = await players(odd(0.5), warn=warned.append).play([game(), game()], BatchReplies(script(LEFT, "no")))
+    played = await players(odd(0.5), warn=warned.append).play(
+        [game(), game()], BatchReplies(script(LEFT, "no"))
+    )
     assert len([text for text in warned if "sends images" in text]) == 1
     assert "not shown" in played[0].episode.turns[0].observation
 
@@ -244,13 +322,19 @@ async def test_a_reward_that_is_no_number_teaches_nothing(
     async def connect(_: Any) -> AsyncIterator[Session]:
         yield Odd(next(rewards))
 
-    played = await players(connect, warn=warned.append).play([game("a"), game("b")], BatchReplies(script(LEFT)))
+    played = await players(connect, warn=warned.append).play(
+        [game("a"), game("b")], BatchReplies(script(LEFT))
+    )
     by_reward = {one.episode.scores.reward_found: one.reward for one in played}
     assert by_reward[False] is None and by_reward[True] is not None and by_reward[True] > 0.4
-    assert any("broke off and is left out" in text and "the evaluator returned " in text for text in warned)
+    assert any(
+        "broke off and is left out" in text and "the evaluator returned " in text for text in warned
+    )
 
 
-async def test_a_reward_outside_its_range_is_told_once(players: Any, game: Callable[..., Task], script: Any) -> None:
+async def test_a_reward_outside_its_range_is_told_once(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
     warned: list[str] = []
     runner = players(odd(12), warn=warned.append)
     for _ in range(2):
@@ -263,13 +347,19 @@ async def test_where_no_evaluation_gives_a_reward_the_form_alone_does_not_count(
     players: Any, game: Callable[..., Task], script: Any
 ) -> None:
     with pytest.raises(RunError, match="fails for every task") as caught:
-        await players(odd(None), warn=lambda _: None).play([game("a"), game("b")], BatchReplies(script(LEFT, "nothing")))
+        await players(odd(None), warn=lambda _: None).play(
+            [game("a"), game("b")], BatchReplies(script(LEFT, "nothing"))
+        )
     assert "the evaluator returned " in str(caught.value.why)
 
 
-async def test_a_connection_that_breaks_ends_its_episode_alone(players: Any, game: Callable[..., Task], script: Any) -> None:
+async def test_a_connection_that_breaks_ends_its_episode_alone(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
     class Breaks(Odd):
-        async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+        async def call_tool(
+            self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+        ) -> ToolResult:
             if name == "move":
                 raise ConnectError("gone")
             return await super().call_tool(name, arguments, timeout=timeout)
@@ -280,7 +370,9 @@ async def test_a_connection_that_breaks_ends_its_episode_alone(players: Any, gam
     async def connect(_: Any) -> AsyncIterator[Session]:
         yield next(sessions)
 
-    played = await players(connect, warn=lambda _: None).play([game("a"), game("b")], BatchReplies(script(LEFT)))
+    played = await players(connect, warn=lambda _: None).play(
+        [game("a"), game("b")], BatchReplies(script(LEFT))
+    )
     assert sorted(one.reward is None for one in played) == [False, True]
 
 
@@ -344,11 +436,24 @@ async def test_a_server_gives_the_same_tokens_as_a_batch(
     server, replies = at_server(LEFT)
     alone = await players(warn=lambda _: None).play(tasks, replies)
     for one, other in zip(together, alone, strict=True):
-        assert (one.prompt_ids, one.completion_ids, one.mask) == (other.prompt_ids, other.completion_ids, other.mask)
+        assert (one.prompt_ids, one.completion_ids, one.mask) == (
+            other.prompt_ids,
+            other.completion_ids,
+            other.mask,
+        )
         assert (one.logprobs, one.reward) == (other.logprobs, other.reward) and sum(one.mask)
     assert len(server.asked) == 9
-    fields = {"model": "tiny", "n": 1, "logprobs": 0, "return_token_ids": True, "return_tokens_as_token_ids": True, **SAMPLING}
-    assert all({name: body[name] for name in body if name != "prompt"} == fields for body in server.asked)
+    fields = {
+        "model": "tiny",
+        "n": 1,
+        "logprobs": 0,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        **SAMPLING,
+    }
+    assert all(
+        {name: body[name] for name in body if name != "prompt"} == fields for body in server.asked
+    )
 
 
 async def test_with_a_server_a_slow_environment_holds_up_no_other(
@@ -362,7 +467,9 @@ async def test_with_a_server_a_slow_environment_holds_up_no_other(
         (name,) = servers
 
         class Waits(Odd):
-            async def call_tool(self, tool: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+            async def call_tool(
+                self, tool: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+            ) -> ToolResult:
                 if tool == "move" and name == "slow":
                     await others_are_done.wait()
                 return await super().call_tool(tool, arguments, timeout=timeout)
@@ -377,7 +484,9 @@ async def test_with_a_server_a_slow_environment_holds_up_no_other(
     tasks = [replace(game(name), mcp_config={name: {}}) for name in names]
     async with asyncio.timeout(60):  # a batch would wait for ever
         played = await players(connect, warn=lambda _: None).play(tasks, replies)
-    assert ended[-1] == "slow" and all(one.reward is not None and len(one.episode.turns) == 3 for one in played)
+    assert ended[-1] == "slow" and all(
+        one.reward is not None and len(one.episode.turns) == 3 for one in played
+    )
 
 
 async def test_a_server_that_fails_for_a_moment_is_asked_again_and_one_that_refuses_ends_the_step(
@@ -393,7 +502,9 @@ async def test_a_server_that_fails_for_a_moment_is_asked_again_and_one_that_refu
     assert caught.value.why == "the engine is dead"
 
 
-async def test_what_a_server_leaves_out_is_never_made_up(players: Any, game: Callable[..., Task], at_server: Any) -> None:
+async def test_what_a_server_leaves_out_is_never_made_up(
+    players: Any, game: Callable[..., Task], at_server: Any
+) -> None:
     _, replies = at_server(sample=lambda _: ([75, 76, 1], [float("nan"), None, -0.25]))
     (one,) = await players(max_turns=1, warn=lambda _: None).play([game()], replies)
     assert (one.completion_ids, one.logprobs) == ([75, 76, 1], [None, None, -0.25])
@@ -401,8 +512,13 @@ async def test_what_a_server_leaves_out_is_never_made_up(players: Any, game: Cal
     (one,) = await players(max_turns=1, warn=lambda _: None).play([game()], replies)
     assert (one.completion_ids, one.logprobs) == ([1], [None])
     server, replies = at_server(LEFT)
-    server.answer = lambda path, body: (200, {"data": [{"id": "m"}], "choices": [{"text": "left()"}]})  # type: ignore[method-assign]
+    server.answer = lambda path, body: (
+        200,
+        {"data": [{"id": "m"}], "choices": [{"text": "left()"}]},
+    )  # type: ignore[method-assign]
     with pytest.raises(RunError, match="without the tokens of a reply"):
         await players().play([game()], replies)
     with pytest.raises(RunError, match="does not answer"):
-        await players().play([game()], ServerReplies("http://127.0.0.1:9", SAMPLING, end=1, retry=Retry(1)))
+        await players().play(
+            [game()], ServerReplies("http://127.0.0.1:9", SAMPLING, end=1, retry=Retry(1))
+        )

@@ -46,9 +46,17 @@ def spec(own_world: Path) -> Any:
         {
             "id": f"game {seed}",
             "prompt": f"Play {seed}.",
-            "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
+            "mcp_config": {
+                "env": {
+                    "command": "${HUDTUI_PYTHON:-/nowhere}",
+                    "args": ["-m", "hudtui.envs.text_2048"],
+                }
+            },
             "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": seed}},
-            "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
+            "evaluate_tool": {
+                "name": "evaluate",
+                "arguments": {"name": "max_number", "target": 64},
+            },
         }
         for seed in (1, 2)
     ]
@@ -61,20 +69,30 @@ def spec(own_world: Path) -> Any:
 def test_the_dataset_has_a_row_for_each_task(spec: HudtuiSpec) -> None:
     rows = spec.train_dataset.to_list()
     assert [row["task_id"] for row in rows] == ["game 1", "game 2"]
-    assert rows[0]["prompt"] == [{"role": "system", "content": "You play 2048."}, {"role": "user", "content": ""}]
+    assert rows[0]["prompt"] == [
+        {"role": "system", "content": "You play 2048."},
+        {"role": "user", "content": ""},
+    ]
 
 
 def test_the_actions_are_methods_with_types_and_docstrings(spec: HudtuiSpec) -> None:
     kind = type(spec.environment_factory())
-    public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+    public = {
+        name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
+    }
     assert public == {"reset", "left", "move", "done"}
-    assert get_type_hints(kind.move) == {"direction": Literal["left", "right", "up", "down"], "return": str}
+    assert get_type_hints(kind.move) == {
+        "direction": Literal["left", "right", "up", "down"],
+        "return": str,
+    }
     assert list(inspect.signature(kind.move).parameters) == ["self", "direction"]
     assert "Args:\n    direction: Where the tiles go" in kind.move.__doc__
     assert [tool.name for tool in spec.tools] == ["left", "move", "done"]
 
 
-async def test_scripted_episodes_have_the_rewards_of_the_same_replies_in_an_evaluation(spec: HudtuiSpec, own_world: Path) -> None:
+async def test_scripted_episodes_have_the_rewards_of_the_same_replies_in_an_evaluation(
+    spec: HudtuiSpec, own_world: Path
+) -> None:
     config = load_config(own_world / "c.yaml")
     tasks = {task.id: task for task in read_tasks(own_world / "tasks.json").tasks}
     make = spec.environment_factory
@@ -98,11 +116,15 @@ async def test_scripted_episodes_have_the_rewards_of_the_same_replies_in_an_eval
             episode = await play(session, config, task, ReplayPolicy(replies))
         assert (opening, seen) == (episode.messages[0]["content"], episode.turns[7].observation)
         expected.append(episode.scores.reward)
-    rewards = await asyncio.to_thread(spec.reward_funcs, prompts=[], completions=[], environments=environments, task_id=[])
+    rewards = await asyncio.to_thread(
+        spec.reward_funcs, prompts=[], completions=[], environments=environments, task_id=[]
+    )
     assert rewards == expected and len(set(rewards)) > 1
 
 
-def test_the_factory_can_be_pickled_and_the_rewards_may_come_from_elsewhere(spec: HudtuiSpec) -> None:
+def test_the_factory_can_be_pickled_and_the_rewards_may_come_from_elsewhere(
+    spec: HudtuiSpec,
+) -> None:
     again = pickle.loads(pickle.dumps(spec.environment_factory))
     assert "Play 2." in again().reset(task_id="game 2")
     assert spec.reward_funcs(environment_reward=[1, 0.5]) == [1.0, 0.5]
@@ -130,7 +152,9 @@ def test_what_cannot_begin_is_said(spec: HudtuiSpec, own_world: Path) -> None:
         spec.environment_factory().reset(task_id="game 3")
     with pytest.raises(InputError, match=r"missing\.yaml"):
         _ = HudtuiSpec("missing.yaml", "tasks.json").train_dataset
-    (own_world / "odd.yaml").write_text("action_mappings:\n  class: {_tool: move, direction: {static: left}}\n")
+    (own_world / "odd.yaml").write_text(
+        "action_mappings:\n  class: {_tool: move, direction: {static: left}}\n"
+    )
     with pytest.raises(InputError, match="can be a tool of the model") as error:
         _ = HudtuiSpec("odd.yaml", "tasks.json").tools
     assert "class" in str(error.value)
@@ -242,10 +266,16 @@ async def test_trl_trains_on_it_and_its_rewards_are_those_of_an_evaluation(
     assert len(found["seen"]) == 3
     for step in found["seen"]:
         for number, (name, reward) in enumerate(zip(step["tasks"], step["rewards"], strict=True)):
-            moves = [random.Random(f"{number}/{turn}").choice(["left", "right", "up", "down"]) for turn in range(3)]
+            moves = [
+                random.Random(f"{number}/{turn}").choice(["left", "right", "up", "down"])
+                for turn in range(3)
+            ]
             replies = [f'<think>x</think><tool>move("{move}")</tool>' for move in moves]
             async with connect(tasks[name].mcp_config) as session:
                 episode = await play(
-                    session, config, tasks[name], ReplayPolicy([*replies, "<think>x</think><tool>done()</tool>"])
+                    session,
+                    config,
+                    tasks[name],
+                    ReplayPolicy([*replies, "<think>x</think><tool>done()</tool>"]),
                 )
             assert reward == episode.scores.reward

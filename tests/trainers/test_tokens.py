@@ -30,10 +30,18 @@ def test_what_stands_between_two_replies_is_what_the_template_puts_there(letters
     scribe = ChatTokens(letters)
     messages = [{"role": "user", "content": "go"}]
     transcript = scribe.open(messages)
-    transcript.say(letters("left()", add_special_tokens=False)["input_ids"] + [letters.eos_token_id])
+    transcript.say(
+        letters("left()", add_special_tokens=False)["input_ids"] + [letters.eos_token_id]
+    )
     transcript.hear(scribe.answer("moved", ended=True))
-    whole = [*messages, {"role": "assistant", "content": "left()"}, {"role": "user", "content": "moved"}]
-    assert letters.decode(transcript.ids) == letters.apply_chat_template(whole, tokenize=False, add_generation_prompt=True)
+    whole = [
+        *messages,
+        {"role": "assistant", "content": "left()"},
+        {"role": "user", "content": "moved"},
+    ]
+    assert letters.decode(transcript.ids) == letters.apply_chat_template(
+        whole, tokenize=False, add_generation_prompt=True
+    )
     assert scribe.text(transcript.completion[:7]) == "left()"
 
 
@@ -49,7 +57,9 @@ def test_a_thought_that_the_template_opens_belongs_to_the_reply(make_letters: An
     ids = scribe.tokenizer("hm</think><tool>left()</tool>", add_special_tokens=False)["input_ids"]
     assert scribe.text(ids) == "<think>\nhm</think><tool>left()</tool>"
     closed = ChatTokens(make_letters(opens="<think>\n\n</think>\n\n"))
-    assert closed.text(ids) == "hm</think><tool>left()</tool>", "a thought that the template closes is not the reply's"
+    assert closed.text(ids) == "hm</think><tool>left()</tool>", (
+        "a thought that the template closes is not the reply's"
+    )
 
 
 def test_no_chat_template_is_refused(letters: Any) -> None:

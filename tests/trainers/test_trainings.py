@@ -1,4 +1,5 @@
-"""When a training ends, what it evaluates, what it leaves out: short trainings with TRL, on an environment in memory."""
+"""When a training ends, what it evaluates, what it leaves out: short trainings with TRL, on an
+environment in memory."""
 
 from __future__ import annotations
 
@@ -16,33 +17,51 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(900)]
 
 
-def test_a_training_ends_when_it_should_and_learns_from_what_says_something(own_world: Path, trainer: ReadyPython) -> None:
+def test_a_training_ends_when_it_should_and_learns_from_what_says_something(
+    own_world: Path, trainer: ReadyPython
+) -> None:
     script = str(ROOT / "tests" / "trainers" / "inside_trainings.py")
     done = trainer.run(script, str(own_world), cwd=own_world, env=os.environ)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     found = json.loads(done.stdout.rpartition("RESULT ")[2])
     assert all(found[name]["finite"] for name in ("patience", "goal", "evaluates", "odd"))
 
-    # The first evaluation is the best so far; two that are no better are enough. So it is for one who was interrupted in between.
+    # The first evaluation is the best so far; two that are no better are enough. So it is for one
+    # who was interrupted in between.
     for patience in (found["patience"], found["patience_again"]):
-        assert (patience["step"], patience["evaluated"], patience["saved"]) == (3, [1, 2, 3], "checkpoint-3")
+        assert (patience["step"], patience["evaluated"], patience["saved"]) == (
+            3,
+            [1, 2, 3],
+            "checkpoint-3",
+        )
         assert patience["why"] == "2 evaluations were no better than the best (0.400)"
 
     goal = found["goal"]
-    assert (goal["step"], goal["saved"], goal["why"]) == (10, "checkpoint-10", "the mean reward of the last 10 steps is 0.400")
+    assert (goal["step"], goal["saved"], goal["why"]) == (
+        10,
+        "checkpoint-10",
+        "the mean reward of the last 10 steps is 0.400",
+    )
     assert goal["rewards"] == pytest.approx([0.4] * 10)
-    assert goal["warned"][0].endswith("have the reward 0.4: there is nothing to learn from it") and not goal["learned"]
+    assert (
+        goal["warned"][0].endswith("have the reward 0.4: there is nothing to learn from it")
+        and not goal["learned"]
+    )
 
     assert (found["evaluates"]["step"], found["evaluates"]["why"]) == (5, None)
     assert found["evaluates"]["evaluated"] == [2, 4, 5]
 
     recipe = {**REHEARSAL, "batch_size": REHEARSAL.get("batch_size", Recipe().batch_size)}
-    assert found["goal"]["spans"] == 10 * recipe["batch_size"], "the platform is told of each episode"
+    assert found["goal"]["spans"] == 10 * recipe["batch_size"], (
+        "the platform is told of each episode"
+    )
 
     odd = found["odd"]
     assert odd["step"] == 4 and odd["learned"] and sum(odd["broken"]) == pytest.approx(1.5)
     assert any("t3 broke off and is left out: nobody answers" in text for text in odd["warned"])
-    assert any("t2 broke off and is left out: the evaluation failed" in text for text in odd["warned"])
+    assert any(
+        "t2 broke off and is left out: the evaluation failed" in text for text in odd["warned"]
+    )
 
     nobody = found["nobody"]
     assert nobody["step"] == 0 and nobody["rewards"] == []
@@ -54,5 +73,9 @@ def test_a_training_ends_when_it_should_and_learns_from_what_says_something(own_
 
 
 def test_weights_and_biases_stays_here_without_a_key(tmp_path: Path) -> None:
-    assert wandb_defaults({}, tmp_path) == {"WANDB_PROJECT": "hudtui", "WANDB_DIR": str(tmp_path), "WANDB_MODE": "offline"}
+    assert wandb_defaults({}, tmp_path) == {
+        "WANDB_PROJECT": "hudtui",
+        "WANDB_DIR": str(tmp_path),
+        "WANDB_MODE": "offline",
+    }
     assert "WANDB_MODE" not in wandb_defaults({"WANDB_API_KEY": "k"}, tmp_path)

@@ -1,4 +1,5 @@
-"""verifiers 0.4 plays hudtui's gym: the same parts of rewards as here, to the bit; the example's own gym and environment."""
+"""verifiers 0.4 plays hudtui's gym: the same parts of rewards as here, to the bit; the example's
+own gym and environment."""
 
 from __future__ import annotations
 
@@ -48,8 +49,18 @@ server.run()
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "PRIME"))}
-    return {**kept, "HOME": str(home), "HUDTUI_TRUST": str(home.parent), "OPENAI_API_KEY": "k-of-a-test", **more}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI", "PRIME"))
+    }
+    return {
+        **kept,
+        "HOME": str(home),
+        "HUDTUI_TRUST": str(home.parent),
+        "OPENAI_API_KEY": "k-of-a-test",
+        **more,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +82,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "marks.yaml").write_text(CONFIG % "true")
     (folder / "replies.json").write_text(json.dumps(any_replies(1000)))
     (folder / "echo.py").write_text(ECHO)
-    server = {"command": "${HUDTUI_PYTHON}", "args": [str(folder / "echo.py")], "env": {"ECHO_KEY": "${ECHO_KEY}"}}
-    secret = {**game(1), "mcp_config": {"echo": server}, "setup_tool": {"name": "setup", "arguments": {}}}
+    server = {
+        "command": "${HUDTUI_PYTHON}",
+        "args": [str(folder / "echo.py")],
+        "env": {"ECHO_KEY": "${ECHO_KEY}"},
+    }
+    secret = {
+        **game(1),
+        "mcp_config": {"echo": server},
+        "setup_tool": {"name": "setup", "arguments": {}},
+    }
     secret["evaluate_tool"] = {"name": "evaluate", "arguments": {}}
     (folder / "secret.json").write_text(json.dumps([secret]))
     return folder
@@ -109,7 +128,11 @@ def told(world: Path, python: str, chat: ScriptedChat) -> dict[str, Any]:
 
     def think(messages: Any) -> dict[str, Any]:
         move = ["left()", "up()", "done()"][sum(one["role"] == "assistant" for one in messages)]
-        return {"role": "assistant", "content": f"<tool>{move}</tool>", "reasoning_content": f"I say {move}."}
+        return {
+            "role": "assistant",
+            "content": f"<tool>{move}</tool>",
+            "reasoning_content": f"I say {move}.",
+        }
 
     def hesitate(messages: Any) -> str:
         if any(one["role"] == "assistant" for one in messages):
@@ -117,10 +140,21 @@ def told(world: Path, python: str, chat: ScriptedChat) -> dict[str, Any]:
         return "<think>x</think><tool>left()</tool>"
 
     script = Path(__file__).with_name("inside_verifiers.py")
-    with scripted_chat(think) as thinking, scripted_chat(hesitate) as slow, scripted_chat(lambda _: 401) as closed:
-        env = environment(world.parent, HUDTUI_PYTHON=python, ECHO_KEY=SECRET, HUD_TELEMETRY_LOCAL_DIR=str(world / "spans"))
+    with (
+        scripted_chat(think) as thinking,
+        scripted_chat(hesitate) as slow,
+        scripted_chat(lambda _: 401) as closed,
+    ):
+        env = environment(
+            world.parent,
+            HUDTUI_PYTHON=python,
+            ECHO_KEY=SECRET,
+            HUD_TELEMETRY_LOCAL_DIR=str(world / "spans"),
+        )
         command = [python, str(script), str(world), chat.url, thinking.url, slow.url, closed.url]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=400, check=False
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -131,10 +165,19 @@ async def played_here(
 ) -> dict[str, EpisodeOutcome]:
     """The same with hudtui's own evaluation."""
     monkeypatch.chdir(world)
-    for name, value in {"HUDTUI_PYTHON": python, "OPENAI_API_KEY": "k-of-a-test", "HUDTUI_TRUST": str(world)}.items():
+    for name, value in {
+        "HUDTUI_PYTHON": python,
+        "OPENAI_API_KEY": "k-of-a-test",
+        "HUDTUI_TRUST": str(world),
+    }.items():
         monkeypatch.setenv(name, value)
     wanted = {"tasks": "tasks.json", "config": Path("2048.yaml"), **request}
-    asked = EvalRequest(policy="openai:stub", base_url=chat.url, out_dir=world / f"out-{time.monotonic_ns()}", **wanted)
+    asked = EvalRequest(
+        policy="openai:stub",
+        base_url=chat.url,
+        out_dir=world / f"out-{time.monotonic_ns()}",
+        **wanted,
+    )
     async with aclosing(run_eval(asked, load_settings(world, HUD))) as events:
         finished = [event async for event in events if isinstance(event, EvalFinished)]
     return {outcome.task: outcome for outcome in finished[0].summary.outcomes}
@@ -146,7 +189,11 @@ def rewards(episodes: list[dict[str, Any]]) -> dict[str, float]:
 
 
 async def test_the_rewards_are_those_of_hudtui_to_the_bit(
-    told: dict[str, Any], world: Path, chat: ScriptedChat, python: str, monkeypatch: pytest.MonkeyPatch
+    told: dict[str, Any],
+    world: Path,
+    chat: ScriptedChat,
+    python: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = await played_here(world, chat, python, monkeypatch)
     assert len({outcome.reward for outcome in here.values()}) > 3
@@ -167,7 +214,9 @@ def test_a_call_in_a_thought_is_never_played(told: dict[str, Any]) -> None:
     assert told["marked"] == [wanted_call(reply) for reply in any_replies(1000)]
 
 
-def test_reasoning_that_the_endpoint_keeps_apart_is_a_thought_and_stays_apart(told: dict[str, Any]) -> None:
+def test_reasoning_that_the_endpoint_keeps_apart_is_a_thought_and_stays_apart(
+    told: dict[str, Any],
+) -> None:
     (episode,) = told["keeps reasoning apart"]
     assert episode["ok"] and episode["branches"] == 1
     assert episode["rewards"]["format_compliance"][0] == 1.0
@@ -175,7 +224,11 @@ def test_reasoning_that_the_endpoint_keeps_apart_is_a_thought_and_stays_apart(to
 
 def test_what_verifiers_ends_is_evaluated(told: dict[str, Any]) -> None:
     (limited,) = told["verifiers' own limit"]
-    assert limited["stop"] == "max_turns" and limited["ok"] and limited["rewards"]["task_completion"][0] > 0
+    assert (
+        limited["stop"] == "max_turns"
+        and limited["ok"]
+        and limited["rewards"]["task_completion"][0] > 0
+    )
     (hurried,) = told["out of time"]
     assert hurried["recorded"] and hurried["rewards"]["task_completion"][0] > 0, hurried
 
@@ -184,7 +237,9 @@ def test_secrets_reach_no_trace(told: dict[str, Any], chat: ScriptedChat) -> Non
     (episode,) = told["secret"]
     assert episode["ok"] and "the key is" in episode["record"]
     assert SECRET not in episode["record"] and "k-of-a-test" not in episode["record"]
-    assert any(SECRET in json.dumps(request) for request in chat.requests)  # it was there to be recorded
+    assert any(
+        SECRET in json.dumps(request) for request in chat.requests
+    )  # it was there to be recorded
 
 
 def test_what_fails_is_told_and_has_no_reward(told: dict[str, Any]) -> None:
@@ -197,12 +252,19 @@ def test_what_fails_is_told_and_has_no_reward(told: dict[str, Any]) -> None:
 
 
 async def test_the_example_has_an_environment_a_gym_and_a_rubric_of_its_own(
-    told: dict[str, Any], world: Path, chat: ScriptedChat, python: str, monkeypatch: pytest.MonkeyPatch
+    told: dict[str, Any],
+    world: Path,
+    chat: ScriptedChat,
+    python: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lights = {"tasks": "lights/tasks.json", "config": Path("lights/lights.yaml")}
     here = await played_here(world, chat, python, monkeypatch, **lights)
     plain = told["hud-vf-gym"]
-    assert rewards(plain) == {task: outcome.reward for task, outcome in here.items()} and len(plain) == 2
+    assert (
+        rewards(plain) == {task: outcome.reward for task, outcome in here.items()}
+        and len(plain) == 2
+    )
     for episode in plain:
         assert list(episode["rewards"]) == [
             "task_completion",
@@ -216,27 +278,53 @@ async def test_the_example_has_an_environment_a_gym_and_a_rubric_of_its_own(
             **here[episode["task"]].own,
         }
         assert episode["rewards"]["no_errors"][1] == 0.1
-    told_of = {json.loads(episode["record"])["traces"][0]["info"]["hudtui"]["info"]["trace"] for episode in plain}
+    told_of = {
+        json.loads(episode["record"])["traces"][0]["info"]["hudtui"]["info"]["trace"]
+        for episode in plain
+    }
     assert all(
         (world / "spans" / f"{uuid.UUID(trace).hex}.jsonl").exists() for trace in told_of
     )  # a job of the configuration, traces below it
     assert all("repeated" in episode["metrics"] for episode in told["lights-vf-gym"])
-    assert all(list(episode["rewards"])[3:] == ["brevity"] for episode in told["hud-vf-gym lights_rewards:brevity"])
+    assert all(
+        list(episode["rewards"])[3:] == ["brevity"]
+        for episode in told["hud-vf-gym lights_rewards:brevity"]
+    )
 
 
-def test_buckeye_plays_on_its_own_platform_and_the_endpoint_needs_no_prime(told: dict[str, Any], chat: ScriptedChat) -> None:
+def test_buckeye_plays_on_its_own_platform_and_the_endpoint_needs_no_prime(
+    told: dict[str, Any], chat: ScriptedChat
+) -> None:
     assert list(told["buckeye"]) == ["buckeye"]
     assert told["default endpoint"] == chat.url
     assert told["with Prime's key"] == "PRIME_API_KEY"
 
 
-def test_the_commands_of_the_seed(world: Path, python: str, chat: ScriptedChat, tmp_path: Path) -> None:
+def test_the_commands_of_the_seed(
+    world: Path, python: str, chat: ScriptedChat, tmp_path: Path
+) -> None:
     """`vf-eval`, and `hudtui eval` with the seed's words: the same rewards."""
-    env = environment(tmp_path, HUDTUI_PYTHON=python, OPENAI_BASE_URL=chat.url, HUDTUI_TRUST=str(world))
-    words = ["--env.taskset.taskset", "tasks.json", "--env.taskset.config-path", "2048.yaml", "-m", "stub"]
+    env = environment(
+        tmp_path, HUDTUI_PYTHON=python, OPENAI_BASE_URL=chat.url, HUDTUI_TRUST=str(world)
+    )
+    words = [
+        "--env.taskset.taskset",
+        "tasks.json",
+        "--env.taskset.config-path",
+        "2048.yaml",
+        "-m",
+        "stub",
+    ]
     command = [python, "-c", MAIN, "hud-vf-gym", *words, "-n", "2", "--rollouts-per-example", "2"]
     done = subprocess.run(
-        [*command, "--no-rich", "-o", str(tmp_path / "vf"), "--run.name", "a"],  # without Prime's key nothing is pushed
+        [
+            *command,
+            "--no-rich",
+            "-o",
+            str(tmp_path / "vf"),
+            "--run.name",
+            "a",
+        ],  # without Prime's key nothing is pushed
         cwd=world,
         env=env,
         capture_output=True,
@@ -245,16 +333,31 @@ def test_the_commands_of_the_seed(world: Path, python: str, chat: ScriptedChat, 
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    rows = [json.loads(line) for line in (tmp_path / "vf" / "a" / "traces.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "vf" / "a" / "traces.jsonl").read_text().splitlines()
+    ]
     theirs = sorted(
         (
             row["task"]["data"]["id"],
-            plain_number(sum(one["score"] * one["weight"] for one in row["traces"][0]["rewards"].values())),
+            plain_number(
+                sum(one["score"] * one["weight"] for one in row["traces"][0]["rewards"].values())
+            ),
         )
         for row in rows
     )
     arguments = json.dumps({"taskset": "tasks.json", "config_path": "./2048.yaml"})
-    seed = ["hud-vf-gym", "--model", "stub", "--env-args", arguments, "--num-examples", "2", "--rollouts-per-example", "2"]
+    seed = [
+        "hud-vf-gym",
+        "--model",
+        "stub",
+        "--env-args",
+        arguments,
+        "--num-examples",
+        "2",
+        "--rollouts-per-example",
+        "2",
+    ]
     run = subprocess.run(
         [python, "-m", "hudtui", "eval", *seed, "--json", "-o", str(tmp_path / "out")],
         cwd=world,
@@ -267,53 +370,100 @@ def test_the_commands_of_the_seed(world: Path, python: str, chat: ScriptedChat, 
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stderr.count(" episode ") == 4
     tasks = json.loads(run.stdout)["tasks"]
-    own = sorted((episode["task"], episode["reward"]) for task in tasks for episode in task["episodes"])
+    own = sorted(
+        (episode["task"], episode["reward"]) for task in tasks for episode in task["episodes"]
+    )
     assert own == theirs and len(own) == 4
 
 
 def said_by_vf_eval(world: Path, python: str, *words: str, **variables: str) -> tuple[int, str]:
     """The exit code of `vf-eval hud-vf-gym`, and what it says on standard error."""
-    env = environment(world.parent, HUDTUI_PYTHON=python, HUD_TELEMETRY_ENABLED="false", **variables)
+    env = environment(
+        world.parent, HUDTUI_PYTHON=python, HUD_TELEMETRY_ENABLED="false", **variables
+    )
     env = {name: value for name, value in env.items() if value}
     command = [python, "-c", MAIN, "hud-vf-gym", *words]
-    done = subprocess.run(command, cwd=world, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=world, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     return done.returncode, done.stderr
 
 
-PLAYED = ("--env.taskset.taskset", "tasks.json", "-m", "stub", "-n", "1", "--rollouts-per-example", "1", "--no-rich", "--no-push")
+PLAYED = (
+    "--env.taskset.taskset",
+    "tasks.json",
+    "-m",
+    "stub",
+    "-n",
+    "1",
+    "--rollouts-per-example",
+    "1",
+    "--no-rich",
+    "--no-push",
+)
 
 
 def test_without_a_key_vf_eval_ends_at_once_in_words(world: Path, python: str) -> None:
-    code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_API_KEY="")
+    code, said = said_by_vf_eval(
+        world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_API_KEY=""
+    )
     assert code == 1 and "Traceback" not in said
-    assert "error: there is no key for the model" in said and "OPENAI_API_KEY nor PRIME_API_KEY" in said
+    assert (
+        "error: there is no key for the model" in said
+        and "OPENAI_API_KEY nor PRIME_API_KEY" in said
+    )
 
 
-def test_a_file_that_is_missing_and_a_folder_that_is_not_trusted_are_words(world: Path, python: str) -> None:
+def test_a_file_that_is_missing_and_a_folder_that_is_not_trusted_are_words(
+    world: Path, python: str
+) -> None:
     code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "nope.yaml")
     assert code == 1 and "nope.yaml: there is no such file" in said and "Traceback" not in said
-    bare = ("--env.taskset.taskset", "secret.json", "--env.taskset.config-path", "free.yaml", *PLAYED[2:])
+    bare = (
+        "--env.taskset.taskset",
+        "secret.json",
+        "--env.taskset.config-path",
+        "free.yaml",
+        *PLAYED[2:],
+    )
     code, said = said_by_vf_eval(world, python, *bare, HUDTUI_TRUST="")
     assert code == 1 and "hudtui trust" in said and "Traceback" not in said
 
 
-def test_a_reward_outside_its_range_is_told_once(world: Path, python: str, chat: ScriptedChat) -> None:
+def test_a_reward_outside_its_range_is_told_once(
+    world: Path, python: str, chat: ScriptedChat
+) -> None:
     (world / "generous.json").write_text(json.dumps([generous("a"), generous("b")]))
-    words = ("--env.taskset.taskset", "generous.json", "--env.taskset.config-path", "free.yaml", *PLAYED[2:])
+    words = (
+        "--env.taskset.taskset",
+        "generous.json",
+        "--env.taskset.config-path",
+        "free.yaml",
+        *PLAYED[2:],
+    )
     code, said = said_by_vf_eval(world, python, *words, "-n", "2", OPENAI_BASE_URL=chat.url)
     assert code == 0, said
     assert said.count("the reward 12, outside 0 to 1") == 1
 
 
-def test_options_that_verifiers_refuses_are_answered_with_the_command_that_takes_them(world: Path, python: str) -> None:
+def test_options_that_verifiers_refuses_are_answered_with_the_command_that_takes_them(
+    world: Path, python: str
+) -> None:
     arguments = '{"taskset": "tasks.json", "config_path": "./configs/2048.yaml"}'
     code, said = said_by_vf_eval(world, python, "--env-args", arguments, "--num-examples", "2")
     assert code != 0 and f"hudtui eval hud-vf-gym --env-args '{arguments}' --num-examples 2" in said
 
 
-def test_where_prompts_go_is_said_before_they_go(world: Path, python: str, chat: ScriptedChat) -> None:
-    code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_BASE_URL=chat.url)
-    assert code == 0 and said.count(f"hudtui: prompts go to {chat.url} with OPENAI_API_KEY, and not to ") == 1
+def test_where_prompts_go_is_said_before_they_go(
+    world: Path, python: str, chat: ScriptedChat
+) -> None:
+    code, said = said_by_vf_eval(
+        world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_BASE_URL=chat.url
+    )
+    assert (
+        code == 0
+        and said.count(f"hudtui: prompts go to {chat.url} with OPENAI_API_KEY, and not to ") == 1
+    )
     both = {"PRIME_API_KEY": "k-of-prime", "OPENAI_BASE_URL": chat.url, "PRIME_INFERENCE_URL": ""}
     told = subprocess.run(
         [python, "-c", BOTH],
@@ -324,7 +474,10 @@ def test_where_prompts_go_is_said_before_they_go(world: Path, python: str, chat:
         check=True,
         timeout=120,
     ).stderr
-    assert "prompts go to https://api.pinference.ai/api/v1 with PRIME_API_KEY, and OPENAI_API_KEY is not used" in told
+    assert (
+        "prompts go to https://api.pinference.ai/api/v1 with PRIME_API_KEY, and OPENAI_API_KEY is "
+        "not used" in told
+    )
     assert "--no-push" in told
 
 
@@ -336,7 +489,9 @@ assert verifiers_gym._reachable(ctx) is verifiers_gym._reachable(ctx) is ctx
 """
 
 
-def test_an_interrupted_evaluation_leaves_nothing_behind(world: Path, python: str, tmp_path: Path) -> None:
+def test_an_interrupted_evaluation_leaves_nothing_behind(
+    world: Path, python: str, tmp_path: Path
+) -> None:
     def never(messages: Any) -> str:
         asked.append(1)
         time.sleep(30)
@@ -344,8 +499,19 @@ def test_an_interrupted_evaluation_leaves_nothing_behind(world: Path, python: st
 
     asked: list[int] = []
     with scripted_chat(never) as chat:
-        env = environment(tmp_path, HUDTUI_PYTHON=python, OPENAI_BASE_URL=chat.url, HUDTUI_TRUST=str(world))
-        words = ["--env.taskset.taskset", "tasks.json", "--env.taskset.config-path", "2048.yaml", "-m", "stub", "-n", "2"]
+        env = environment(
+            tmp_path, HUDTUI_PYTHON=python, OPENAI_BASE_URL=chat.url, HUDTUI_TRUST=str(world)
+        )
+        words = [
+            "--env.taskset.taskset",
+            "tasks.json",
+            "--env.taskset.config-path",
+            "2048.yaml",
+            "-m",
+            "stub",
+            "-n",
+            "2",
+        ]
         more = ["--no-push", "--no-rich", "-o", str(tmp_path / "o")]
         process = subprocess.Popen(
             [python, "-c", MAIN, "hud-vf-gym", *words, *more],
@@ -362,7 +528,11 @@ def test_an_interrupted_evaluation_leaves_nothing_behind(world: Path, python: st
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert len(asked) == 2 and process.returncode == 130, said
-    assert not [pid for pid in _processes() if mark in pid[1] or (b"text_2048" in pid[1] and python.encode() in pid[1])]
+    assert not [
+        pid
+        for pid in _processes()
+        if mark in pid[1] or (b"text_2048" in pid[1] and python.encode() in pid[1])
+    ]
 
 
 def _processes() -> list[tuple[int, bytes]]:

@@ -1,7 +1,9 @@
-"""Help for tests of screens: snapshots under fixed conditions, a fixed clock, a project folder, and no blinking.
+"""Help for tests of screens: snapshots under fixed conditions, a fixed clock, a project folder, and
+no blinking.
 
 async def test_something(open_app, tmp_path):
-    async with open_app(tmp_path) as (app, pilot):        # the real app over a real folder, read to the end
+    async with open_app(tmp_path) as (app, pilot):        # the real app over a real folder, read to
+    the end
         await pilot.press("1")
         ...
 
@@ -43,13 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "update_snapshots", False) and sys.version_info[:2] != BASELINE:
         raise pytest.UsageError(f"snapshots are written by Python {BASELINE[0]}.{BASELINE[1]} only")
     config.addinivalue_line("markers", "defect: the test makes the app find a defect of its own")
-    config.addinivalue_line("filterwarnings", "ignore:datetime.datetime.utcnow:DeprecationWarning:pytest_textual_snapshot")
+    config.addinivalue_line(
+        "filterwarnings",
+        "ignore:datetime.datetime.utcnow:DeprecationWarning:pytest_textual_snapshot",
+    )
 
 
 async def settle(pilot: Any) -> None:
-    """Wait until no worker runs and nothing is left to draw, three times over: what ends may begin something else.
+    """Wait until no worker runs and nothing is left to draw, three times over: what ends may begin
+    something else.
 
-    A worker called "forever" is not waited for, and none is while a dialog is open: it may be what waits for the answer.
+    A worker called "forever" is not waited for, and none is while a dialog is open: it may be what
+    waits for the answer.
     """
     quiet = 0
     while quiet < 3:
@@ -57,7 +64,11 @@ async def settle(pilot: Any) -> None:
             await pilot.pause()
         while getattr(pilot.app.screen, "waits", False):
             await pilot.pause(0.01)
-        workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
+        workers = [
+            worker
+            for worker in pilot.app.workers
+            if worker.name != "forever" and not worker.is_finished
+        ]
         if workers and not pilot.app.screen.is_modal:
             # Any of them may yet open a dialog and wait for its answer.
             while not (pilot.app.screen.is_modal or all(worker.is_finished for worker in workers)):
@@ -66,7 +77,9 @@ async def settle(pilot: Any) -> None:
         else:
             quiet += 1
         await pilot.pause()
-        await at_rest(longest=20.0)  # a pause ends after a second in any case, also where the machine has too much to do
+        await at_rest(
+            longest=20.0
+        )  # a pause ends after a second in any case, also where the machine has too much to do
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -78,7 +91,8 @@ def no_needless_work() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_defects(own_world: Path, request: pytest.FixtureRequest) -> Iterator[None]:
-    """An unexpected exception is shown on screen and goes on: here it fails the test, whatever the test looked at."""
+    """An unexpected exception is shown on screen and goes on: here it fails the test, whatever the
+    test looked at."""
     yield
     if request.node.get_closest_marker("defect") is None:
         crashes = sorted(Path(os.environ["XDG_STATE_HOME"]).rglob("crash-*.txt"))
@@ -98,8 +112,9 @@ def project(own_world: Path) -> Path:
 def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> Callable[..., bool]:
     """Compare the app's picture with the kept one; the differences of their texts are printed.
 
-    `snap(app, size=(80, 24), press=["1"], run_before=async_function_of_pilot)`; `run_before` comes after the keys. All workers
-    are waited for before and after, unless `wait` is False: for pictures of something that is still going on.
+    `snap(app, size=(80, 24), press=["1"], run_before=async_function_of_pilot)`; `run_before` comes
+    after the keys. All workers are waited for before and after, unless `wait` is False: for
+    pictures of something that is still going on.
     """
 
     def compare(
@@ -129,7 +144,12 @@ def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> C
         same = snap_compare(app, terminal_size=size, run_before=before)
         if not same:
             taken: tuple[Any, ...] = pickle.loads(node_to_report_path(request.node).read_bytes())
-            print(*unified_diff(_svg_lines(taken[1]), _svg_lines(taken[2]), "kept", "now", lineterm=""), sep="\n")
+            print(
+                *unified_diff(
+                    _svg_lines(taken[1]), _svg_lines(taken[2]), "kept", "now", lineterm=""
+                ),
+                sep="\n",
+            )
         return same
 
     return compare
@@ -143,7 +163,8 @@ def _svg_lines(svg: str) -> list[str]:
 
 @pytest.fixture
 def reading_app() -> Callable[[Path], Any]:
-    """`reading_app(folder)`: an app that reads its project until it is closed; for pictures of screens that wait for it."""
+    """`reading_app(folder)`: an app that reads its project until it is closed; for pictures of
+    screens that wait for it."""
     from hudtui.tui.app import HudtuiApp
     from hudtui.tui.facts import Facts, Services
 
@@ -165,10 +186,13 @@ def reading_app() -> Callable[[Path], Any]:
 
 @pytest.fixture
 def open_app() -> Callable[..., Any]:
-    """`async with open_app(folder, size=(120, 35)) as (app, pilot)`: the app with everything read."""
+    """`async with open_app(folder, size=(120, 35)) as (app, pilot)`: the app with everything
+    read."""
 
     @contextlib.asynccontextmanager
-    async def opened(folder: Path, *, size: tuple[int, int] = (120, 35), **options: Any) -> AsyncIterator[tuple[Any, Any]]:
+    async def opened(
+        folder: Path, *, size: tuple[int, int] = (120, 35), **options: Any
+    ) -> AsyncIterator[tuple[Any, Any]]:
         from hudtui.tui.app import HudtuiApp
 
         app = HudtuiApp(folder, **options)

@@ -1,4 +1,5 @@
-"""Actions as the one source of footer, help and palette; the user's keymap file; what is remembered of taste."""
+"""Actions as the one source of footer, help and palette; the user's keymap file; what is remembered
+of taste."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_every_action_is_complete_and_can_be_carried_out() -> None:
         assert action.title and action.tooltip.endswith((".", "?", "…")), action
         owners = [one for one in classes if action in one.__dict__.get("ACTIONS", ())]
         assert owners, action.id
-        assert all(callable(getattr(owner, action.method, None)) for owner in owners), f"{action.id} needs {action.method}"
+        assert all(callable(getattr(owner, action.method, None)) for owner in owners), (
+            f"{action.id} needs {action.method}"
+        )
 
 
 GRAMMAR = {
@@ -74,8 +77,14 @@ GRAMMAR = {
 def test_a_key_means_the_same_on_every_screen() -> None:
     load_all_actions()
     broken = []
-    owners = [one for one in _acting(Acting) if one.__module__.startswith("hudtui.") and not issubclass(one, ModalScreen)]
-    for action in {action.id: action for owner in owners for action in owner.__dict__.get("ACTIONS", ())}.values():
+    owners = [
+        one
+        for one in _acting(Acting)
+        if one.__module__.startswith("hudtui.") and not issubclass(one, ModalScreen)
+    ]
+    for action in {
+        action.id: action for owner in owners for action in owner.__dict__.get("ACTIONS", ())
+    }.values():
         for key in filter(None, action.keys.split(",")):
             if key in GRAMMAR and not action.title.startswith(GRAMMAR[key]):
                 broken.append(f"{key}: {action.id} ({action.title})")
@@ -83,13 +92,17 @@ def test_a_key_means_the_same_on_every_screen() -> None:
 
 
 MOVES = {"j", "k", "g", "G"}
-"""Letters that move in what has the focus: down, up, to its beginning, to its end. No screen uses them for anything else."""
+"""Letters that move in what has the focus: down, up, to its beginning, to its end. No screen uses
+them for anything else."""
 OF_THE_PANE = {*MOVES, "n", "N", "y"}
 """Also: the next match, the one before, and copying. They are about the pane that has the focus."""
 
 
-async def test_a_focused_pane_takes_no_letter_of_its_screen(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
-    """A letter does on a screen what it does there, wherever the focus is; and the same in all panes of the screen."""
+async def test_a_focused_pane_takes_no_letter_of_its_screen(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
+    """A letter does on a screen what it does there, wherever the focus is; and the same in all
+    panes of the screen."""
     taken = []
     async with open_app(project, services=SERVICES) as (app, pilot):
         for name in steps.SCREENS:
@@ -97,13 +110,20 @@ async def test_a_focused_pane_takes_no_letter_of_its_screen(open_app: Callable[.
             await settle(pilot)
             screen = app.screen
             letters: dict[str, AppAction] = {}
-            assert not MOVES & {key for action in screen.all_actions() for key in action.keys.split(",")}, name
+            assert not MOVES & {
+                key for action in screen.all_actions() for key in action.keys.split(",")
+            }, name
             for node in (screen, *(one for one in screen.query("*") if isinstance(one, Acting))):
                 for action in node.all_actions():
-                    for key in filter(lambda key: len(key) == 1 and key not in OF_THE_PANE, action.keys.split(",")):
+                    for key in filter(
+                        lambda key: len(key) == 1 and key not in OF_THE_PANE, action.keys.split(",")
+                    ):
                         known = letters.setdefault(key, action)
                         if known.title != action.title:
-                            taken.append(f"{name}: {key} is {known.id} ({known.title}), and {action.id} ({action.title})")
+                            taken.append(
+                                f"{name}: {key} is {known.id} ({known.title}), and {action.id} "
+                                f"({action.title})"
+                            )
     assert not taken
 
 
@@ -127,12 +147,23 @@ def test_texts_take_their_keys_from_the_keymap() -> None:
             for node in ast.walk(tree)
             if isinstance(node, documented) and isinstance(node.body[0], ast.Expr)
         }
-        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        plain += [
-            f"{path.name}:{node.lineno}: {node.value}" for node in texts if id(node) not in docs and HINT.search(node.value)
+        texts = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
         ]
-    allowed = ("Press Ctrl-C again", "Ctrl-B d")  # Ctrl-C is bound by no keymap, and Ctrl-B is tmux's own
-    assert not [text for text in plain if not any(one in text for one in allowed) and ".-w" not in text]
+        plain += [
+            f"{path.name}:{node.lineno}: {node.value}"
+            for node in texts
+            if id(node) not in docs and HINT.search(node.value)
+        ]
+    allowed = (
+        "Press Ctrl-C again",
+        "Ctrl-B d",
+    )  # Ctrl-C is bound by no keymap, and Ctrl-B is tmux's own
+    assert not [
+        text for text in plain if not any(one in text for one in allowed) and ".-w" not in text
+    ]
 
 
 def test_every_action_has_a_key_that_terminals_and_tmux_let_through() -> None:
@@ -146,14 +177,18 @@ def test_no_screen_takes_a_key_twice_or_one_of_the_app() -> None:
     load_all_actions()
     from hudtui.tui.app import HudtuiApp
 
-    general = {key: action.id for action in HudtuiApp.ACTIONS for key in action.keys.split(",") if key}
+    general = {
+        key: action.id for action in HudtuiApp.ACTIONS for key in action.keys.split(",") if key
+    }
     for name in steps.SCREENS:
         taken: dict[str, str] = {}
         for action in steps.screen_class(name).all_actions():
             for key in filter(None, action.keys.split(",")):
                 assert key not in taken, f"{name}: {key} is both {taken.get(key)} and {action.id}"
                 taken[key] = action.id
-                assert key == "escape" or key not in general, f"{name}: {key} hides {general.get(key)}"
+                assert key == "escape" or key not in general, (
+                    f"{name}: {key} hides {general.get(key)}"
+                )
 
 
 def _acting(base: type) -> Any:
@@ -164,7 +199,15 @@ def _acting(base: type) -> Any:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("ctrl+p", "^p"), ("question_mark", "?"), ("f2", "F2"), ("escape", "Esc"), ("shift+tab", "⇧Tab"), ("plus", "+"), ("G", "G")],
+    [
+        ("ctrl+p", "^p"),
+        ("question_mark", "?"),
+        ("f2", "F2"),
+        ("escape", "Esc"),
+        ("shift+tab", "⇧Tab"),
+        ("plus", "+"),
+        ("G", "G"),
+    ],
 )
 def test_keys_are_shown_as_people_write_them(key: str, text: str) -> None:
     assert shown(key) == text
@@ -177,7 +220,9 @@ def keymap(text: str) -> Path:
     return path
 
 
-async def test_a_keymap_moves_keys_everywhere(open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path) -> None:
+async def test_a_keymap_moves_keys_everywhere(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
     keymap('"app.help" = "f9"\n[app]\nsettings = "ctrl+g,S"\n')
     async with open_app(project, services=SERVICES) as (app, pilot):
         assert "F9 Help" in screen_text(app)
@@ -203,7 +248,9 @@ async def test_while_a_text_is_typed_no_key_is_shown_that_the_field_takes(
         await settle(pilot)
         assert app.screen.query_one("FilterField").value == "/", "the field takes it"
         assert "/ Filter" not in screen_text(app).splitlines()[-1]
-        assert not [key.key for key in active_keys(app.screen) if len(key.key) == 1 and key.key.isascii()], "nor does help"
+        assert not [
+            key.key for key in active_keys(app.screen) if len(key.key) == 1 and key.key.isascii()
+        ], "nor does help"
 
 
 MOVED = {
@@ -229,11 +276,18 @@ MOVED = {
         (lambda: Ask("Name"), ("Cancel (F4)",)),
         (lambda: Pick("Which?", ["a", "b"]), ("F5 chooses", "F4 closes")),
         (lambda: TextDialog("Text", "words"), ("F6 copy", "F4 close")),
-        (lambda: Unsaved("Quit?", (), leave="Quit", lost=False), ("Save (F7)", "Quit (F8)", "Stay (F9)")),
+        (
+            lambda: Unsaved("Quit?", (), leave="Quit", lost=False),
+            ("Save (F7)", "Quit (F8)", "Stay (F9)"),
+        ),
     ],
 )
 async def test_dialogs_name_the_keys_of_the_user(
-    open_app: Callable[..., Any], screen_text: Any, project: Path, dialog: Callable[[], Any], words: tuple[str, ...]
+    open_app: Callable[..., Any],
+    screen_text: Any,
+    project: Path,
+    dialog: Callable[[], Any],
+    words: tuple[str, ...],
 ) -> None:
     keymap("".join(f'"{name}" = "{key}"\n' for name, key in MOVED.items()))
     async with open_app(project, services=SERVICES) as (app, pilot):
@@ -245,7 +299,9 @@ async def test_dialogs_name_the_keys_of_the_user(
         assert not re.search(r"\bEsc\b|\(y\)|\(n\)", shown)
 
 
-async def test_a_log_names_the_keys_of_the_user(open_app: Callable[..., Any], project: Path) -> None:
+async def test_a_log_names_the_keys_of_the_user(
+    open_app: Callable[..., Any], project: Path
+) -> None:
     keymap("".join(f'"{name}" = "{key}"\n' for name, key in MOVED.items()))
     async with open_app(project, services=SERVICES) as (app, _):
         pane = LogView()
@@ -256,13 +312,19 @@ async def test_a_log_names_the_keys_of_the_user(open_app: Callable[..., Any], pr
 async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(
     open_app: Callable[..., Any], screen_text: Any, project: Path
 ) -> None:
-    keymap('"app.hlep" = "f9"\n"app.settings" = "f8, zzz"\n"app.home" = 3\n"app.help" = "ctrl+nokey"\n')
+    keymap(
+        '"app.hlep" = "f9"\n"app.settings" = "f8, zzz"\n"app.home" = 3\n"app.help" = "ctrl+nokey"\n'
+    )
     async with open_app(project, services=SERVICES) as (app, pilot):
         found, complaints = preferences.load_keymap(app_paths().config / preferences.KEYMAP_FILE)
         assert found == {"app.settings": "f8"}
-        assert complaints[0] == "keymap.toml: there is no action 'app.hlep'; did you mean 'app.help'?"
+        assert (
+            complaints[0] == "keymap.toml: there is no action 'app.hlep'; did you mean 'app.help'?"
+        )
         assert complaints[1] == "keymap.toml: app.settings: there is no key 'zzz'"
-        assert "app.home needs a text with keys" in complaints[2] and "'ctrl+nokey'" in complaints[3]
+        assert (
+            "app.home needs a text with keys" in complaints[2] and "'ctrl+nokey'" in complaints[3]
+        )
         assert "keymap.toml" in screen_text(app)
         await pilot.press("f8")
         await pilot.pause()
@@ -272,7 +334,9 @@ async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(
 def test_every_key_that_is_declared_may_stand_in_a_keymap(project: Path) -> None:
     load_all_actions()
     declared = {name: action.keys for name, action in REGISTRY.items() if action.keys}
-    path = keymap("".join(f"{json.dumps(name)} = {json.dumps(keys)}\n" for name, keys in declared.items()))
+    path = keymap(
+        "".join(f"{json.dumps(name)} = {json.dumps(keys)}\n" for name, keys in declared.items())
+    )
     assert preferences.load_keymap(path) == ({name: keys for name, keys in declared.items()}, ())
 
 
@@ -282,7 +346,9 @@ def test_a_keymap_that_is_no_toml_is_not_used(project: Path) -> None:
     assert found == {} and len(complaints) == 1 and "is not used" in complaints[0]
 
 
-async def test_the_palette_offers_every_action_of_every_screen(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+async def test_the_palette_offers_every_action_of_every_screen(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
     async with open_app(project, services=SERVICES) as (app, pilot):
         await pilot.press("ctrl+p")
         for _ in range(400):
@@ -350,7 +416,9 @@ async def test_a_search_of_the_palette_may_end_while_the_app_does(
     assert not palette.is_attached
 
 
-async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+async def test_a_theme_is_kept_for_the_next_start(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
     async with open_app(project, services=SERVICES) as (app, pilot):
         app.action_theme()
         await settle(pilot)
@@ -369,7 +437,9 @@ async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], 
         assert app.theme == "hudtui-light"
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", '{"theme": 3, "mouse": "x"}', '{"theme": "gone"}'])
+@pytest.mark.parametrize(
+    "text", ["", "no json", "[]", '{"theme": 3, "mouse": "x"}', '{"theme": "gone"}']
+)
 async def test_nonsense_in_the_preferences_is_the_default(
     open_app: Callable[..., Any], settle: Any, project: Path, text: str
 ) -> None:
@@ -407,7 +477,13 @@ def test_the_environment_wins_over_what_was_kept(monkeypatch: pytest.MonkeyPatch
     ],
 )
 async def test_the_environment_of_one_start_is_not_kept_for_the_next(
-    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch, name: str, word: str, field: str, kept: Any
+    open_app: Callable[..., Any],
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    word: str,
+    field: str,
+    kept: Any,
 ) -> None:
     path = app_paths().state / preferences.FILE
     preferences.change(path, **{field: kept})
@@ -435,7 +511,12 @@ async def test_what_the_user_chooses_counts_and_is_kept_whatever_the_environment
 
 
 async def test_the_doctor_looks_from_within(
-    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_app: Callable[..., Any],
+    settle: Any,
+    screen_text: Any,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_app(project, services=SERVICES, size=(100, 50)) as (app, pilot):
         monkeypatch.setenv("PATH", str(tmp_path))  # no program is there
@@ -449,7 +530,11 @@ async def test_the_doctor_looks_from_within(
 
 
 async def test_long_text_can_be_read_and_copied(
-    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+    open_app: Callable[..., Any],
+    settle: Any,
+    screen_text: Any,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copied: list[str] = []
     async with open_app(project, services=SERVICES, size=(80, 24)) as (app, pilot):
@@ -486,18 +571,28 @@ def test_every_key_of_a_footer_is_in_the_documentation(step: str, page: str) -> 
     told = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
     for action in steps.screen_class(step).all_actions():
         if action.show and action.keys:
-            names = {form for key in action.keys.split(",") for form in (key, shown(key), shown(key).lower())}
-            assert any(f"`{name}`" in told for name in names), f"{action.id}: none of {sorted(names)} is in {page}"
+            names = {
+                form
+                for key in action.keys.split(",")
+                for form in (key, shown(key), shown(key).lower())
+            }
+            assert any(f"`{name}`" in told for name in names), (
+                f"{action.id}: none of {sorted(names)} is in {page}"
+            )
 
 
-async def test_all_mistakes_in_a_keymap_are_seen(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+async def test_all_mistakes_in_a_keymap_are_seen(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
     keymap('"app.hlep" = "f9"\n"app.home" = 3\n"no.such" = "x"\n')
     async with open_app(project, services=SERVICES) as (app, _):
         for name in ("app.hlep", "app.home", "no.such"):
             assert name in app.screen.message
 
 
-async def test_what_ends_something_is_found_by_its_words_only(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+async def test_what_ends_something_is_found_by_its_words_only(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
     from hudtui.tui.palette import ActionProvider
 
     async with open_app(project, services=SERVICES) as (app, _):
@@ -508,7 +603,9 @@ async def test_what_ends_something_is_found_by_its_words_only(open_app: Callable
 
         assert not [text for text in await found("undo") if "unclaimed" in text]
         assert [text for text in await found("unclaimed") if "End unclaimed" in text]
-        assert [text for text in await found("hlp") if "Help" in text], "all others are found by letters in order"
+        assert [text for text in await found("hlp") if "Help" in text], (
+            "all others are found by letters in order"
+        )
 
 
 async def test_the_palette_offers_first_what_was_chosen_last(
@@ -523,13 +620,17 @@ async def test_the_palette_offers_first_what_was_chosen_last(
                 break
             await pilot.pause(0.02)
         (picture,) = project.glob("hudtui-home-*.svg")
-        assert "hudtui" in picture.read_text() and "Search for" not in picture.read_text(), "the screen, and not the palette"
+        assert "hudtui" in picture.read_text() and "Search for" not in picture.read_text(), (
+            "the screen, and not the palette"
+        )
         await pilot.press("ctrl+p")
         await settle(pilot)
         assert _options(app)[0].prompt.plain.startswith("Screenshot")
 
 
-async def test_help_is_filtered(open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path) -> None:
+async def test_help_is_filtered(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
     async with open_app(project, services=SERVICES) as (app, pilot):
         await pilot.press("question_mark")
         await settle(pilot)
@@ -547,7 +648,11 @@ async def test_help_in_a_text_lists_the_keys_of_the_text_and_none_that_is_typed(
         await settle(pilot)
         await pilot.press("slash", "f1")
         await settle(pilot)
-        lines = [line for line in screen_text(app).splitlines() if "Help " in line or "Quit " in line or "Paste" in line]
+        lines = [
+            line
+            for line in screen_text(app).splitlines()
+            if "Help " in line or "Quit " in line or "Paste" in line
+        ]
         assert any("^v" in line and "Paste" in line for line in lines)
         assert not any("?" in line for line in lines if "app.help" in line)
         assert any("F1" in line for line in lines if "app.help" in line)

@@ -14,22 +14,32 @@ from hudtui.tui.theme import MONOCHROME, OWN
 
 
 def test_every_sign_of_the_app_has_a_twin_of_the_same_width() -> None:
-    sources = [path for path in pathlib.Path(hudtui.__file__).parent.rglob("*.py") if path.parent.name != "sim"]
-    used = {sign for path in sources for sign in path.read_text(encoding="utf-8") if not sign.isascii()}
+    sources = [
+        path
+        for path in pathlib.Path(hudtui.__file__).parent.rglob("*.py")
+        if path.parent.name != "sim"
+    ]
+    used = {
+        sign for path in sources for sign in path.read_text(encoding="utf-8") if not sign.isascii()
+    }
     table = AsciiTable()
     for sign in sorted(used):
         plain = sign.translate(table)
         assert plain.isascii() and len(plain) == cell_len(sign), sign
     known = "✗–…✓○●─×■•·“”→█├↑↓★◆▲▼│░≤━└←►▏▍▌▋▊▉≥▁▂▃▄▅▆▇"
     assert "?" not in known.translate(table)
-    assert len({sign.translate(table) for sign in "✓✗●○!"}) == 5, "states are told apart by their signs"
+    assert len({sign.translate(table) for sign in "✓✗●○!"}) == 5, (
+        "states are told apart by their signs"
+    )
 
 
 def test_other_text_keeps_its_width() -> None:
     table = AsciiTable()
     for text in ("日本語", "é", "e\u0301", "🚀", "⣿⠀", string.printable):
         plain = text.translate(table)
-        assert plain.isascii() and len(plain) == (cell_len(text) if text != string.printable else len(text)), text
+        assert plain.isascii() and len(plain) == (
+            cell_len(text) if text != string.printable else len(text)
+        ), text
 
 
 @pytest.mark.parametrize(
@@ -55,20 +65,32 @@ def contrast(one: Color, other: Color) -> float:
 
     def luminance(colour: Color) -> float:
         parts = [value / 255 for value in colour.rgb]
-        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("theme", [theme for theme in OWN if theme.name != MONOCHROME], ids=lambda theme: theme.name)
+@pytest.mark.parametrize(
+    "theme", [theme for theme in OWN if theme.name != MONOCHROME], ids=lambda theme: theme.name
+)
 def test_text_can_be_read_in_every_theme(theme: Theme) -> None:
     colours = theme.to_color_system().generate()
     least = 7.0 if theme.name == "hudtui-contrast" else 4.5
     for ground in ("background", "surface"):
         behind = Color.parse(colours[ground])
-        for name in ("foreground", "foreground-muted", "success", "warning", "error", "accent", "primary"):
+        for name in (
+            "foreground",
+            "foreground-muted",
+            "success",
+            "warning",
+            "error",
+            "accent",
+            "primary",
+        ):
             colour = Color.parse(colours[name])
             seen = behind.blend(colour, colour.a)
             assert contrast(behind, seen) >= least, f"{name} on {ground}"

@@ -18,7 +18,8 @@ async def test_a_text_that_grows_again_while_a_layout_is_due_gets_its_height() -
     async with Page().run_test() as pilot:
         text = pilot.app.query_one(CalmStatic)
         text.update("one\ntwo")
-        pilot.app.screen._refresh_layout()  # as the screen does for other widgets, before the text has asked for it
+        # as the screen does for other widgets, before the text has asked for it
+        pilot.app.screen._refresh_layout()
         text.update("one\ntwo\nthree\nfour")
         await pilot.pause()
         assert text.size.height == 4

@@ -1,4 +1,5 @@
-"""Charts: axes with round values, one cursor for all of them, and curves that are told apart with and without colours."""
+"""Charts: axes with round values, one cursor for all of them, and curves that are told apart with
+and without colours."""
 
 from __future__ import annotations
 
@@ -36,8 +37,17 @@ def training(seed: int, steps: int = 60) -> MetricsReader:
     """The numbers of a training, as TRL writes them: a step every 30 seconds."""
     reader, draw = MetricsReader(), random.Random(seed)
     for step in range(1, steps + 1):
-        row = {"step": step, "time": START + 30 * step, "reward": 1 - math.exp(-step / (15 * seed)), "kl": 0.0005 * step}
-        row |= {"loss": draw.gauss(0, 0.02), "entropy": 2 - step / 60, "learning_rate": 1e-5 * min(step / 10, 1)}
+        row = {
+            "step": step,
+            "time": START + 30 * step,
+            "reward": 1 - math.exp(-step / (15 * seed)),
+            "kl": 0.0005 * step,
+        }
+        row |= {
+            "loss": draw.gauss(0, 0.02),
+            "entropy": 2 - step / 60,
+            "learning_rate": 1e-5 * min(step / 10, 1),
+        }
         reader.add(row | {"clip_ratio": draw.random()})
     return reader
 
@@ -75,23 +85,38 @@ def cursor_columns(text: str) -> list[int]:
     return [place for place, sign in enumerate(text) if sign == "│"]
 
 
-# -- functions -----------------------------------------------------------------------------------------------------------
+# -- functions
+# --------------------------------------------------------------------------------------------------
 
 
 def test_charts_are_the_same_for_the_same_numbers() -> None:
     line = tuple((float(x), float(x)) for x in range(100))
     drawn = curves([ChartLine(line)], 30, 6).plain.split("\n")
     assert [len(row) for row in drawn] == [30] * 6
-    assert drawn[0].startswith("100 ┤") and drawn[-2].startswith("  0 ┤") and drawn[0].endswith("⢀⣠⠤⠖⠊")
+    assert (
+        drawn[0].startswith("100 ┤")
+        and drawn[-2].startswith("  0 ┤")
+        and drawn[0].endswith("⢀⣠⠤⠖⠊")
+    )
     assert drawn[-1].split() == ["0", "50", "99"]
     assert curves([ChartLine(())], 24, 4).plain == "\n".join([" " * 24] * 4)
-    assert [len(row) for row in curves([ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
+    assert [
+        len(row)
+        for row in curves([ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")
+    ] == [24] * 5
     assert smooth([(0.0, 1.0), (1.0, 0.0)], 0.0) == ((0.0, 1.0), (1.0, 0.0))
     assert smooth([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], 0.9)[-1][1] == pytest.approx(1.0)
     many = [(float(x), math.sin(x / 50)) for x in range(10_000)]
     few = thin(many, 200)
-    assert len(few) <= 202 and max(y for _, y in few) > 0.999 and few[0] == many[0] and few[-1] == many[-1]
-    assert [figure(value) for value in (-0.004375, 0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)] == [
+    assert (
+        len(few) <= 202
+        and max(y for _, y in few) > 0.999
+        and few[0] == many[0]
+        and few[-1] == many[-1]
+    )
+    assert [
+        figure(value) for value in (-0.004375, 0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)
+    ] == [
         "-0.00438",
         "0",
         "1.235M",
@@ -160,7 +185,13 @@ def test_the_x_axis_names_its_ends_and_round_values(
 
 
 def test_durations_on_an_axis_are_short() -> None:
-    assert [span_text(seconds) for seconds in (0, 5, 60, 5400, 86400)] == ["0", "5s", "1m", "1h 30m", "1d 0h"]
+    assert [span_text(seconds) for seconds in (0, 5, 60, 5400, 86400)] == [
+        "0",
+        "5s",
+        "1m",
+        "1h 30m",
+        "1d 0h",
+    ]
 
 
 THEMES = [*OWN, *BUILTIN_THEMES.values()]
@@ -177,8 +208,13 @@ def test_the_series_of_every_theme_are_told_apart(theme: Any) -> None:
     seen = {colour.downgrade(ColorSystem.EIGHT_BIT).number for colour in colours}
     assert len(seen) == len(colours), "in a terminal of 256 colours"
     if theme in OWN:
-        keys = {str(value).lower() for value in (theme.accent, theme.success, theme.error, theme.warning, theme.primary)}
-        assert not keys & {style.colour for style in styles}, "keys, places and verdicts have their own colours"
+        keys = {
+            str(value).lower()
+            for value in (theme.accent, theme.success, theme.error, theme.warning, theme.primary)
+        }
+        assert not keys & {style.colour for style in styles}, (
+            "keys, places and verdicts have their own colours"
+        )
 
 
 def test_curves_without_colours_differ_by_their_dashes() -> None:
@@ -189,10 +225,15 @@ def test_curves_without_colours_differ_by_their_dashes() -> None:
 
     styles = series_styles(next(theme for theme in OWN if theme.name == MONOCHROME))
     rows = [row(style) for style in styles]
-    assert len(set(rows)) == len(rows) and " " not in rows[0] and all(" " in other for other in rows[1:])
+    assert (
+        len(set(rows)) == len(rows)
+        and " " not in rows[0]
+        and all(" " in other for other in rows[1:])
+    )
 
 
-# -- the pane ------------------------------------------------------------------------------------------------------------
+# -- the pane
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_one_cursor_shows_the_values_of_all_charts(screen_text: Any) -> None:
@@ -202,7 +243,10 @@ async def test_one_cursor_shows_the_values_of_all_charts(screen_text: Any) -> No
         assert values_line(screen_text(app)).startswith("step 60  reward 0.9817 · 0.8647  loss ")
         await pilot.press("left", "left")
         text = values_line(screen_text(app))
-        assert text.startswith("step 58  reward 0.9791 · 0.8553  loss ") and "entropy 1.033 · 1.033" in text
+        assert (
+            text.startswith("step 58  reward 0.9791 · 0.8553  loss ")
+            and "entropy 1.033 · 1.033" in text
+        )
         await pilot.press(*["shift+left"] * 3)
         shown = screen_text(app)
         assert values_line(shown).startswith("step 28  ")
@@ -211,13 +255,17 @@ async def test_one_cursor_shows_the_values_of_all_charts(screen_text: Any) -> No
         blank = shown.splitlines()[1]
         places = cursor_columns(blank)
         charts = [place for place, sign in enumerate(blank) if sign == "┤"]
-        assert len(charts) == 3 and {at - axis for axis, at in zip(charts, places, strict=True)} == {places[0] - charts[0]}
+        assert len(charts) == 3 and {
+            at - axis for axis, at in zip(charts, places, strict=True)
+        } == {places[0] - charts[0]}
         await pilot.press("home")
         assert values_line(screen_text(app)).startswith("step 1  ")
         await pilot.press("left")
         assert values_line(screen_text(app)).startswith("step 1  ")
         await pilot.press("end")
-        assert values_line(screen_text(app)).startswith("step 60  ") and not cursor_columns(screen_text(app).splitlines()[1])
+        assert values_line(screen_text(app)).startswith("step 60  ") and not cursor_columns(
+            screen_text(app).splitlines()[1]
+        )
 
 
 async def test_the_cursor_at_the_end_follows_what_is_new(screen_text: Any) -> None:
@@ -258,7 +306,9 @@ async def test_a_click_puts_the_cursor_there(screen_text: Any) -> None:
         second = screen_text(app).splitlines()[1].index("┤", 50)
         await pilot.click(MetricsPane, offset=(second + 1, 4))
         await pilot.pause()
-        assert values_line(screen_text(app)).startswith("step 1  loss "), "the chart under the mouse comes first"
+        assert values_line(screen_text(app)).startswith("step 1  loss "), (
+            "the chart under the mouse comes first"
+        )
         columns = screen_text(app).splitlines()[1].index("┤", second + 1) - second
         await pilot.click(MetricsPane, offset=(second + columns // 2, 4))
         await pilot.pause()
@@ -274,7 +324,9 @@ async def test_every_chart_is_reached_and_shown_alone(screen_text: Any) -> None:
         for _ in range(5):
             titles.append(values_line(screen_text(app)).split("  ")[1].rpartition(" ")[0])
             await pilot.press("down")
-        assert titles == ["reward", "KL", "learning rate", "loss", "entropy"], "down the first column of two, then the second"
+        assert titles == ["reward", "KL", "learning rate", "loss", "entropy"], (
+            "down the first column of two, then the second"
+        )
         await pilot.press("up", "v")
         await pilot.pause()
         assert "entropy" in screen_text(app) and "reward" not in screen_text(app)
@@ -301,19 +353,29 @@ async def test_all_charts_show_a_part_of_the_x_axis(screen_text: Any) -> None:
         pane.show(app.runs)
         await pilot.pause()
         assert shown_part(screen_text(app)) == "step, 60 to 110", "which follows what is new"
-        ends = next(line.split() for line in screen_text(app).splitlines() if line.split()[:1] == ["60"])
+        ends = next(
+            line.split() for line in screen_text(app).splitlines() if line.split()[:1] == ["60"]
+        )
         assert ends.count("60") == ends.count("110") == 3, "all charts show the same part"
-        assert any(line.startswith("   0.5 ┤") for line in screen_text(app).splitlines()), "the y axis fits the part"
+        assert any(line.startswith("   0.5 ┤") for line in screen_text(app).splitlines()), (
+            "the y axis fits the part"
+        )
         await pilot.press("left_parenthesis")
         assert shown_part(screen_text(app)) == "step, 35 to 85"
         await pilot.press("left")
         shown = screen_text(app)
-        assert shown_part(shown) == "step, 35 to 85" and values_line(shown).startswith("step 84  "), "the cursor begins there"
+        assert shown_part(shown) == "step, 35 to 85" and values_line(shown).startswith(
+            "step 84  "
+        ), "the cursor begins there"
         await pilot.press(*["shift+right"] * 2)
         shown = screen_text(app)
-        assert shown_part(shown) == "step, 60 to 110" and values_line(shown).startswith("step 110  "), "and takes it along"
+        assert shown_part(shown) == "step, 60 to 110" and values_line(shown).startswith(
+            "step 110  "
+        ), "and takes it along"
         await pilot.press("home")
-        assert shown_part(screen_text(app)) == "step, 1 to 51" and cursor_columns(screen_text(app).splitlines()[1])
+        assert shown_part(screen_text(app)) == "step, 1 to 51" and cursor_columns(
+            screen_text(app).splitlines()[1]
+        )
         await pilot.press(*["shift+right"] * 2, "plus")
         assert shown_part(screen_text(app)) == "step, 11 to 36", "around the cursor"
         await pilot.press(*["plus"] * 3)
@@ -350,7 +412,11 @@ async def test_a_logarithmic_axis_is_not_taken_along_to_another_run(screen_text:
     async with app.run_test(size=(130, 30)) as pilot:
         pane = app.query_one(MetricsPane)
         await pilot.press("V")
-        for runs in ([], [Numbers("one", training(1))], [Numbers("one", training(2)), Numbers("two", training(1))]):
+        for runs in (
+            [],
+            [Numbers("one", training(1))],
+            [Numbers("one", training(2)), Numbers("two", training(1))],
+        ):
             pane.show(runs)
             await pilot.pause()
         assert "logarithmic: reward" in screen_text(app), "the same run, read again"
@@ -372,7 +438,14 @@ async def test_the_steps_that_are_not_read_are_told(screen_text: Any) -> None:
 async def test_series_that_belong_together_share_a_chart(screen_text: Any) -> None:
     load = MetricsReader()
     for second in range(0, 600, 10):
-        load.add({"time": START + second, "GPU 0 busy %": 50 + second / 20, "GPU 1 busy %": 20.0, "memory GiB": 12.0})
+        load.add(
+            {
+                "time": START + second,
+                "GPU 0 busy %": 50 + second / 20,
+                "GPU 1 busy %": 20.0,
+                "memory GiB": 12.0,
+            }
+        )
     groups = {"GPU utilization %": {"GPU 0 busy %": "GPU 0", "GPU 1 busy %": "GPU 1"}}
     app = Host([Numbers("one", load, groups=groups)], by_time=True)
     async with app.run_test(size=(120, 20)) as pilot:
@@ -380,7 +453,9 @@ async def test_series_that_belong_together_share_a_chart(screen_text: Any) -> No
         shown = screen_text(app)
         assert values_line(shown) == "at 9m 30s  GPU utilization % GPU 0 78.5 · GPU 1 20"
         rows = shown.splitlines()
-        assert rows[1].startswith(" 100 ┤") and any(row.startswith("   0 ┤") for row in rows), "per cent are drawn from 0 to 100"
+        assert rows[1].startswith(" 100 ┤") and any(row.startswith("   0 ┤") for row in rows), (
+            "per cent are drawn from 0 to 100"
+        )
         assert "memory GiB" not in shown
         await pilot.press("O")
         await pilot.pause()
@@ -401,7 +476,12 @@ async def test_another_theme_has_other_colours() -> None:
 
         def colours() -> set[str]:
             lines = app.screen._compositor.render_strips()
-            styles = [one.style for line in lines for one in line if one.style and any("⠀" < sign <= "⣿" for sign in one.text)]
+            styles = [
+                one.style
+                for line in lines
+                for one in line
+                if one.style and any("⠀" < sign <= "⣿" for sign in one.text)
+            ]
             return {style.color.get_truecolor().hex for style in styles if style.color is not None}
 
         await pilot.pause()
@@ -411,10 +491,14 @@ async def test_another_theme_has_other_colours() -> None:
         assert colours() == {"#005faf"}
 
 
-async def test_parts_of_a_reward_have_charts_and_other_numbers_are_counted(screen_text: Any) -> None:
+async def test_parts_of_a_reward_have_charts_and_other_numbers_are_counted(
+    screen_text: Any,
+) -> None:
     reader = MetricsReader()
     for step in range(9):
-        reader.add({"step": step, "reward": step / 9, "rewards/format/mean": step / 3, "foo": 1, "bar": 2})
+        reader.add(
+            {"step": step, "reward": step / 9, "rewards/format/mean": step / 3, "foo": 1, "bar": 2}
+        )
     app = Host([Numbers("one", reader)])
     async with app.run_test(size=(80, 40)) as pilot:
         await pilot.pause()

@@ -24,7 +24,9 @@ SEQUENCE = f"\x1b]52;c;{b64encode(TEXT.encode()).decode()}\a"
 
 async def test_a_plain_terminal_gets_osc_52_and_a_file(tmp_path: Path) -> None:
     sent: list[str] = []
-    copied = await copy(TEXT, write=sent.append, file=tmp_path / "state" / "copied.txt", environ={"TERM": "xterm"})
+    copied = await copy(
+        TEXT, write=sent.append, file=tmp_path / "state" / "copied.txt", environ={"TERM": "xterm"}
+    )
     assert copied.way == "osc52" and sent == [SEQUENCE]
     assert copied.file is not None and copied.file.read_text() == TEXT
     assert stat.S_IMODE(copied.file.stat().st_mode) == 0o600
@@ -49,7 +51,9 @@ async def test_a_plain_terminal_gets_osc_52_and_a_file(tmp_path: Path) -> None:
 )
 async def test_what_is_pasted_into_a_shell_commands_it_nothing(bad: str, tmp_path: Path) -> None:
     sent: list[str] = []
-    copied = await copy(f"one{bad}\n\ttwo", write=sent.append, file=tmp_path / "copied.txt", environ={})
+    copied = await copy(
+        f"one{bad}\n\ttwo", write=sent.append, file=tmp_path / "copied.txt", environ={}
+    )
     assert b64decode(sent[0][7:-1]) == b"one\n\ttwo"
     assert copied.file is not None and copied.file.read_text() == "one\n\ttwo"
 
@@ -62,14 +66,23 @@ async def test_half_a_character_is_copied_as_a_mark(tmp_path: Path) -> None:
 
 async def test_what_a_terminal_would_drop_goes_into_the_file_only(tmp_path: Path) -> None:
     sent: list[str] = []
-    copied = await copy("x" * (OSC52_LIMIT + 1), write=sent.append, file=tmp_path / "copied.txt", environ={})
+    copied = await copy(
+        "x" * (OSC52_LIMIT + 1), write=sent.append, file=tmp_path / "copied.txt", environ={}
+    )
     assert copied.way == "file" and sent == []
-    assert "too long for the terminal" in copied.note and str(tmp_path / "copied.txt") in copied.note
+    assert (
+        "too long for the terminal" in copied.note and str(tmp_path / "copied.txt") in copied.note
+    )
 
 
 async def test_a_terminal_that_ignores_it_is_known(tmp_path: Path) -> None:
     sent: list[str] = []
-    copied = await copy("x", write=sent.append, file=tmp_path / "copied.txt", environ={"TERM_PROGRAM": "Apple_Terminal"})
+    copied = await copy(
+        "x",
+        write=sent.append,
+        file=tmp_path / "copied.txt",
+        environ={"TERM_PROGRAM": "Apple_Terminal"},
+    )
     assert copied.way == "file" and sent == []
 
 
@@ -87,7 +100,9 @@ async def test_a_secret_is_kept_in_no_file() -> None:
     assert copied.note.startswith("Not copied: ")
 
 
-async def test_a_tmux_that_is_gone_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tmux_that_is_gone_falls_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMUX", f"{tmp_path}/no-socket,1,0")
     sent: list[str] = []
     copied = await copy(TEXT, write=sent.append, file=tmp_path / "copied.txt")
@@ -103,13 +118,15 @@ def socket(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_real_tmux_hands_it_to_its_terminal(tmp_path: Path, socket: Path) -> None:
-    """tmux as it comes, without any setting: it passes the text on, and keeps it as its own buffer."""
+    """tmux as it comes, without any setting: it passes the text on, and keeps it as its own
+    buffer."""
     script = tmp_path / "put.py"
     script.write_text(
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from hudtui.tui.clipboard import copy\n"
-        f"copied = asyncio.run(copy({TEXT!r}, write=sys.stdout.write, file=Path({str(tmp_path / 'copied.txt')!r})))\n"
+        f"copied = asyncio.run(copy({TEXT!r}, write=sys.stdout.write, "
+        f"file=Path({str(tmp_path / 'copied.txt')!r})))\n"
         f"Path({str(tmp_path / 'note.txt')!r}).write_text(copied.way + ': ' + copied.note)\n"
         "import time; time.sleep(30)\n"
     )
@@ -135,7 +152,9 @@ def test_real_tmux_hands_it_to_its_terminal(tmp_path: Path, socket: Path) -> Non
     note = tmp_path / "note.txt"
     while not note.exists() and time.monotonic() < end:
         time.sleep(0.05)
-    buffer = subprocess.run(["tmux", "-S", str(socket), "show-buffer"], capture_output=True, text=True).stdout
+    buffer = subprocess.run(
+        ["tmux", "-S", str(socket), "show-buffer"], capture_output=True, text=True
+    ).stdout
     subprocess.run(["tmux", "-S", str(socket), "kill-server"], capture_output=True)
     process.wait(20)
     os.close(master)

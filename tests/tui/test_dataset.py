@@ -43,16 +43,30 @@ ANALYSIS = Analysis(
 def good(number: int, **changes: Any) -> dict[str, Any]:
     task = {
         "id": f"board-{number}",
-        "prompt": f"Play 2048 and reach the tile {2 ** (number % 5 + 5)}." + " Take care." * (number % 7),
-        "mcp_config": {"text-2048": {"command": "python3", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": number}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "prompt": f"Play 2048 and reach the tile {2 ** (number % 5 + 5)}."
+        + " Take care." * (number % 7),
+        "mcp_config": {
+            "text-2048": {"command": "python3", "args": ["-m", "hudtui.envs.text_2048"]}
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": number}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
         "metadata": {"category": ["easy", "hard"][number % 2], "seed": number},
     }
     return {key: value for key, value in {**task, **changes}.items() if value is not ...}
 
 
-SECRET = {"hud": {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Authorization": "Bearer sk-live-0123456789abcdef"}}}
+SECRET = {
+    "hud": {
+        "url": "https://mcp.hud.so/v3/mcp",
+        "headers": {"Authorization": "Bearer sk-live-0123456789abcdef"},
+    }
+}
 
 
 @pytest.fixture
@@ -77,14 +91,24 @@ def read_so_far(app: Any) -> TaskIndex | None:
 
 
 async def previewed(pilot: Any) -> None:
-    await until(pilot, lambda: isinstance(pilot.app.screen, MakeDialog) and bool(pilot.app.screen.query("#make-preview")))
+    await until(
+        pilot,
+        lambda: (
+            isinstance(pilot.app.screen, MakeDialog)
+            and bool(pilot.app.screen.query("#make-preview"))
+        ),
+    )
     dialog = pilot.app.screen
     shown = dialog.query_one("#make-preview")
-    await until(pilot, lambda: dialog._timer is None and any(mark in str(shown.content)[:2] for mark in "✓✗"))
+    await until(
+        pilot,
+        lambda: dialog._timer is None and any(mark in str(shown.content)[:2] for mark in "✓✗"),
+    )
     await pilot.pause()
 
 
-# -- pictures --------------------------------------------------------------------------------------------------------
+# -- pictures
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
@@ -141,18 +165,32 @@ def test_picture_loading(
 
     async def begun(pilot: Any) -> None:
         await pilot.press("3")
-        await until(pilot, lambda: all(words in screen_text(pilot.app) for words in ("reading 33 %", "✗ 3 da", "board-7")))
+        await until(
+            pilot,
+            lambda: all(
+                words in screen_text(pilot.app) for words in ("reading 33 %", "✗ 3 da", "board-7")
+            ),
+        )
 
     assert snap(app_of(mixed), size=size, run_before=begun, wait=False)
 
 
 @pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
 def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
-    (project / "tasks.json").write_text('[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com')
+    (project / "tasks.json").write_text(
+        '[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com'
+    )
 
     async def failed(pilot: Any) -> None:
         screen = pilot.app.screen
-        await until(pilot, lambda: screen.open.source is not None and not screen.open.reading and "cut off" in screen.message)
+        await until(
+            pilot,
+            lambda: (
+                screen.open.source is not None
+                and not screen.open.reading
+                and "cut off" in screen.message
+            ),
+        )
 
     assert snap(app_of(project), size=size, press=["3"], run_before=failed)
 
@@ -167,24 +205,42 @@ def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "P"], run_before=previewed)
 
 
-# -- the table -------------------------------------------------------------------------------------------------------
+# -- the table
+# --------------------------------------------------------------------------------------------------
 
 
-async def test_a_file_is_opened_and_every_task_is_there(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_file_is_opened_and_every_task_is_there(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
         screen: DatasetScreen = app.screen
-        assert screen.open.complete and screen.open.source == "tasks.json" and screen.tasks.table.count == 8
+        assert (
+            screen.open.complete
+            and screen.open.source == "tasks.json"
+            and screen.tasks.table.count == 8
+        )
         whole = read_tasks(mixed / "tasks.json")
         usable = screen.open.index.counts["ok"] + screen.open.index.counts["warning"]
         assert usable == len(whole.tasks) == 5
         text = screen_text(app)
-        assert "8 tasks" in text and "✓ 4 ok" in text and "! 1 warning" in text and "✗ 3 errors" in text
-        assert screen.open.index.row(5).problem == "duplicate-id" and "✗ duplicate-id" in text and "id: task 4 has" in text
+        assert (
+            "8 tasks" in text
+            and "✓ 4 ok" in text
+            and "! 1 warning" in text
+            and "✗ 3 errors" in text
+        )
+        assert (
+            screen.open.index.row(5).problem == "duplicate-id"
+            and "✗ duplicate-id" in text
+            and "id: task 4 has" in text
+        )
 
 
-async def test_filters_go_round_and_the_search_narrows(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+async def test_filters_go_round_and_the_search_narrows(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
@@ -210,10 +266,16 @@ async def test_filters_go_round_and_the_search_narrows(open_app: Any, mixed: Pat
         assert screen.tasks.table.count == 0 and "No task fits" in screen_text(app)
         await pilot.press("enter", "escape")
         await settle(pilot)
-        assert screen.tasks.table.count == 8 and not screen.query_one("#ds-search").display and app.screen is screen
+        assert (
+            screen.tasks.table.count == 8
+            and not screen.query_one("#ds-search").display
+            and app.screen is screen
+        )
 
 
-async def test_sorting_goes_through_the_columns_and_keeps_the_task(open_app: Any, mixed: Path, settle: Any) -> None:
+async def test_sorting_goes_through_the_columns_and_keeps_the_task(
+    open_app: Any, mixed: Path, settle: Any
+) -> None:
     async with open_app(mixed, size=(160, 40)) as (app, pilot):
         await pilot.press("3", "down", "down", "down")
         await settle(pilot)
@@ -248,7 +310,9 @@ async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: A
         await pilot.press("l", "G", "enter")
         await settle(pilot)
         rows = screen.query_one("#ds-problems", VirtualTable).rows
-        assert isinstance(rows, ProblemRows) and screen.tasks.chosen == rows.task(len(rows) - 1) == 6
+        assert (
+            isinstance(rows, ProblemRows) and screen.tasks.chosen == rows.task(len(rows) - 1) == 6
+        )
         assert screen.tasks.table.count == 8 and screen.tasks.table.cursor == 6  # the filter hid it
         await pilot.press("n")
         await settle(pilot)
@@ -278,7 +342,10 @@ async def test_a_change_outside_is_noticed(open_app: Any, mixed: Path, settle: A
         (mixed / "tasks.json").write_text(json.dumps([good(number) for number in range(11)]))
         await screen._look_outside()
         await settle(pilot)
-        assert screen.open.index.counts == {"ok": 11, "warning": 0, "error": 0} and screen.tasks.chosen == 1
+        assert (
+            screen.open.index.counts == {"ok": 11, "warning": 0, "error": 0}
+            and screen.tasks.chosen == 1
+        )
         assert "has changed" in screen.message
 
 
@@ -303,7 +370,11 @@ async def test_reading_can_be_cancelled_and_begun_again(
         assert screen.open.reading and screen.why_not("list.sort") is not None
         await pilot.press("ctrl+x")
         await settle(pilot)
-        assert not screen.open.reading and not screen.open.complete and "not read to the end" in screen_text(app)
+        assert (
+            not screen.open.reading
+            and not screen.open.complete
+            and "not read to the end" in screen_text(app)
+        )
         monkeypatch.setattr(table, "read_into", real)
         await pilot.press("r")
         await settle(pilot)
@@ -351,8 +422,13 @@ async def test_a_reading_that_was_cancelled_does_not_end_the_next(
         assert not screen.open.reading and screen.open.complete and screen.open.index.total == 8
 
 
-async def test_calls_are_checked_against_the_last_environment(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
-    save_analysis(parse_source("text-2048", folder=mixed), replace(ANALYSIS, tools=(Tool("setup"), Tool("judge"))))
+async def test_calls_are_checked_against_the_last_environment(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
+    save_analysis(
+        parse_source("text-2048", folder=mixed),
+        replace(ANALYSIS, tools=(Tool("setup"), Tool("judge"))),
+    )
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
@@ -367,8 +443,16 @@ async def test_calls_are_checked_against_the_last_environment(open_app: Any, mix
 async def test_tasks_on_another_server_are_not_judged_by_the_last_environment(
     open_app: Any, project: Path, settle: Any, screen_text: Any
 ) -> None:
-    config = {"hud": {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Mcp-Image": "hudevals/hud-browser:0.1.6"}}}
-    tasks = [good(number, mcp_config=config, setup_tool={"name": "launch_app", "arguments": {}}) for number in range(3)]
+    config = {
+        "hud": {
+            "url": "https://mcp.hud.so/v3/mcp",
+            "headers": {"Mcp-Image": "hudevals/hud-browser:0.1.6"},
+        }
+    }
+    tasks = [
+        good(number, mcp_config=config, setup_tool={"name": "launch_app", "arguments": {}})
+        for number in range(3)
+    ]
     (project / "tasks.json").write_text(json.dumps(tasks))
     save_analysis(parse_source("text-2048", folder=project), ANALYSIS)
     async with open_app(project, size=(160, 45)) as (app, pilot):
@@ -376,14 +460,20 @@ async def test_tasks_on_another_server_are_not_judged_by_the_last_environment(
         await settle(pilot)
         screen: DatasetScreen = app.screen
         assert screen.open.index.counts["error"] == 0 and len(screen.open.index.problems) == 0
-        assert "Calls not checked: these tasks use hud-browser; last analyzed: text-2048" in screen_text(app)
-        assert all(screen.why_not(f"dataset.{name}") is None for name in ("test", "convert", "publish"))
+        assert (
+            "Calls not checked: these tasks use hud-browser; last analyzed: text-2048"
+            in screen_text(app)
+        )
+        assert all(
+            screen.why_not(f"dataset.{name}") is None for name in ("test", "convert", "publish")
+        )
         await pilot.press("c")
         await previewed(pilot)
         assert "3 rows" in str(app.screen.query_one("#make-preview").content)
 
 
-# -- opening ---------------------------------------------------------------------------------------------------------
+# -- opening
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\0\1\2binary", b"[]", b'{"what": 1}'])
@@ -398,7 +488,9 @@ async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
         app.open_screen("dataset", path=mixed / "bad.data")
         await settle(pilot)
         assert screen.open.source == "bad.data" and (
-            screen.open.index is None or not screen.open.index.total or screen.open.index.counts["error"]
+            screen.open.index is None
+            or not screen.open.index.total
+            or screen.open.index.counts["error"]
         )
         for view in ("task", "stats", "test"):
             screen.show_view(view)
@@ -407,7 +499,9 @@ async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
             assert "board-" not in text and "tasks.json" not in text and "8 tasks" not in text
 
 
-async def test_a_path_that_does_not_exist_leaves_what_is_open(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_path_that_does_not_exist_leaves_what_is_open(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
@@ -422,7 +516,9 @@ async def test_a_path_that_does_not_exist_leaves_what_is_open(open_app: Any, mix
         assert screen.open.complete and screen.tasks.table.count == 8
 
 
-async def test_another_file_is_picked_or_named(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+async def test_another_file_is_picked_or_named(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
     (mixed / "more_tasks.jsonl").write_text(json.dumps(good(77)) + "\n")
     (mixed / "plain.data").write_text(json.dumps(good(78)))
     async with open_app(mixed) as (app, pilot):
@@ -450,7 +546,9 @@ async def test_the_dataset_of_the_project_is_among_those_to_open(
     open_app: Any, mixed: Path, settle: Any, screen_text: Any, locked: bool
 ) -> None:
     if locked:
-        (mixed / "hud.lock.yaml").write_text("image: a/b:1\nprimary_dataset: {name: someone/games}\n")
+        (mixed / "hud.lock.yaml").write_text(
+            "image: a/b:1\nprimary_dataset: {name: someone/games}\n"
+        )
     else:
         save_dataset_name(mixed, "someone/games", 3, datetime.now(UTC))
     async with open_app(mixed) as (app, pilot):
@@ -474,8 +572,13 @@ async def test_a_lock_file_that_names_no_possible_dataset_keeps_no_file_from_bei
         assert "tasks.json" in screen_text(app)
 
 
-async def test_scenarios_are_written_for_hud_v6(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
-    tasks = [{"env": {"name": "shop"}, "scenario": name, "args": {"items": 3}} for name in ("checkout", "login")]
+async def test_scenarios_are_written_for_hud_v6(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
+    tasks = [
+        {"env": {"name": "shop"}, "scenario": name, "args": {"items": 3}}
+        for name in ("checkout", "login")
+    ]
     before = json.dumps(tasks)
     (project / "old.json").write_text(before)
     async with open_app(project) as (app, pilot):
@@ -498,7 +601,9 @@ async def test_scenarios_are_written_for_hud_v6(open_app: Any, project: Path, se
     assert (project / "old.json").read_text() == before
 
 
-async def test_actions_say_why_they_cannot(open_app: Any, project: Path, mixed: Path, settle: Any) -> None:
+async def test_actions_say_why_they_cannot(
+    open_app: Any, project: Path, mixed: Path, settle: Any
+) -> None:
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3", "down", "down", "T")
         await settle(pilot)
@@ -511,7 +616,8 @@ async def test_actions_say_why_they_cannot(open_app: Any, project: Path, mixed: 
         assert "no task can be used" in app.screen.message
 
 
-# -- testing ---------------------------------------------------------------------------------------------------------
+# -- testing
+# --------------------------------------------------------------------------------------------------
 
 
 async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
@@ -529,7 +635,10 @@ async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
     [
         ({}, "setup and evaluation work: reward 0."),
         ({"setup_tool": {"name": "setup", "arguments": {"name": "bored"}}}, "the setup failed"),
-        ({"evaluate_tool": {"name": "evaluate", "arguments": {"name": "nothing_such"}}}, "the evaluator is broken"),
+        (
+            {"evaluate_tool": {"name": "evaluate", "arguments": {"name": "nothing_such"}}},
+            "the evaluator is broken",
+        ),
         (
             {
                 "mcp_config": {"bare": {"command": sys.executable, "args": ["bare.py"]}},
@@ -541,14 +650,22 @@ async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
         ({"mcp_config": {"a": {"command": "/no/such/program"}}}, "the environment failed"),
         (
             {
-                "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 2}}},
-                "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 4}}},
+                "setup_tool": {
+                    "name": "setup",
+                    "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 2}},
+                },
+                "evaluate_tool": {
+                    "name": "evaluate",
+                    "arguments": {"name": "max_number", "arguments": {"target": 4}},
+                },
             },
             "full marks without a move",
         ),
     ],
 )
-async def test_a_task_is_tried_for_real(open_app: Any, project: Path, settle: Any, changes: dict[str, Any], said: str) -> None:
+async def test_a_task_is_tried_for_real(
+    open_app: Any, project: Path, settle: Any, changes: dict[str, Any], said: str
+) -> None:
     config = {"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}}
     (project / "bare.py").write_text(
         "from mcp.server import MCPServer\nserver = MCPServer('bare')\n"
@@ -561,7 +678,8 @@ async def test_a_task_is_tried_for_real(open_app: Any, project: Path, settle: An
         assert said in app.screen.message
 
 
-# -- making ----------------------------------------------------------------------------------------------------------
+# -- making
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_converting_previews_writes_and_names_it_in_the_lock(
@@ -584,7 +702,10 @@ async def test_converting_previews_writes_and_names_it_in_the_lock(
         await pilot.press("ctrl+g")
         await settle(pilot)
         message = app.screen.message
-        assert "Wrote tasks.parquet: 7 in train; 3 unusable left out; 2 copies; hud.lock.yaml names it." in message
+        assert (
+            "Wrote tasks.parquet: 7 in train; 3 unusable left out; 2 copies; hud.lock.yaml names "
+            "it." in message
+        )
         found = read_tasks(mixed / "tasks.parquet")
         assert len(found.tasks) == 7 and all("hud" in task.mcp_config for task in found.tasks)
         assert "0123456789" not in (mixed / "tasks.parquet").read_bytes().decode("latin-1")
@@ -599,7 +720,9 @@ async def test_a_bad_filter_is_said_in_the_dialog(open_app: Any, mixed: Path, se
         dialog.query_one("#make-filter").value = "metadata.n:<x"
         await pilot.press("ctrl+g")
         await pilot.pause()
-        assert app.screen is dialog and "not a number" in str(dialog.query_one("#make-preview").content)
+        assert app.screen is dialog and "not a number" in str(
+            dialog.query_one("#make-preview").content
+        )
         dialog.query_one("#make-filter").value = "metadata.category:easy"
         await pilot.pause()
         await previewed(pilot)
@@ -624,7 +747,9 @@ async def test_a_file_in_the_way_is_asked_about(open_app: Any, mixed: Path, sett
         assert (mixed / "tasks.parquet").read_text() == "mine"
 
 
-async def test_publishing_without_a_token_says_so_in_place(open_app: Any, mixed: Path, settle: Any) -> None:
+async def test_publishing_without_a_token_says_so_in_place(
+    open_app: Any, mixed: Path, settle: Any
+) -> None:
     async with open_app(mixed, size=(120, 40)) as (app, pilot):
         await pilot.press("3", "P")
         await previewed(pilot)
@@ -634,13 +759,18 @@ async def test_publishing_without_a_token_says_so_in_place(open_app: Any, mixed:
         dialog.query_one("#make-shuffle", Tick).toggle()
         await pilot.press("ctrl+g")
         await settle(pilot)
-        assert app.screen is dialog and "no token for the Hub" in str(dialog.query_one("#make-preview").content)
+        assert app.screen is dialog and "no token for the Hub" in str(
+            dialog.query_one("#make-preview").content
+        )
         await pilot.press("escape")
         await settle(pilot)
         await pilot.press("P")
         await previewed(pilot)
         dialog = app.screen
-        assert dialog.query_one("#make-name").value == "my-org/my-tasks" and dialog.query_one("#make-shuffle", Tick).value
+        assert (
+            dialog.query_one("#make-name").value == "my-org/my-tasks"
+            and dialog.query_one("#make-shuffle", Tick).value
+        )
 
 
 async def test_no_task_is_repeated_unasked(open_app: Any, project: Path, settle: Any) -> None:
@@ -653,7 +783,9 @@ async def test_no_task_is_repeated_unasked(open_app: Any, project: Path, settle:
         app.screen.query_one("#make-min").value = "4"
         await pilot.pause()
         await previewed(pilot)
-        assert "! 3 rows are copies of other tasks" in str(app.screen.query_one("#make-preview").content)
+        assert "! 3 rows are copies of other tasks" in str(
+            app.screen.query_one("#make-preview").content
+        )
 
 
 @pytest.mark.parametrize("asked", [False, True])
@@ -680,7 +812,8 @@ async def test_tasks_from_elsewhere_are_named_in_the_lock_file_only_when_asked(
         assert ("primary_dataset" in lock.read_text()) is asked
 
 
-# -- the widget ------------------------------------------------------------------------------------------------------
+# -- the widget
+# --------------------------------------------------------------------------------------------------
 
 
 class Numbers:
@@ -702,7 +835,11 @@ async def test_a_million_rows_ask_only_for_what_is_in_sight(screen_text: Any) ->
 
     rows = Numbers(1_000_000)
     table = VirtualTable(
-        (Column("a", "first", 12), Column("b", "second", 10, flexible=1), Column("c", "wide", 5, from_width=200))
+        (
+            Column("a", "first", 12),
+            Column("b", "second", 10, flexible=1),
+            Column("c", "wide", 5, from_width=200),
+        )
     )
 
     class Host(App[None]):
@@ -718,7 +855,12 @@ async def test_a_million_rows_ask_only_for_what_is_in_sight(screen_text: Any) ->
         await pilot.pause()
         assert table.cursor == 999_999
         text = screen_text(app)
-        assert "row 999999" in text and "first" in text and "wide" not in text and "[red]not markup[/]" in text
+        assert (
+            "row 999999" in text
+            and "first" in text
+            and "wide" not in text
+            and "[red]not markup[/]" in text
+        )
         await pilot.press("g", "pagedown", "j", "k", "down")
         await pilot.pause()
         assert 0 < table.cursor < 30

@@ -14,7 +14,15 @@ import pytest
 import yaml
 
 from hudtui.core.environment import discover as analyzing
-from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Server, Tool, ToolResult
+from hudtui.core.environment.values import (
+    Analysis,
+    ContentBlock,
+    Prompt,
+    Resource,
+    Server,
+    Tool,
+    ToolResult,
+)
 from hudtui.core.errors import ConnectError
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.environment.panes import result_text
@@ -31,7 +39,10 @@ MOVE = Tool(
     "Push all tiles in one direction.",
     {
         "type": "object",
-        "properties": {"direction": {"type": "string", "enum": ["left", "right"]}, "times": {"type": "integer", "default": 1}},
+        "properties": {
+            "direction": {"type": "string", "enum": ["left", "right"]},
+            "times": {"type": "integer", "default": 1},
+        },
         "required": ["direction"],
     },
 )
@@ -92,11 +103,18 @@ def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int
     async def look(pilot: Any) -> None:
         await _name(pilot, "text-2048")
 
-    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+    assert snap(
+        HudtuiApp(project, services=Services(now=lambda: NOON)),
+        size=size,
+        press=["1"],
+        run_before=look,
+    )
 
 
 @pytest.mark.parametrize("size", [(120, 35), (60, 20)])
-def test_picture_form(snap: Any, project: Path, finds: Any, settle: Any, size: tuple[int, int]) -> None:
+def test_picture_form(
+    snap: Any, project: Path, finds: Any, settle: Any, size: tuple[int, int]
+) -> None:
     finds(FOUND)
 
     async def look(pilot: Any) -> None:
@@ -104,7 +122,12 @@ def test_picture_form(snap: Any, project: Path, finds: Any, settle: Any, size: t
         await settle(pilot)
         await pilot.press("c")
 
-    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+    assert snap(
+        HudtuiApp(project, services=Services(now=lambda: NOON)),
+        size=size,
+        press=["1"],
+        run_before=look,
+    )
 
 
 @pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
@@ -114,7 +137,12 @@ def test_picture_error(snap: Any, project: Path, finds: Any, size: tuple[int, in
     async def look(pilot: Any) -> None:
         await _name(pilot, "https://mcp.example/mcp")
 
-    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+    assert snap(
+        HudtuiApp(project, services=Services(now=lambda: NOON)),
+        size=size,
+        press=["1"],
+        run_before=look,
+    )
 
 
 @pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
@@ -130,10 +158,17 @@ def test_picture_loading(snap: Any, project: Path, finds: Any, size: tuple[int, 
         for worker in pilot.app.workers:
             worker.name = "forever"  # it is not waited for: the picture is of the wait
 
-    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+    assert snap(
+        HudtuiApp(project, services=Services(now=lambda: NOON)),
+        size=size,
+        press=["1"],
+        run_before=look,
+    )
 
 
-async def test_loading_is_said_and_can_be_cancelled(open_app: Any, project: Path, finds: Any, settle: Any) -> None:
+async def test_loading_is_said_and_can_be_cancelled(
+    open_app: Any, project: Path, finds: Any, settle: Any
+) -> None:
     finds(None)
     async with open_app(project) as (app, pilot):
         await pilot.press("1")
@@ -146,11 +181,15 @@ async def test_loading_is_said_and_can_be_cancelled(open_app: Any, project: Path
         assert app.screen.message == "Cancelled."
 
 
-async def test_cancelling_ends_nothing_of_another_screen(open_app: Any, project: Path, settle: Any) -> None:
+async def test_cancelling_ends_nothing_of_another_screen(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         home = app.screen
         works = [
-            home.run_worker(asyncio.Event().wait(), name="forever", group=group, exit_on_error=False)
+            home.run_worker(
+                asyncio.Event().wait(), name="forever", group=group, exit_on_error=False
+            )
             for group in ("look", "call", "read", "send")
         ]
         for step in ("environment", "dataset", "mapping"):
@@ -162,14 +201,18 @@ async def test_cancelling_ends_nothing_of_another_screen(open_app: Any, project:
         assert all(work.is_running for work in works)
 
 
-async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_real_environment_is_looked_at_and_played(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         await pilot.press("1")
         await settle(pilot)
         await pilot.press("enter")  # the empty field takes the bundled environment
         await settle(pilot)
         screen: EnvironmentScreen = app.screen
-        assert screen.analysis is not None and [tool.name for tool in screen.analysis.agent_tools] == ["move"]
+        assert screen.analysis is not None and [
+            tool.name for tool in screen.analysis.agent_tools
+        ] == ["move"]
         assert app.facts.step("environment").state == "done"
         await pilot.press("enter")  # on the tool: to its form
         await settle(pilot)
@@ -184,7 +227,9 @@ async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project
         assert screen.connection.session is None
 
 
-async def test_a_hidden_function_is_called_through_its_hub(open_app: Any, project: Path, settle: Any) -> None:
+async def test_a_hidden_function_is_called_through_its_hub(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         await pilot.press("1")
         await settle(pilot)
@@ -192,7 +237,12 @@ async def test_a_hidden_function_is_called_through_its_hub(open_app: Any, projec
         await settle(pilot)
         screen: EnvironmentScreen = app.screen
         tree = screen.query_one(Branches)
-        leaves = [leaf for branch in tree.root.children for tool in branch.children for leaf in tool.children]
+        leaves = [
+            leaf
+            for branch in tree.root.children
+            for tool in branch.children
+            for leaf in tool.children
+        ]
         node = next(leaf for leaf in leaves if getattr(leaf.data, "name", "") == "board")
         tree.move_cursor(node)
         await settle(pilot)
@@ -228,12 +278,20 @@ async def test_what_was_seen_is_shown_at_once_the_next_time(
         await _name(pilot, "text-2048")
         await settle(pilot)
     finds(ConnectError("the environment is away"))
-    async with open_app(project, services=Services(now=lambda: NOON - timedelta(minutes=10))) as (app, pilot):
+    async with open_app(project, services=Services(now=lambda: NOON - timedelta(minutes=10))) as (
+        app,
+        pilot,
+    ):
         await pilot.press("1")
         await settle(pilot)
-        assert app.screen.analysis == FOUND and app.screen.message == "", "it was analyzed a short time ago"
+        assert app.screen.analysis == FOUND and app.screen.message == "", (
+            "it was analyzed a short time ago"
+        )
         assert "inspected 50 minutes ago" in screen_text(app)
-    async with open_app(project, services=Services(now=lambda: NOON + timedelta(minutes=10))) as (app, pilot):
+    async with open_app(project, services=Services(now=lambda: NOON + timedelta(minutes=10))) as (
+        app,
+        pilot,
+    ):
         await pilot.press("1")
         await settle(pilot)
         assert app.screen.analysis == FOUND
@@ -241,7 +299,9 @@ async def test_what_was_seen_is_shown_at_once_the_next_time(
         assert "showing the last analysis" in screen_text(app)
 
 
-async def test_the_filter_narrows_ten_thousand_tools(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_the_filter_narrows_ten_thousand_tools(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     finds(replace(FOUND, tools=tuple(Tool(f"tool_{n:05}", "x") for n in range(10_000))))
     async with open_app(project) as (app, pilot):
         await pilot.press("1")
@@ -318,14 +378,19 @@ async def test_a_config_goes_into_the_project_and_is_of_its_platform(
         await settle(pilot)
         await _name(pilot, "text-2048")
         await settle(pilot)
-        for given, said in (("", "needs a file name"), ("../outside.yaml", "outside of the project folder")):
+        for given, said in (
+            ("", "needs a file name"),
+            ("../outside.yaml", "outside of the project folder"),
+        ):
             await pilot.press("w")
             await pilot.pause()
             app.screen.query_one(Field).value = given
             await pilot.press("enter")
             await settle(pilot)
             assert said in app.screen.message
-        assert not (project.parent / "outside.yaml").exists() and not list(project.rglob("*.yaml"))[1:]
+        assert (
+            not (project.parent / "outside.yaml").exists() and not list(project.rglob("*.yaml"))[1:]
+        )
         await pilot.press("w")
         await pilot.pause()
         app.screen.query_one(Field).value = "configs/a.yaml"
@@ -337,10 +402,18 @@ async def test_a_config_goes_into_the_project_and_is_of_its_platform(
 
 
 def test_an_answer_in_words() -> None:
-    image = ContentBlock("image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif")
+    image = ContentBlock(
+        "image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif"
+    )
     text = result_text(
         ToolResult(
-            (ContentBlock("text", "a\x1b]0;x\x07b"), image, ContentBlock("resource_link", uri="file:///x")), {"n": 1}, True
+            (
+                ContentBlock("text", "a\x1b]0;x\x07b"),
+                image,
+                ContentBlock("resource_link", uri="file:///x"),
+            ),
+            {"n": 1},
+            True,
         ),
         0.25,
         "; o opens it",
@@ -358,7 +431,9 @@ def test_an_answer_in_words() -> None:
     ]
 
 
-async def test_the_template_of_a_task_is_written(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+async def test_the_template_of_a_task_is_written(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
     async with open_app(project, size=(120, 35)) as (app, pilot):
         await pilot.press("1")
         await settle(pilot)
@@ -371,15 +446,22 @@ async def test_the_template_of_a_task_is_written(open_app: Any, project: Path, s
             await pilot.press("enter")
             await settle(pilot)
             (written,) = json.loads((project / name).read_text())
-            assert written["prompt"].startswith("TODO") and written["setup_tool"]["arguments"]["name"] == "board"
+            assert (
+                written["prompt"].startswith("TODO")
+                and written["setup_tool"]["arguments"]["name"] == "board"
+            )
             assert f"Wrote {name}" in screen_text(app)
 
 
-async def test_up_goes_through_the_sources_that_were_used(open_app: Any, project: Path, settle: Any) -> None:
+async def test_up_goes_through_the_sources_that_were_used(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     folder = project / ".hudtui" / "analyses"
     folder.mkdir(parents=True)
     for number, name in enumerate(("tcp://127.0.0.1:9", "tcp://127.0.0.1:10")):
-        (folder / f"{number}.json").write_text(json.dumps({"format": 1, "key": "0", "analysis": Analysis(name).to_json()}))
+        (folder / f"{number}.json").write_text(
+            json.dumps({"format": 1, "key": "0", "analysis": Analysis(name).to_json()})
+        )
         os.utime(folder / f"{number}.json", (number, number))
     async with open_app(project) as (app, pilot):
         await pilot.press("1")

@@ -59,7 +59,9 @@ print(json.dumps(Watched.modules))
 
 
 def test_first_paint_imports_nothing_heavy(own_world: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
     modules = json.loads(done.stdout.splitlines()[-1])
     assert "textual.app" in modules and "hudtui.tui.home.screen" in modules

@@ -1,4 +1,5 @@
-"""The private parts of Textual that hudtui uses: few, in four modules, and as they were when they were taken into use."""
+"""The private parts of Textual that hudtui uses: few, in four modules, and as they were when they
+were taken into use."""
 
 from __future__ import annotations
 
@@ -52,20 +53,34 @@ USED = {
 """The modules that use private parts of Textual and Rich, and these."""
 
 EDITOR = {"editor/yaml_editor.py", "editor/signed_area.py"}
-"""Lines that are drawn again only when they look different: 7 ms a key in a text of 3 600 lines, 48 without."""
+"""Lines that are drawn again only when they look different: 7 ms a key in a text of 3 600 lines, 48
+without."""
 
 
 def _private_uses(path: Path, *, everywhere: bool) -> set[str]:
-    """Imports of private modules and names, and private names that the file does not define; those of `self` if `everywhere`."""
+    """Imports of private modules and names, and private names that the file does not define; those
+    of `self` if `everywhere`."""
     tree, found = ast.parse(path.read_text()), set[str]()
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    own = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    stored = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    )
     own |= {node.attr for node in stored if ast.unparse(node.value) == "self"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("textual"):
             names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
             found |= {node.module or ""} if any(name.startswith("_") for name in names) else set()
-        if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr) and node.attr != "_replace":
+        if (
+            isinstance(node, ast.Attribute)
+            and re.match(r"_[a-z]", node.attr)
+            and node.attr != "_replace"
+        ):
             base = ast.unparse(node.value)
             of_self = base in ("self", "cls") or base.startswith("self._")
             if everywhere and (node.attr not in own or base == "super()"):
@@ -76,8 +91,13 @@ def _private_uses(path: Path, *, everywhere: bool) -> set[str]:
 
 
 def test_private_parts_are_few_and_in_few_modules() -> None:
-    others = {str(path.relative_to(HOME)): _private_uses(path, everywhere=False) for path in HOME.rglob("*.py")}
-    assert {name: uses for name, uses in others.items() if uses and name not in {*USED, *EDITOR}} == {}
+    others = {
+        str(path.relative_to(HOME)): _private_uses(path, everywhere=False)
+        for path in HOME.rglob("*.py")
+    }
+    assert {
+        name: uses for name, uses in others.items() if uses and name not in {*USED, *EDITOR}
+    } == {}
     assert {name: _private_uses(HOME / name, everywhere=True) for name in USED} == USED
     assert sum(map(len, USED.values())) <= 25
 

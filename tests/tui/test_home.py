@@ -25,7 +25,9 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 
 STEPS = {
-    "environment": StepFact("done", "text-2048: 1 tool", "Look at its tools, or analyze another one."),
+    "environment": StepFact(
+        "done", "text-2048: 1 tool", "Look at its tools, or analyze another one."
+    ),
     "mapping": StepFact("done", "1 config", "Edit and check it."),
     "dataset": StepFact("next", "no task file", "Add a tasks file."),
     "compute": StepFact("done", "this machine", "Runs start on this machine."),
@@ -43,14 +45,20 @@ RUNS = (
         NOON.timestamp() - 90000,
         3.4,
     ),
-    *(RunFact(f"r{n}", f"run {n}", "stopped", False, "■", NOON.timestamp() - 200000, 61.0) for n in range(6)),
+    *(
+        RunFact(f"r{n}", f"run {n}", "stopped", False, "■", NOON.timestamp() - 200000, 61.0)
+        for n in range(6)
+    ),
 )
 
 
 def app(folder: Path, **changes: Any) -> HudtuiApp:
     known = Facts(folder, "HUD", account=WalletFact("HUD_API_KEY", None), steps=STEPS)
     return HudtuiApp(
-        folder, services=Services(now=lambda: NOON, load_facts=lambda _: replace(known, **changes), sync_runs=_quiet)
+        folder,
+        services=Services(
+            now=lambda: NOON, load_facts=lambda _: replace(known, **changes), sync_runs=_quiet
+        ),
     )
 
 
@@ -61,11 +69,15 @@ async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
 def full(folder: Path) -> dict[str, Any]:
     return {
         "account": WalletFact("HUD_API_KEY", ".env"),
-        "steps": {**STEPS, "run": StepFact("running", "2048 greedy, all tasks running", "Watch it.")},
+        "steps": {
+            **STEPS,
+            "run": StepFact("running", "2048 greedy, all tasks running", "Watch it."),
+        },
         "configs": (Path("configs/2048.yaml"), Path("configs/other.yaml")),
         "task_files": (Path("tasks.json"),),
         "lock": Path("hud.lock.yaml"),
-        "image": "registry.example.com:5000/organisation/a-very-long-environment-name:1.2.3@sha256:" + "0a1b" * 16,
+        "image": "registry.example.com:5000/organisation/a-very-long-environment-name:1.2.3@sha256:"
+        + "0a1b" * 16,
         "dataset": "my-org/my-tasks",
         "runs": RUNS,
         "warnings": ("hud.lock.yaml and buckeye.lock.yaml are both here; HUD is taken.", "x" * 200),
@@ -74,7 +86,9 @@ def full(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {"environment": StepFact("next", "none analyzed yet")}
+    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {
+        "environment": StepFact("next", "none analyzed yet")
+    }
     assert snap(app(project, steps=empty), size=size)
 
 
@@ -84,13 +98,17 @@ def test_picture_full(snap: Callable[..., bool], project: Path, size: tuple[int,
 
 
 @pytest.mark.parametrize("theme", ["hudtui-light", "monochrome"])
-def test_picture_themes(snap: Callable[..., bool], project: Path, theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_themes(
+    snap: Callable[..., bool], project: Path, theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HUDTUI_THEME", theme)
     assert snap(app(project, **full(project)), size=(120, 35))
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(snap: Callable[..., bool], project: Path, reading_app: Any, size: tuple[int, int]) -> None:
+def test_picture_loading(
+    snap: Callable[..., bool], project: Path, reading_app: Any, size: tuple[int, int]
+) -> None:
     assert snap(reading_app(project), size=size, wait=False)
 
 
@@ -98,7 +116,10 @@ def test_picture_loading(snap: Callable[..., bool], project: Path, reading_app: 
 def test_picture_error(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
     def fail(folder: Path) -> Facts:
         raise InputError(
-            "this folder cannot be opened", why="Permission denied", fix="Start hudtui elsewhere.", where=Location("/srv/[red]x")
+            "this folder cannot be opened",
+            why="Permission denied",
+            fix="Start hudtui elsewhere.",
+            where=Location("/srv/[red]x"),
         )
 
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON, load_facts=fail)), size=size)
@@ -126,9 +147,17 @@ async def test_growing_and_shrinking_re_flows(
         wide = screen_text(running)
         assert "Next" in wide and "Recent runs" in wide and "Project" in wide
         await pilot.resize_terminal(59, 19)
-        await until(pilot, lambda: "at least 60x20" in screen_text(running) and "Recent" not in screen_text(running))
+        await until(
+            pilot,
+            lambda: (
+                "at least 60x20" in screen_text(running) and "Recent" not in screen_text(running)
+            ),
+        )
         await pilot.resize_terminal(60, 20)
-        await until(pilot, lambda: all(part in screen_text(running) for part in ("Next", "Running", "1 ✓ env")))
+        await until(
+            pilot,
+            lambda: all(part in screen_text(running) for part in ("Next", "Running", "1 ✓ env")),
+        )
         assert all(len(line) <= 60 for line in screen_text(running).splitlines())
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: screen_text(running) == wide)
@@ -143,7 +172,9 @@ async def test_archived_runs_are_not_listed(
         assert "run 0" in screen_text(running) and "2048 random" not in screen_text(running)
 
 
-async def test_enter_opens_the_next_station(open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_enter_opens_the_next_station(
+    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
     monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append(name))
     async with open_app(project, services=app(project).services) as (_, pilot):
@@ -152,10 +183,15 @@ async def test_enter_opens_the_next_station(open_app: Callable[..., Any], projec
 
 
 async def test_enter_watches_the_run_in_progress(
-    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path, monkeypatch: pytest.MonkeyPatch
+    open_app: Callable[..., Any],
+    screen_text: Callable[[Any], str],
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[Any] = []
-    monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append((name, given)))
+    monkeypatch.setattr(
+        HudtuiApp, "open_screen", lambda self, name, **given: opened.append((name, given))
+    )
     done = full(project)["steps"] | {"dataset": StepFact("done", "1 task file")}
     one = app(project, **(full(project) | {"steps": done, "runs": (RUNS[1], RUNS[0])}))
     async with open_app(project, services=one.services) as (running, pilot):
@@ -174,14 +210,21 @@ async def test_demo_is_offered_for_an_empty_folder_only(
         made.append(folder)
 
     def load(folder: Path) -> Facts:
-        return Facts(folder, "HUD", steps=STEPS, configs=(Path("configs/2048.yaml"),) if made else ())
+        return Facts(
+            folder, "HUD", steps=STEPS, configs=(Path("configs/2048.yaml"),) if made else ()
+        )
 
-    async with open_app(project, services=Services(load_facts=load, make_demo=prepare, sync_runs=_quiet)) as (running, pilot):
+    async with open_app(
+        project, services=Services(load_facts=load, make_demo=prepare, sync_runs=_quiet)
+    ) as (running, pilot):
         assert "d Demo workspace" in screen_text(running)
         await pilot.press("d")
         await _asked(pilot)
         text = screen_text(running)
-        assert "~/demo/hudtui-demo, a folder of its own (recommended)" in text and "tasks.json, hud.lock.yaml" in text
+        assert (
+            "~/demo/hudtui-demo, a folder of its own (recommended)" in text
+            and "tasks.json, hud.lock.yaml" in text
+        )
         await pilot.press("escape")
         await settle(pilot)
         assert made == [], "nothing is written before it was asked"
@@ -207,14 +250,19 @@ async def _make_it_here(pilot: Any, settle: Any) -> None:
     await settle(pilot)
 
 
-async def test_the_demo_in_a_folder_of_its_own_is_opened_next(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+async def test_the_demo_in_a_folder_of_its_own_is_opened_next(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
     async with open_app(project) as (running, pilot):
         await pilot.press("d")
         await _asked(pilot)
         await pilot.press("enter")
         while running.is_running:
             await pilot.pause(0.02)
-    assert running.open_next == project / "hudtui-demo" and (project / "hudtui-demo" / "tasks.json").is_file()
+    assert (
+        running.open_next == project / "hudtui-demo"
+        and (project / "hudtui-demo" / "tasks.json").is_file()
+    )
     assert list(project.iterdir()) == [project / "hudtui-demo"], "nothing else is written here"
 
 
@@ -229,7 +277,10 @@ async def test_a_demo_beside_keys_of_ones_own_is_asked_about(
         assert "would not be simulated" in said and "for real money" in said
         await pilot.press("n")
         await settle(pilot)
-    assert not (project / "tasks.json").exists() and (project / ".env").read_text() == "HUD_API_KEY=mine\n"
+    assert (
+        not (project / "tasks.json").exists()
+        and (project / ".env").read_text() == "HUD_API_KEY=mine\n"
+    )
 
 
 async def test_a_failed_or_stopped_run_is_not_done(
@@ -237,11 +288,19 @@ async def test_a_failed_or_stopped_run_is_not_done(
 ) -> None:
     done = {name: StepFact("done") for name in STEPS}
     failed = {**done, "run": StepFact("failed", "grpo failed", "Read its log.")}
-    async with open_app(project, services=app(project, **{**full(project), "steps": failed}).services) as (running, _):
-        assert "The last run failed: grpo failed" in screen_text(running) and "Ready." not in screen_text(running)
+    async with open_app(
+        project, services=app(project, **{**full(project), "steps": failed}).services
+    ) as (running, _):
+        assert "The last run failed: grpo failed" in screen_text(
+            running
+        ) and "Ready." not in screen_text(running)
     wrong = {**done, "mapping": StepFact("failed", "7 errors in configs/a.yaml", "Mend it.", 7)}
-    async with open_app(project, services=app(project, **{**full(project), "steps": wrong}).services) as (running, _):
-        assert "2 ✗ 7 mapping" in screen_text(running) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
+    async with open_app(
+        project, services=app(project, **{**full(project), "steps": wrong}).services
+    ) as (running, _):
+        assert "2 ✗ 7 mapping" in screen_text(
+            running
+        ) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
 
 
 async def test_the_real_demo_workspace_is_read(
@@ -283,7 +342,10 @@ async def test_a_click_on_the_road_opens_a_station(
 
 
 async def test_a_click_on_a_key_does_the_same(open_app: Callable[..., Any], project: Path) -> None:
-    async with open_app(project, size=(120, 35), services=app(project).services) as (running, pilot):
+    async with open_app(project, size=(120, 35), services=app(project).services) as (
+        running,
+        pilot,
+    ):
         bar = running.screen.query_one("KeyBar")
         start = next(start for start, _, key in bar._spans if key.action.id == "app.help")
         await pilot.click("KeyBar", offset=(start + 2, 0))
@@ -291,7 +353,8 @@ async def test_a_click_on_a_key_does_the_same(open_app: Callable[..., Any], proj
         assert type(running.screen).__name__ == "HelpScreen"
 
 
-# -- with runs in the store ----------------------------------------------------------------------------------------------
+# -- with runs in the store
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -314,7 +377,9 @@ async def shown(pilot: Any, screen_text: Callable[[Any], str], *words: str) -> s
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_with_numbers(snap: Callable[..., bool], measured: Path, screen_text: Any, size: tuple[int, int]) -> None:
+def test_picture_with_numbers(
+    snap: Callable[..., bool], measured: Path, screen_text: Any, size: tuple[int, int]
+) -> None:
     async def read(pilot: Any) -> None:
         await shown(pilot, screen_text, "Reward: grpo lora 16", "┤")
         pane = pilot.app.screen.query_one(RewardPane)
@@ -325,14 +390,23 @@ def test_picture_with_numbers(snap: Callable[..., bool], measured: Path, screen_
                 break
             await pilot.pause(0.02)
 
-    assert snap(HudtuiApp(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)), size=size, run_before=read)
+    assert snap(
+        HudtuiApp(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)),
+        size=size,
+        run_before=read,
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_home_shows_what_runs_have_measured(
-    open_app: Callable[..., Any], screen_text: Callable[[Any], str], measured: Path, size: tuple[int, int]
+    open_app: Callable[..., Any],
+    screen_text: Callable[[Any], str],
+    measured: Path,
+    size: tuple[int, int],
 ) -> None:
-    async with open_app(measured, size=size, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
+    async with open_app(
+        measured, size=size, services=Services(now=lambda: NOON, sync_runs=_quiet)
+    ) as (_, pilot):
         text = await shown(pilot, screen_text, "Reward: grpo lora 16", "┤")
         assert all(len(line) <= size[0] for line in text.splitlines())
         if size[0] >= 100:
@@ -342,7 +416,10 @@ async def test_home_shows_what_runs_have_measured(
 async def test_enter_in_the_list_of_runs_opens_the_run(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], measured: Path, settle: Any
 ) -> None:
-    async with open_app(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (running, pilot):
+    async with open_app(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (
+        running,
+        pilot,
+    ):
         await shown(pilot, screen_text, "Reward: grpo lora 16")
         while not isinstance(running.focused, VirtualTable):
             await pilot.press("tab")
@@ -356,7 +433,10 @@ async def test_enter_in_the_list_of_runs_opens_the_run(
         assert running.screen.chosen == "c-tasks"
         assert running.last_place() is None
         running.exit()
-    async with open_app(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (again, pilot):
+    async with open_app(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (
+        again,
+        pilot,
+    ):
         assert again.screen.NAME == "home" and again.last_place() == ("run", {"run": "c-tasks"})
         await pilot.press("backspace")  # where it was left
         await settle(pilot)
@@ -367,19 +447,26 @@ async def test_a_run_of_tasks_is_shown_by_task(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
     make_run(project, "tasks-b", "finished", name="greedy on all")
-    async with open_app(project, size=(120, 35), services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
+    async with open_app(
+        project, size=(120, 35), services=Services(now=lambda: NOON, sync_runs=_quiet)
+    ) as (_, pilot):
         text = await shown(pilot, screen_text, "Reward: greedy on all", "mean 0.438 of 6 tasks")
         bars = [line for line in text.splitlines() if "board-" in line]
         assert len(bars) == 6 and "▆" in bars[-1] and "0.750" in bars[-1]
         await pilot.press("d")
         await shown(pilot, screen_text, "Demo workspace: this folder has a project already")
-    assert RunRead("one task", reward="0.886", tasks=(("board", 0.886),)).note == "mean 0.886 of 1 task"
+    assert (
+        RunRead("one task", reward="0.886", tasks=(("board", 0.886),)).note
+        == "mean 0.886 of 1 task"
+    )
 
 
 async def test_money_is_told_with_the_budget_of_the_day(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
-    async with open_app(project, size=(120, 35), services=app(project, **full(project)).services) as (running, pilot):
+    async with open_app(
+        project, size=(120, 35), services=app(project, **full(project)).services
+    ) as (running, pilot):
         assert "Money" not in screen_text(running)
         running.spending.money = Money(2, "$4.90", "$1.13", budget="$20.00", orphans=1, warn=True)
         running.show_money()
@@ -394,23 +481,35 @@ async def test_money_is_told_with_the_budget_of_the_day(
 async def test_alarms_of_runs_in_progress_are_counted_in_the_header(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
-    async with open_app(project, size=(120, 35), services=app(project, **full(project)).services) as (running, pilot):
-        running.progress.found["a"] = RunRead("2048 greedy", reward="0.5", step="3/9", alarms=("loss is NaN since step 3",))
+    async with open_app(
+        project, size=(120, 35), services=app(project, **full(project)).services
+    ) as (running, pilot):
+        running.progress.found["a"] = RunRead(
+            "2048 greedy", reward="0.5", step="3/9", alarms=("loss is NaN since step 3",)
+        )
         running.show_progress()
         await pilot.pause()
         text = screen_text(running)
-        assert "! 1 alarm" in text.splitlines()[0] and "! loss is NaN since step 3" in text and "step 3/9" in text
+        assert (
+            "! 1 alarm" in text.splitlines()[0]
+            and "! loss is NaN since step 3" in text
+            and "step 3/9" in text
+        )
         assert "5 ● 1 run" in text.splitlines()[1]
 
 
-async def test_a_warning_is_shown_in_full_with_the_path_in_the_project(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_warning_is_shown_in_full_with_the_path_in_the_project(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     (project / "hud.lock.yaml").write_text("version: 1\nimages: {\n")
     async with open_app(project, size=(80, 24)) as (app, _):
         text = " ".join(screen_text(app).replace("│", " ").split())
         assert "! hud.lock.yaml:3:1: the text ends in the middle of a list or mapping" in text, text
 
 
-async def test_home_leads_on_after_the_first_environment(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+async def test_home_leads_on_after_the_first_environment(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
     async with open_app(project, size=(120, 35)) as (app, pilot):
         assert "There is no project in this folder yet" in screen_text(app)
         await pilot.press("1")
@@ -426,7 +525,9 @@ async def test_home_leads_on_after_the_first_environment(open_app: Any, project:
             if app.screen.is_modal:
                 break
             await pilot.pause(0.02)
-        assert app.screen.is_modal and "text-2048.yaml" in screen_text(app), "the config is asked for at once"
+        assert app.screen.is_modal and "text-2048.yaml" in screen_text(app), (
+            "the config is asked for at once"
+        )
         await pilot.press("escape")
 
 
@@ -441,14 +542,18 @@ async def test_the_name_of_a_screen_that_is_no_step_is_shown_where_it_is_narrow(
                 assert (app.screen.TITLE or "-") in screen_text(app).splitlines()[0]
 
 
-async def test_what_was_copied_is_told_below_the_screen(open_app: Any, project: Path, settle: Any) -> None:
+async def test_what_was_copied_is_told_below_the_screen(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         app.copy("some words")
         await settle(pilot)
         assert "10 characters" in app.screen.message and not app._notifications
 
 
-async def test_the_curve_of_many_steps_is_smoothed_and_no_taller_than_it_can_be_read(open_app: Any, project: Path) -> None:
+async def test_the_curve_of_many_steps_is_smoothed_and_no_taller_than_it_can_be_read(
+    open_app: Any, project: Path
+) -> None:
     async with open_app(project, size=(160, 45)) as (app, _):
         pane, style = app.screen.query_one(RewardPane), series_styles(app.current_theme)[0]
         for steps, smoothed in ((30, False), (150, True)):

@@ -29,7 +29,9 @@ async def _jump(pilot: Any, wanted: Callable[[Any], bool]) -> None:
     await pilot.press("ctrl+backslash")
     await pilot.pause()
     assert isinstance(pilot.app.screen, Jump)
-    await pilot.press(next(letter for letter, (_, target) in pilot.app.screen.targets.items() if wanted(target)))
+    await pilot.press(
+        next(letter for letter, (_, target) in pilot.app.screen.targets.items() if wanted(target))
+    )
     await pilot.pause()
 
 
@@ -43,7 +45,9 @@ async def _runs(pilot: Any, settle: Any) -> Any:
     return pilot.app.screen
 
 
-async def test_a_letter_leads_from_a_field_to_a_tab_and_back(open_app: Any, project: Path, settle: Any) -> None:
+async def test_a_letter_leads_from_a_field_to_a_tab_and_back(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     make_run(project, "demo-aaaa", "finished", name="demo", log="one\n")
     async with open_app(project, size=(160, 45)) as (app, pilot):
         screen = await _runs(pilot, settle)
@@ -51,7 +55,9 @@ async def test_a_letter_leads_from_a_field_to_a_tab_and_back(open_app: Any, proj
         assert isinstance(app.screen, Jump)
         await pilot.press("!", "escape")
         field = screen.focused
-        assert isinstance(field, FilterField) and field.value == "d" and app.screen is screen, "Esc changes nothing"
+        assert isinstance(field, FilterField) and field.value == "d" and app.screen is screen, (
+            "Esc changes nothing"
+        )
         await _jump(pilot, lambda target: isinstance(target, Tab) and "Plan" in str(target.label))
         await settle(pilot)
         assert screen.pane.tab == "plan" and screen.pane.has_focus_within
@@ -59,13 +65,19 @@ async def test_a_letter_leads_from_a_field_to_a_tab_and_back(open_app: Any, proj
         assert screen.focused is screen.runs.table
 
 
-async def test_a_letter_shows_a_pane_that_has_no_room(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_letter_shows_a_pane_that_has_no_room(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
     make_run(project, "demo-aaaa", "finished", name="demo", log="one\n")
     async with open_app(project, size=(80, 24)) as (app, pilot):
         screen = await _runs(pilot, settle)
         await pilot.press("ctrl+backslash")
         await pilot.pause()
-        (letter, place) = next((key, place) for key, (place, one) in app.screen.targets.items() if isinstance(one, Pane))
+        (letter, place) = next(
+            (key, place)
+            for key, (place, one) in app.screen.targets.items()
+            if isinstance(one, Pane)
+        )
         row = screen_text(app).splitlines()[place.y]
         assert row[place.x] == letter and row[place.x + 2 :].startswith("demo"), row
         await pilot.press("ctrl+backslash")
@@ -75,7 +87,9 @@ async def test_a_letter_shows_a_pane_that_has_no_room(open_app: Any, project: Pa
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-async def test_letters_on_every_screen(open_app: Any, project: Path, settle: Any, size: tuple[int, int]) -> None:
+async def test_letters_on_every_screen(
+    open_app: Any, project: Path, settle: Any, size: tuple[int, int]
+) -> None:
     async with open_app(project, size=size, services=SERVICES) as (app, pilot):
         for name in steps.SCREENS:
             app.open_screen(name)
@@ -86,7 +100,9 @@ async def test_letters_on_every_screen(open_app: Any, project: Path, settle: Any
                 assert "there is no field, pane or tab here" in screen.message, name
                 continue
             places = [place for place, _ in app.screen.targets.values()]
-            assert len(set(places)) == len(places) and all(place in screen.region for place in places), name
+            assert len(set(places)) == len(places) and all(
+                place in screen.region for place in places
+            ), name
             letter, (_, target) = next(iter(app.screen.targets.items()))
             await pilot.press(letter)
             await settle(pilot)

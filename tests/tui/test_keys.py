@@ -1,4 +1,5 @@
-"""What keys do everywhere: Ctrl-C, copying and pasting, cancelling, taking back, Tab and Esc, messages that go."""
+"""What keys do everywhere: Ctrl-C, copying and pasting, cancelling, taking back, Tab and Esc,
+messages that go."""
 
 from __future__ import annotations
 
@@ -17,9 +18,16 @@ from hudtui.tui.environment.tree import Branches
 from hudtui.tui.widgets.fields import FilterField
 
 NUMBER = {"type": "number"}
-SUM = Tool("get-sum", "Adds.", {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}, "required": ["a", "b"]})
+SUM = Tool(
+    "get-sum",
+    "Adds.",
+    {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}, "required": ["a", "b"]},
+)
 FOUND = Analysis(
-    "text-2048", Server("text-2048", "1.0.0"), "2025-11-25", (SUM, Tool("other", "Does nothing.", {"type": "object"}))
+    "text-2048",
+    Server("text-2048", "1.0.0"),
+    "2025-11-25",
+    (SUM, Tool("other", "Does nothing.", {"type": "object"})),
 )
 
 
@@ -50,7 +58,8 @@ async def _environment(pilot: Any, settle: Any) -> EnvironmentScreen:
     return screen
 
 
-# -- Ctrl-C ----------------------------------------------------------------------------------------------------------
+# -- Ctrl-C
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_ctrl_c_in_a_dialog_is_esc(open_app: Any, project: Path, settle: Any) -> None:
@@ -65,7 +74,9 @@ async def test_ctrl_c_in_a_dialog_is_esc(open_app: Any, project: Path, settle: A
             assert app.is_running and not app.screen.is_modal
 
 
-async def test_ctrl_c_empties_a_field_and_then_tells_how_to_leave(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_ctrl_c_empties_a_field_and_then_tells_how_to_leave(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         screen = await _environment(pilot, settle)
         await pilot.press("a", "delete", *"wrong", "ctrl+c")
@@ -76,7 +87,9 @@ async def test_ctrl_c_empties_a_field_and_then_tells_how_to_leave(open_app: Any,
         assert app.is_running and "Ctrl-C again, or ^q, to quit" in screen.message
 
 
-async def test_ctrl_c_leaves_when_it_is_pressed_twice_without_a_key_between(open_app: Any, project: Path, settle: Any) -> None:
+async def test_ctrl_c_leaves_when_it_is_pressed_twice_without_a_key_between(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         await pilot.press("ctrl+c")
         await settle(pilot)
@@ -89,10 +102,13 @@ async def test_ctrl_c_leaves_when_it_is_pressed_twice_without_a_key_between(open
         assert app.asked_to_end
 
 
-# -- copy, cut, paste ------------------------------------------------------------------------------------------------
+# -- copy, cut, paste
+# ------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_copied_last_is_what_is_pasted(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_what_was_copied_last_is_what_is_pasted(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     kept = project / "kept.txt"
     async with open_app(project) as (app, pilot):
         await _environment(pilot, settle)
@@ -103,14 +119,18 @@ async def test_what_was_copied_last_is_what_is_pasted(open_app: Any, project: Pa
         await pilot.press(*"copied", "shift+home", "ctrl+c")
         await settle(pilot)
         assert kept.read_text() == "copied"
-        await pilot.press("end", "ctrl+x")  # nothing is selected: nothing is cut, and what was copied stays
+        await pilot.press(
+            "end", "ctrl+x"
+        )  # nothing is selected: nothing is cut, and what was copied stays
         await settle(pilot)
         await pilot.press("ctrl+v")
         await settle(pilot)
         assert app.focused.value == "copiedcopied" and kept.read_text() == "copied"
 
 
-async def test_what_is_copied_in_a_list_is_pasted_into_a_field(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_what_is_copied_in_a_list_is_pasted_into_a_field(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         await _environment(pilot, settle)
         app.copy("from elsewhere")
@@ -133,7 +153,9 @@ async def test_a_secret_is_not_copied(open_app: Any, project: Path, settle: Any)
         await pilot.press("escape")
 
 
-async def test_what_is_typed_into_a_field_can_be_taken_back(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_what_is_typed_into_a_field_can_be_taken_back(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         await _environment(pilot, settle)
         await pilot.press("slash", *"one two", "ctrl+u")
@@ -152,10 +174,13 @@ async def test_what_is_typed_into_a_field_can_be_taken_back(open_app: Any, proje
         assert field.value == ""
 
 
-# -- cancelling ------------------------------------------------------------------------------------------------------
+# -- cancelling
+# --------------------------------------------------------------------------------------------------
 
 
-async def test_ctrl_x_cancels_also_from_the_field_that_began_it(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_ctrl_x_cancels_also_from_the_field_that_began_it(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     finds(None)
     async with open_app(project) as (app, pilot):
         await pilot.press("1")
@@ -169,7 +194,8 @@ async def test_ctrl_x_cancels_also_from_the_field_that_began_it(open_app: Any, p
         assert app.screen.message == "Cancelled." and app.focused.value == "text-2048"
 
 
-# -- Tab and Esc -----------------------------------------------------------------------------------------------------
+# -- Tab and Esc
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_tab_reaches_everything_that_can_be_read_or_filled_in(
@@ -196,7 +222,9 @@ async def test_tab_reaches_everything_that_can_be_read_or_filled_in(
         assert app.focused.id == "env-answer"
 
 
-async def test_a_long_description_is_read_with_the_keyboard(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+async def test_a_long_description_is_read_with_the_keyboard(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
     long = Tool("long", "\n".join(f"line {number}" for number in range(200)), {"type": "object"})
     finds(Analysis("text-2048", Server("text-2048", "1"), "2025-11-25", (long,)))
     async with open_app(project) as (app, pilot):
@@ -242,7 +270,8 @@ async def test_esc_puts_a_field_back_and_leaves_it_before_it_leaves_the_screen(
         assert app.focused is screen.query_one(Branches)
 
 
-# -- what is shown belongs to the name above it ----------------------------------------------------------------------
+# -- what is shown belongs to the name above it
+# ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,7 +282,14 @@ async def test_esc_puts_a_field_back_and_leaves_it_before_it_leaves_the_screen(
     ],
 )
 async def test_after_a_look_that_failed_nothing_of_the_one_before_is_shown(
-    open_app: Any, project: Path, settle: Any, finds: Any, screen_text: Any, text: str, error: Exception, state: str
+    open_app: Any,
+    project: Path,
+    settle: Any,
+    finds: Any,
+    screen_text: Any,
+    text: str,
+    error: Exception,
+    state: str,
 ) -> None:
     async with open_app(project) as (app, pilot):
         screen = await _environment(pilot, settle)
@@ -274,7 +310,8 @@ async def test_after_a_look_that_failed_nothing_of_the_one_before_is_shown(
         await pilot.press("ctrl+x")
 
 
-# -- messages --------------------------------------------------------------------------------------------------------
+# -- messages
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_message_goes_with_the_next_action_and_is_read_later(
@@ -291,7 +328,11 @@ async def test_a_message_goes_with_the_next_action_and_is_read_later(
         assert screen.message == "", "an action does"
         await pilot.press("f10")  # also from a field, where Ctrl-E goes to the end of the line
         await settle(pilot)
-        assert app.screen.is_modal and "this was odd" in screen_text(app) and "Do something." in screen_text(app)
+        assert (
+            app.screen.is_modal
+            and "this was odd" in screen_text(app)
+            and "Do something." in screen_text(app)
+        )
         await pilot.press("escape")
 
 

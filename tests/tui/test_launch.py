@@ -1,4 +1,5 @@
-"""The screen Launch: the plan on this machine and on a rented one, what is missing, and runs that are really started."""
+"""The screen Launch: the plan on this machine and on a rented one, what is missing, and runs that
+are really started."""
 
 from __future__ import annotations
 
@@ -60,14 +61,24 @@ def workspace(project: Path) -> Path:
     (project / "configs").mkdir()
     move = "{{_parser: {{positional: []}}, _tool: move, direction: {{static: {0}}}}}"
     moves = "".join(f"  {word}: {move.format(word)}\n" for word in ("left", "right", "up", "down"))
-    (project / "configs" / "2048.yaml").write_text(f"parser: {{use_thinking: false}}\naction_mappings:\n{moves}")
+    (project / "configs" / "2048.yaml").write_text(
+        f"parser: {{use_thinking: false}}\naction_mappings:\n{moves}"
+    )
     task = {
         "prompt": "Play.",
         "mcp_config": {"text-2048": {"command": "python", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
-    (project / "tasks.json").write_text(json.dumps([{**task, "id": f"t{number}"} for number in range(4)]))
+    (project / "tasks.json").write_text(
+        json.dumps([{**task, "id": f"t{number}"} for number in range(4)])
+    )
     return project
 
 
@@ -79,7 +90,9 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
         return PLAIN
 
     monkeypatch.setattr(machines, "inspect", inspect)
-    monkeypatch.setattr(PlanFile, "size", property(lambda self: 1234))  # of our own files, which change
+    monkeypatch.setattr(
+        PlanFile, "size", property(lambda self: 1234)
+    )  # of our own files, which change
     monkeypatch.setattr(RunStore, "new_id", lambda self, name: "2048-zzzz")
     monkeypatch.setattr(lifecycle, "unique_name", lambda stem: "hudtui-2048-zzzzzzzz")
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
@@ -89,7 +102,9 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
     key = Path.home() / ".ssh" / "id_ed25519"
     key.parent.mkdir(mode=0o700)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True
+    )
     with PrimeSimulator(step=5) as running:
         running.behave(boot=0, install=0)
         running.add_ssh_key(key.with_suffix(".pub").read_text())
@@ -99,7 +114,8 @@ def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimul
 
 
 async def until(pilot: Any, true: Any, *, checked: bool = True) -> None:
-    """Wait until something is so, and the form is complete and checked: what it learns late changes its plan."""
+    """Wait until something is so, and the form is complete and checked: what it learns late changes
+    its plan."""
     for _ in range(1200):
         screen = pilot.app.screen
         late = isinstance(screen, LaunchScreen) and (
@@ -118,17 +134,28 @@ def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) ->
         pilot.app.open_screen("launch", **given)
         await until(pilot, lambda: pilot.app.screen.prepared is not None)
 
-    found: bool = snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=drawn)
+    found: bool = snap(
+        HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=drawn
+    )
     return found
 
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
-def test_picture_on_this_machine(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
+def test_picture_on_this_machine(
+    snap: Any, workspace: Path, fixed: None, size: tuple[int, int]
+) -> None:
     assert _picture(snap, workspace, size)
 
 
-def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator) -> None:
-    given = {"machine": "prime", "engine": "trl", "gpus": "2xH100", "model": "Qwen/Qwen2.5-3B-Instruct"}
+def test_picture_on_a_rented_machine(
+    snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator
+) -> None:
+    given = {
+        "machine": "prime",
+        "engine": "trl",
+        "gpus": "2xH100",
+        "model": "Qwen/Qwen2.5-3B-Instruct",
+    }
     assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
 
 
@@ -138,7 +165,9 @@ def test_picture_empty(snap: Any, project: Path, fixed: None, size: tuple[int, i
 
 
 @pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
-def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_loading(
+    snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
 
     async def prepare(request: Any, *_: Any, **__: Any) -> Any:
@@ -152,7 +181,12 @@ def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[in
         pilot.app.open_screen("launch")
         await until(pilot, lambda: asked and asked[-1].tasks and asked[-1].config, checked=False)
 
-    assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=begun, wait=False)
+    assert snap(
+        HudtuiApp(workspace, services=Services(now=lambda: NOON)),
+        size=size,
+        run_before=begun,
+        wait=False,
+    )
 
 
 @pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
@@ -161,9 +195,16 @@ def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int,
 
     async def failed(pilot: Any) -> None:
         pilot.app.open_screen("launch")
-        await until(pilot, lambda: any("✗" in str(line.content) for line in pilot.app.screen.query("#launch-ready")))
+        await until(
+            pilot,
+            lambda: any(
+                "✗" in str(line.content) for line in pilot.app.screen.query("#launch-ready")
+            ),
+        )
 
-    assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=failed)
+    assert snap(
+        HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=failed
+    )
 
 
 def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> None:
@@ -200,7 +241,12 @@ async def test_a_letter_does_not_look_at_the_machine_again_and_opening_the_scree
         looked, field = len(looks), app.screen.query_one("#launch-name", Input)
         for name in ("a", "ab", "abc"):
             field.value = name
-            await until(pilot, lambda name=name: app.screen.prepared is not None and app.screen.prepared.record.name == name)
+            await until(
+                pilot,
+                lambda name=name: (
+                    app.screen.prepared is not None and app.screen.prepared.record.name == name
+                ),
+            )
         assert looked and len(looks) == looked
         app.open_screen("launch", engine="rollouts")
         await until(pilot, lambda: len(looks) > looked)
@@ -211,12 +257,21 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
         app.open_screen(
-            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="3", limit="1", python=sys.executable
+            "launch",
+            machine="prime",
+            engine="rollouts",
+            gpus="H100",
+            max_turns="3",
+            limit="1",
+            python=sys.executable,
         )
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         shown = screen_text(app)
-        assert "Ready (simulated): $2.10/h; limits: $25.00 for this run" in shown and "Prime (simulated)" in shown
+        assert (
+            "Ready (simulated): $2.10/h; limits: $25.00 for this run" in shown
+            and "Prime (simulated)" in shown
+        )
         assert [one for one in sim.requests if one.method == "POST"] == []
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.screen.is_modal)
@@ -281,11 +336,19 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         screen.query_one("#launch-max_turns").value = "5"
         await pilot.pause()
         await until(pilot, lambda: True)
-        plan, ready = (str(screen.query_one(f"#launch-{name}").content) for name in ("plan", "ready"))
-        assert screen.rented.id in plan and "A machine is being prepared for" in ready and "^g starts" not in ready
+        plan, ready = (
+            str(screen.query_one(f"#launch-{name}").content) for name in ("plan", "ready")
+        )
+        assert (
+            screen.rented.id in plan
+            and "A machine is being prepared for" in ready
+            and "^g starts" not in ready
+        )
         await pilot.press("ctrl+g")
         await settle(pilot)
-        assert not app.screen.is_modal and "Start: a machine is being prepared for" in screen.message
+        assert (
+            not app.screen.is_modal and "Start: a machine is being prepared for" in screen.message
+        )
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         screen._tell(screen.rented, RunEvent(screen.rented.id, 1, 0.0, "started", {}))
@@ -298,7 +361,9 @@ async def _rent(pilot: Any, **form: str) -> str:
     """Start a run on a rented machine with this form, and agree to the price. The run."""
     app = pilot.app
     app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100", **form)
-    await until(pilot, lambda: app.screen.record is not None and app.screen.record.spec.rent is not None)
+    await until(
+        pilot, lambda: app.screen.record is not None and app.screen.record.spec.rent is not None
+    )
     run: str = app.screen.record.id
     await pilot.press("ctrl+g")
     await until(pilot, lambda: app.screen.is_modal)
@@ -326,7 +391,9 @@ async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
         assert "its machine is ended" in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: not sim.alive and not app.rented.getting)
-        await until(pilot, lambda: "its machine is ended, and that was verified" in screen_text(app))
+        await until(
+            pilot, lambda: "its machine is ended, and that was verified" in screen_text(app)
+        )
     (run,) = RunStore(workspace / ".hudtui").runs()
     assert (run.state, run.machine) == ("stopped", "released")
 
@@ -339,7 +406,11 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = screen_text(app)
-        assert "a machine is being prepared for 2048" in said and "Quitting cancels it" in said and "continue without" not in said
+        assert (
+            "a machine is being prepared for 2048" in said
+            and "Quitting cancels it" in said
+            and "continue without" not in said
+        )
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         assert not sim.alive
@@ -348,7 +419,11 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
 
 
 async def test_quitting_before_the_run_has_started_ends_its_machine(
-    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    workspace: Path,
+    sim: PrimeSimulator,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     starting = asyncio.Event()
 
@@ -363,7 +438,11 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
-        assert "Quitting cancels it: it is ended, and that is verified." in said and "costs" not in said and "costing" not in said
+        assert (
+            "Quitting cancels it: it is ended, and that is verified." in said
+            and "costs" not in said
+            and "costing" not in said
+        )
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         assert not sim.alive and not app.parting
@@ -372,7 +451,11 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
 
 
 async def test_quitting_while_a_failed_run_is_fetched_promises_no_end_of_a_machine_that_is_kept(
-    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    workspace: Path,
+    sim: PrimeSimulator,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fetching = asyncio.Event()
 
@@ -398,16 +481,22 @@ async def test_quitting_while_a_failed_run_is_fetched_promises_no_end_of_a_machi
 
 
 def _held(workspace: Path) -> Path:
-    """Let the environment answer only when a file is there: a run goes on until then, however slow the app is. The file."""
+    """Let the environment answer only when a file is there: a run goes on until then, however slow
+    the app is. The file."""
     tasks, go_on = json.loads((workspace / "tasks.json").read_text()), workspace / "go-on"
-    wait = f"while [ ! -e '{go_on}' ]; do sleep 0.05; done; exec '{sys.executable}' -m hudtui.envs.text_2048"
+    wait = (
+        f"while [ ! -e '{go_on}' ]; do sleep 0.05; done; exec '{sys.executable}' -m "
+        "hudtui.envs.text_2048"
+    )
     for task in tasks:
         task["mcp_config"]["text-2048"] = {"command": "sh", "args": ["-c", wait]}
     (workspace / "tasks.json").write_text(json.dumps(tasks))
     return go_on
 
 
-async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator, settle: Any) -> None:
+async def test_a_new_app_takes_up_what_another_left(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, settle: Any
+) -> None:
     go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (_, pilot):
         run = await _rent(pilot, max_turns="3", limit="1", python=sys.executable)
@@ -445,19 +534,34 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
-        assert "1 machine costs money without hudtui" in said and f"costs $2.10/h (simulated): run {run} continues there" in said
-        assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
-        assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
+        assert (
+            "1 machine costs money without hudtui" in said
+            and f"costs $2.10/h (simulated): run {run} continues there" in said
+        )
+        assert (
+            "its results are not fetched and its machine is not ended" in said
+            and f"hudtui runs resume {run}" in said
+        )
+        assert (
+            "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
+        )
         assert "without hudtui. Open it here" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
     (line,) = app.parting
-    assert f"costs $2.10/h (simulated): run {run} continues there" in line and f"hudtui runs resume {run}" in line
+    assert (
+        f"costs $2.10/h (simulated): run {run} continues there" in line
+        and f"hudtui runs resume {run}" in line
+    )
     assert len(sim.alive) == 1
 
 
 async def test_quitting_while_results_are_fetched_is_asked_about_too(
-    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    workspace: Path,
+    sim: PrimeSimulator,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fetching = asyncio.Event()
 
@@ -485,10 +589,15 @@ async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(
         run = await _rent(pilot, max_turns="100000", limit="1", python=sys.executable)
         launch = app.screen
         await until(pilot, lambda: app.rented.getting)
-        assert launch.record is None and "a machine is being prepared for 2048" in launch.why_not("launch.start")
+        assert launch.record is None and "a machine is being prepared for 2048" in launch.why_not(
+            "launch.start"
+        )
         await pilot.press("ctrl+q")
         store = RunStore(workspace / ".hudtui")
-        await until(pilot, lambda: app.screen.is_modal and store.ids() and store.summary(run).started is not None)
+        await until(
+            pilot,
+            lambda: app.screen.is_modal and store.ids() and store.summary(run).started is not None,
+        )
         await until(pilot, lambda: run not in app.rented.getting)
         await pilot.press("n")
         await until(pilot, lambda: app.screen.NAME == "run" and app.screen.chosen == run)
@@ -511,12 +620,17 @@ async def test_an_open_app_takes_up_a_run_that_was_left_alone(
 async def test_an_open_app_takes_up_a_run_whose_hudtui_was_killed(
     open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that manages a run is killed while it does so: the app leaves the run alone before, and manages it afterwards."""
-    monkeypatch.setattr("hudtui.tui.rented_runs.LEFT_ALONE", 100.0)  # however long the process takes to begin
+    """A process that manages a run is killed while it does so: the app leaves the run alone before,
+    and manages it afterwards."""
+    monkeypatch.setattr(
+        "hudtui.tui.rented_runs.LEFT_ALONE", 100.0
+    )  # however long the process takes to begin
     go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         argv = [sys.executable, "-c", _ELSEWHERE, "stay"]
-        other = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, cwd=workspace)
+        other = await asyncio.create_subprocess_exec(
+            *argv, stdout=asyncio.subprocess.PIPE, cwd=workspace
+        )
         try:
             assert other.stdout is not None
             run = (await other.stdout.readline()).decode().strip()
@@ -534,7 +648,9 @@ async def test_an_open_app_takes_up_a_run_whose_hudtui_was_killed(
         store = RunStore(workspace / ".hudtui")
         await until(pilot, lambda: store.summary(run).machine == "released")
         assert store.summary(run).state == "finished" and store.summary(run).results is not None
-        assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1, "it is rented once"
+        assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1, (
+            "it is rented once"
+        )
 
 
 _ELSEWHERE = """
@@ -577,7 +693,13 @@ asyncio.run(main())
 
 
 def _start_elsewhere(workspace: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", _ELSEWHERE], capture_output=True, text=True, cwd=workspace, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", _ELSEWHERE],
+        capture_output=True,
+        text=True,
+        cwd=workspace,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
 
@@ -585,12 +707,18 @@ def _start_elsewhere(workspace: Path) -> str:
 @pytest.mark.parametrize(
     ("advice", "shown"),
     [
-        ("Take larger GPUs (--gpus), more of them.", "Take larger GPUs (the field GPUs), more of them."),
+        (
+            "Take larger GPUs (--gpus), more of them.",
+            "Take larger GPUs (the field GPUs), more of them.",
+        ),
         ("Play the tasks (--engine rollouts).", "Play the tasks (the field engine: rollouts)."),
         ("Name one: --config FILE", "Name one: the field config"),
         ("Choose one: --host user@host.", "Choose one: the field machine."),
         ("Rehearse: hudtui rl --rehearse", "Rehearse: {key:launch.rehearse}"),
-        ("Generate one: hudtui rl init SOURCE --force", "Generate one: hudtui rl init SOURCE --force"),
+        (
+            "Generate one: hudtui rl init SOURCE --force",
+            "Generate one: hudtui rl init SOURCE --force",
+        ),
         ("Push it: --push-image ghcr.io/my-org/", "Push it: --push-image ghcr.io/my-org/"),
     ],
 )
@@ -598,8 +726,12 @@ def test_advice_names_fields_in_place_of_options(advice: str, shown: str) -> Non
     assert form.in_form(advice) == shown
 
 
-async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:
-    (workspace / "configs" / "other.yaml").write_text((workspace / "configs" / "2048.yaml").read_text())
+async def test_what_is_missing_can_be_mended(
+    open_app: Any, workspace: Path, screen_text: Any
+) -> None:
+    (workspace / "configs" / "other.yaml").write_text(
+        (workspace / "configs" / "2048.yaml").read_text()
+    )
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", config="")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
@@ -623,14 +755,20 @@ async def test_an_ssh_key_is_made_and_registered_on_the_way(
         await pilot.press("f4")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("enter")  # a new one
-        await until(pilot, lambda: app.screen.is_modal and "Register this SSH key?" in screen_text(app))
+        await until(
+            pilot, lambda: app.screen.is_modal and "Register this SSH key?" in screen_text(app)
+        )
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.is_modal and app.screen.record is not None)
     assert (Path.home() / ".ssh" / "prime_key.pem").stat().st_mode & 0o777 == 0o400
-    assert len([one for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path]) == 1
+    assert (
+        len([one for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path]) == 1
+    )
 
 
-async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_command_that_does_the_same(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied: list[str] = []
     async with open_app(workspace) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
@@ -638,7 +776,10 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
         await until(pilot, lambda: app.screen.record is not None)
         await pilot.press("f6")
         await pilot.pause()
-    words = "hudtui rl tasks.json --config configs/2048.yaml --engine rollouts --policy random --limit 3 --host local"
+    words = (
+        "hudtui rl tasks.json --config configs/2048.yaml --engine rollouts --policy random --limit "
+        "3 --host local"
+    )
     assert copied == [words]
 
 
@@ -680,7 +821,9 @@ async def test_the_copied_command_asks_for_the_very_same_run(
     }
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch", environments="remote", python="/opt/python", more="true", **given)
-        await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "trl")
+        await until(
+            pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "trl"
+        )
         app.screen.query_one("#launch-name").value = "my run"
         request, words = app.screen._request(), shlex.split(app.screen.command())
     hudtui(*words[1:])
@@ -695,9 +838,17 @@ training:
 """
 
 
-def test_picture_of_a_training_with_art(snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator) -> None:
+def test_picture_of_a_training_with_art(
+    snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator
+) -> None:
     (workspace / "art.yaml").write_text(ART)
-    given = {"machine": "prime", "engine": "art", "art_config": "art.yaml", "environment": "mine", "more": "true"}
+    given = {
+        "machine": "prime",
+        "engine": "art",
+        "art_config": "art.yaml",
+        "environment": "mine",
+        "more": "true",
+    }
     assert _picture(snap, workspace, (120, 50), **given)
 
 
@@ -706,17 +857,58 @@ async def test_a_training_with_art_is_that_of_its_command(
 ) -> None:
     (workspace / "art.yaml").write_text(ART)
     asked = asked_by_command(monkeypatch, art_command, "train_art")
-    given = {"model": "medium", "scenarios": "3", "val_scenarios": "0", "num_generations": "3", "learning_rate": "3e-6"}
-    given |= {"steps": "2", "groups_per_step": "1", "epochs": "2", "max_turns": "4", "project": "games", "model_name": "seven"}
-    given |= {"max_seq_len": "4096", "gpu_memory_utilization": "0.7", "temperature": "0.7", "batch_size": "3"}  # the last: of trl
+    given = {
+        "model": "medium",
+        "scenarios": "3",
+        "val_scenarios": "0",
+        "num_generations": "3",
+        "learning_rate": "3e-6",
+    }
+    given |= {
+        "steps": "2",
+        "groups_per_step": "1",
+        "epochs": "2",
+        "max_turns": "4",
+        "project": "games",
+        "model_name": "seven",
+    }
+    given |= {
+        "max_seq_len": "4096",
+        "gpu_memory_utilization": "0.7",
+        "temperature": "0.7",
+        "batch_size": "3",
+    }  # the last: of trl
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
-        app.open_screen("launch", machine="prime", engine="art", art_config="art.yaml", environment="mine", **given)
-        await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "art")
+        app.open_screen(
+            "launch",
+            machine="prime",
+            engine="art",
+            art_config="art.yaml",
+            environment="mine",
+            **given,
+        )
+        await until(
+            pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "art"
+        )
         screen = app.screen
-        assert [text for _, text in screen._choice("environment").entries] == ["mine", "2048", "browser", "gmail"]
+        assert [text for _, text in screen._choice("environment").entries] == [
+            "mine",
+            "2048",
+            "browser",
+            "gmail",
+        ]
         recipe = recipe_for(screen.record.spec)
-        assert (recipe.model, recipe.num_generations, recipe.groups_per_step) == ("Qwen/Qwen2.5-7B-Instruct", 3, 1)
-        assert (recipe.max_seq_len, recipe.max_turns, recipe.temperature, recipe.project) == (4096, 4, 0.7, "games")
+        assert (recipe.model, recipe.num_generations, recipe.groups_per_step) == (
+            "Qwen/Qwen2.5-7B-Instruct",
+            3,
+            1,
+        )
+        assert (recipe.max_seq_len, recipe.max_turns, recipe.temperature, recipe.project) == (
+            4096,
+            4,
+            0.7,
+            "games",
+        )
         assert screen.record.spec.rent is not None and screen.record.engine == "art"
         request, words = screen._request(), shlex.split(screen.command())
         assert words[:3] == ["hudtui", "art", "train"]
@@ -724,14 +916,27 @@ async def test_a_training_with_art_is_that_of_its_command(
         assert asked == [request]
 
         app.open_screen("launch", scenarios="none", machine="local")
-        await until(pilot, lambda: "scenarios: 'none' is not a number" in str(screen.query_one("#launch-plan").content))
+        await until(
+            pilot,
+            lambda: (
+                "scenarios: 'none' is not a number" in str(screen.query_one("#launch-plan").content)
+            ),
+        )
         app.open_screen("launch", scenarios="0")
-        await until(pilot, lambda: "scenarios must be at least 1" in str(screen.query_one("#launch-plan").content))
+        await until(
+            pilot,
+            lambda: "scenarios must be at least 1" in str(screen.query_one("#launch-plan").content),
+        )
         app.open_screen("launch", scenarios="2", environment="mien")
-        await until(pilot, lambda: "Unknown environment: mien" in str(screen.query_one("#launch-plan").content))
+        await until(
+            pilot,
+            lambda: "Unknown environment: mien" in str(screen.query_one("#launch-plan").content),
+        )
 
         monkeypatch.setattr(
-            starting, "trainer_environment", lambda plan: SimpleNamespace(python=Path(sys.executable), ready=True)
+            starting,
+            "trainer_environment",
+            lambda plan: SimpleNamespace(python=Path(sys.executable), ready=True),
         )
         app.open_screen("launch", environment="mine")
         await until(pilot, lambda: screen.prepared is not None)
@@ -743,14 +948,29 @@ async def test_a_training_with_art_is_that_of_its_command(
         monkeypatch.setattr(LaunchScreen, "_launch", keep)
         await pilot.press("f7")
         await until(pilot, lambda: started)
-        assert (started[0].engine, started[0].spec.rehearse, started[0].host) == ("art", True, "local")
+        assert (started[0].engine, started[0].spec.rehearse, started[0].host) == (
+            "art",
+            True,
+            "local",
+        )
 
 
 async def test_an_engine_of_another_package_is_checked_and_rehearsed_here(
-    open_app: Any, workspace: Path, sim: PrimeSimulator, own_world: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+    open_app: Any,
+    workspace: Path,
+    sim: PrimeSimulator,
+    own_world: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    screen_text: Any,
 ) -> None:
     monkeypatch.syspath_prepend(str(install_engine(own_world / "lib")))
-    given = {"engine": "verl", "machine": "prime", "gpus": "2xH100", "model": "Qwen/Qwen2.5-3B-Instruct", "steps": "4"}
+    given = {
+        "engine": "verl",
+        "machine": "prime",
+        "gpus": "2xH100",
+        "model": "Qwen/Qwen2.5-3B-Instruct",
+        "steps": "4",
+    }
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch", num_generations="8", **given)
         await until(pilot, lambda: app.screen.record is not None)
@@ -763,7 +983,12 @@ async def test_an_engine_of_another_package_is_checked_and_rehearsed_here(
         words = shlex.split(screen.command())
         assert words[words.index("--engine") + 1] == "verl" and "num_generations=8" in words
         app.open_screen("launch", batch_size="128")
-        await until(pilot, lambda: "verl takes a batch of at most 64" in str(screen.query_one("#launch-plan").content))
+        await until(
+            pilot,
+            lambda: (
+                "verl takes a batch of at most 64" in str(screen.query_one("#launch-plan").content)
+            ),
+        )
         app.open_screen("launch", batch_size="8")
         await until(pilot, lambda: screen.record is not None)
         await pilot.press("f7")
@@ -775,7 +1000,11 @@ async def test_an_engine_of_another_package_is_checked_and_rehearsed_here(
 
 
 async def test_a_provider_of_another_package_is_on_compute_and_rented_from_here(
-    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+    open_app: Any,
+    workspace: Path,
+    sim: PrimeSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+    screen_text: Any,
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "support" / "rig"))
     monkeypatch.setenv("RIG_LOGIN", sim.api_key)
@@ -784,7 +1013,9 @@ async def test_a_provider_of_another_package_is_on_compute_and_rented_from_here(
         monkeypatch.delenv(name)
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("compute")
-        await until(pilot, lambda: any(offer.provider == "rig" for offer in app.screen.listed.offers))
+        await until(
+            pilot, lambda: any(offer.provider == "rig" for offer in app.screen.listed.offers)
+        )
         app.open_screen("launch", machine="rig", engine="rollouts")
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
@@ -803,7 +1034,9 @@ async def test_what_a_file_for_art_asks_for_is_agreed_to_here(
     open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
 ) -> None:
     monkeypatch.delenv("HUDTUI_TRUST")
-    (workspace / "art.yaml").write_text("environments: {mine: {dataset: tasks.json, mcp_config: {own: {command: my-server}}}}\n")
+    (workspace / "art.yaml").write_text(
+        "environments: {mine: {dataset: tasks.json, mcp_config: {own: {command: my-server}}}}\n"
+    )
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch", engine="art", art_config="art.yaml", environment="mine")
         await until(pilot, lambda: "this folder is not trusted" in screen_text(app))
@@ -820,7 +1053,9 @@ async def test_what_a_file_for_art_asks_for_is_agreed_to_here(
         assert not any("trusted" in check.text for check in app.screen.prepared.checks)
 
 
-async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_app: Any, workspace: Path) -> None:
+async def test_the_engine_follows_the_machine_until_the_user_chooses_one(
+    open_app: Any, workspace: Path
+) -> None:
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
@@ -834,14 +1069,24 @@ async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_ap
         app.open_screen("launch", machine="local")
         await until(pilot, lambda: not app.screen.going("engine"))
         assert app.screen._value("engine") == "trl", "the user's choice stays"
-        offered = {name: [text for _, text in app.screen._choice(name).entries] for name in ("engine", "dataset")}
-        assert "" not in offered["engine"] and offered["dataset"].count("") == 1, "none is a choice where the field may be empty"
+        offered = {
+            name: [text for _, text in app.screen._choice(name).entries]
+            for name in ("engine", "dataset")
+        }
+        assert "" not in offered["engine"] and offered["dataset"].count("") == 1, (
+            "none is a choice where the field may be empty"
+        )
 
 
-async def test_another_engine_for_the_chosen_machine_is_said(open_app: Any, workspace: Path, screen_text: Any) -> None:
+async def test_another_engine_for_the_chosen_machine_is_said(
+    open_app: Any, workspace: Path, screen_text: Any
+) -> None:
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch")
-        await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "rollouts")
+        await until(
+            pilot,
+            lambda: app.screen.prepared is not None and app.screen._value("engine") == "rollouts",
+        )
         machine = app.screen._choice("machine")
         machine.focus()
         for value, words in (
@@ -911,7 +1156,9 @@ async def test_a_plan_that_is_stale_when_it_comes_is_not_taken(
         assert app.screen.record.spec.max_turns == 7
 
 
-async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any, workspace: Path, settle: Any) -> None:
+async def test_a_choice_is_made_in_a_list_and_declined_with_escape(
+    open_app: Any, workspace: Path, settle: Any
+) -> None:
     async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
@@ -929,7 +1176,9 @@ async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any
         assert app.screen is screen and screen._value("machine") == "me@box"
 
 
-async def test_the_focused_field_is_explained_and_esc_restores_its_text(open_app: Any, workspace: Path, screen_text: Any) -> None:
+async def test_the_focused_field_is_explained_and_esc_restores_its_text(
+    open_app: Any, workspace: Path, screen_text: Any
+) -> None:
     async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
@@ -958,7 +1207,9 @@ async def test_the_defaults_come_back_in_all_fields(open_app: Any, workspace: Pa
         await until(pilot, lambda: not app.screen.is_modal and typed(app) == untouched)
 
 
-async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_command_takes_the_very_offer(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied: list[str] = []
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):
@@ -967,22 +1218,33 @@ async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, 
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.offer is offer)
         app.screen.action_copy()
         gpus = app.screen.query_one("#launch-gpus", Field)
-        assert gpus.display and gpus.parent.display  # advice names it; other GPUs than the offer's give the offer up
+        assert (
+            gpus.display and gpus.parent.display
+        )  # advice names it; other GPUs than the offer's give the offer up
         gpus.value = "2xH100"
         await until(pilot, lambda: app.screen.offer is None)
-        assert app.screen.command().count("--provider sky") == 1 and "--gpus 2xH100" in app.screen.command()
+        assert (
+            app.screen.command().count("--provider sky") == 1
+            and "--gpus 2xH100" in app.screen.command()
+        )
     assert f"--provider sky --offer {offer.short}" in copied[0] and "--gpus" not in copied[0]
 
 
-async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: Any, workspace: Path) -> None:
+async def test_an_offer_of_any_provider_is_rented_from_that_provider(
+    open_app: Any, workspace: Path
+) -> None:
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", offer=offer)
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.offer is offer)
         request = app.screen._request()
-        assert (request.provider, request.host, request.offer) == ("sky", None, offer), "not a machine of that name behind SSH"
+        assert (request.provider, request.host, request.offer) == ("sky", None, offer), (
+            "not a machine of that name behind SSH"
+        )
         assert app.screen.query_one("#launch-row-budget").display
-        assert [check.name for check in app.screen.prepared.missing] == ["machine"]  # SkyPilot is not here
+        assert [check.name for check in app.screen.prepared.missing] == [
+            "machine"
+        ]  # SkyPilot is not here
 
 
 async def test_a_second_press_starts_no_second_rehearsal(
@@ -1007,7 +1269,9 @@ async def test_a_second_press_starts_no_second_rehearsal(
         assert len(begun) == 1
 
 
-async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tunnel_that_cannot_be_kept_is_told(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Closed(LocalHost):
         def reverse(self, *_: Any) -> Any:
             raise MachineError("the machine lets no port through")
@@ -1017,11 +1281,20 @@ async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Pa
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
         screen = app.screen
-        record = replace(screen.record, host="me@box", spec=replace(screen.record.spec, tunnels=(8000,)))
+        record = replace(
+            screen.record, host="me@box", spec=replace(screen.record.spec, tunnels=(8000,))
+        )
         screen.start(lambda: screen._launch(record), group="launch")
-        await until(pilot, lambda: "port 8000 of this computer cannot be reached from its machine" in screen.message)
+        await until(
+            pilot,
+            lambda: (
+                "port 8000 of this computer cannot be reached from its machine" in screen.message
+            ),
+        )
         assert "the machine lets no port through" in screen.message
-    assert RunStore(workspace / ".hudtui").ids() == (), "a run whose environments cannot be reached is not started"
+    assert RunStore(workspace / ".hudtui").ids() == (), (
+        "a run whose environments cannot be reached is not started"
+    )
 
 
 async def test_a_training_is_told_its_settings_here(
@@ -1031,25 +1304,50 @@ async def test_a_training_is_told_its_settings_here(
     copied: list[str] = []
     async with open_app(workspace, size=(140, 60)) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
-        given = {"machine": "prime", "gpus": "2xH100", "engine": "trl", "python": sys.executable, "training": "training.yaml"}
-        app.open_screen("launch", steps="7", learning_rate="3e-6", num_generations="4", lora="false", **given)
+        given = {
+            "machine": "prime",
+            "gpus": "2xH100",
+            "engine": "trl",
+            "python": sys.executable,
+            "training": "training.yaml",
+        }
+        app.open_screen(
+            "launch", steps="7", learning_rate="3e-6", num_generations="4", lora="false", **given
+        )
         await until(pilot, lambda: app.screen.record is not None)
         recipe = recipe_for(app.screen.record.spec)
-        assert (recipe.steps, recipe.learning_rate, recipe.num_generations, recipe.lora) == (7, 3e-6, 4, False)
+        assert (recipe.steps, recipe.learning_rate, recipe.num_generations, recipe.lora) == (
+            7,
+            3e-6,
+            4,
+            False,
+        )
         assert (recipe.temperature, recipe.batch_size) == (0.7, 2)
         app.screen.query_one(PlanPane).action_unfold()
         shown = " ".join(str(app.screen.query_one("#launch-plan").content).split())
-        assert "7 steps, learning rate 3e-06, 4 episodes a task, batch 2 x 2 a GPU, all weights" in shown
+        assert (
+            "7 steps, learning rate 3e-06, 4 episodes a task, batch 2 x 2 a GPU, all weights"
+            in shown
+        )
         await pilot.press("f6")
         await pilot.pause()
-        for words in ("--steps 7", "--set learning_rate=3e-6", "--set lora=false", "--training training.yaml"):
+        for words in (
+            "--steps 7",
+            "--set learning_rate=3e-6",
+            "--set lora=false",
+            "--training training.yaml",
+        ):
             assert words in copied[0]
         app.open_screen("launch", num_generations="many")
-        await until(pilot, lambda: "num_generations" in str(app.screen.query_one("#launch-plan").content))
+        await until(
+            pilot, lambda: "num_generations" in str(app.screen.query_one("#launch-plan").content)
+        )
         assert app.screen.record is None
 
 
-async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app: Any, workspace: Path) -> None:
+async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(
+    open_app: Any, workspace: Path
+) -> None:
     async with open_app(workspace, size=(140, 60)) as (app, pilot):
         app.open_screen("launch", engine="trl")
         await until(pilot, lambda: app.screen.prepared is not None)
@@ -1058,7 +1356,9 @@ async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app:
             assert field.region.area and str(getattr(Recipe(), name)) in field.placeholder
 
 
-async def test_a_missing_config_is_generated_without_leaving_the_screen(open_app: Any, workspace: Path, settle: Any) -> None:
+async def test_a_missing_config_is_generated_without_leaving_the_screen(
+    open_app: Any, workspace: Path, settle: Any
+) -> None:
     (workspace / "configs" / "2048.yaml").unlink()
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", config="")
@@ -1075,10 +1375,15 @@ async def test_a_missing_config_is_generated_without_leaving_the_screen(open_app
             await until(pilot, lambda asked=asked: app.screen.is_modal and app.screen is not asked)
         await pilot.press("n")
         await until(pilot, lambda: app.screen is screen and screen.record is not None)
-        assert screen.record.spec.config.name == "new.yaml" and "Wrote configs/new.yaml" in screen.message
+        assert (
+            screen.record.spec.config.name == "new.yaml"
+            and "Wrote configs/new.yaml" in screen.message
+        )
 
 
-async def test_a_missing_key_is_set_without_leaving_the_screen(open_app: Any, workspace: Path, screen_text: Any) -> None:
+async def test_a_missing_key_is_set_without_leaving_the_screen(
+    open_app: Any, workspace: Path, screen_text: Any
+) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     for task in tasks:
         task["mcp_config"]["text-2048"]["env"] = {"KEY": "$GAME_KEY"}
@@ -1097,7 +1402,9 @@ async def test_a_missing_key_is_set_without_leaving_the_screen(open_app: Any, wo
     assert "s3cret-of-the-game" in (workspace / ".env").read_text()
 
 
-@pytest.mark.parametrize(("market", "title"), [("off", "Prime Intellect"), ("demo", "Prime (simulated)")])
+@pytest.mark.parametrize(
+    ("market", "title"), [("off", "Prime Intellect"), ("demo", "Prime (simulated)")]
+)
 async def test_the_list_of_machines_says_whether_those_to_rent_are_simulated(
     open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, market: str, title: str
 ) -> None:
@@ -1117,7 +1424,11 @@ async def test_an_offer_of_a_simulated_market_says_so_among_the_machines(
         offer = (await session.overview.providers["prime"].offers()).found[0]
         app.open_screen("launch", offer=offer)
         await until(pilot, lambda: app.screen.NAME == "launch" and app.screen.prepared is not None)
-        shown = [words for words, value in app.screen.query_one("#launch-machine").entries if value == form.OFFER]
+        shown = [
+            words
+            for words, value in app.screen.query_one("#launch-machine").entries
+            if value == form.OFFER
+        ]
         assert len(shown) == 1 and shown[0].startswith("rent (simulated) ")
 
 
@@ -1140,7 +1451,9 @@ async def test_another_machine_is_chosen_without_leaving_the_screen(
         assert [one for one in sim.requests if one.method == "POST"] == []
 
 
-async def test_esc_in_the_settings_leads_to_where_they_were_opened(open_app: Any, workspace: Path, settle: Any) -> None:
+async def test_esc_in_the_settings_leads_to_where_they_were_opened(
+    open_app: Any, workspace: Path, settle: Any
+) -> None:
     async with open_app(workspace) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)

@@ -1,4 +1,5 @@
-"""Logs that attack the terminal: the real app and the real commands, on a real terminal that keeps every byte it is sent."""
+"""Logs that attack the terminal: the real app and the real commands, on a real terminal that keeps
+every byte it is sent."""
 
 from __future__ import annotations
 
@@ -64,24 +65,51 @@ def hostile(own_world: Path) -> Path:
     """A workspace with one run whose log, name, numbers and end are all attacks."""
     store = RunStore(own_world / ".hudtui")
     folder = store.folder / "evil-1"
-    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
+    plan = Plan(
+        "rollouts",
+        (Stage("play", ("true",)),),
+        outputs=(PlanOutput("out/metrics.jsonl", "metrics"),),
+    )
     name, now = f"evil {ATTACKS[0]}{ATTACKS[15]}", time.time()
     spec = RunSpec("rollouts", name, str(own_world))
-    store.add(RunRecord("evil-1", now - 60, name, "rollouts", "local", machine_label(), str(folder), spec, plan))
+    store.add(
+        RunRecord(
+            "evil-1", now - 60, name, "rollouts", "local", machine_label(), str(folder), spec, plan
+        )
+    )
     for part in ("logs", "out"):
         (folder / part).mkdir(parents=True)
-    lines = [f"attack {place} before {attack} after {place}" for place, attack in enumerate(ATTACKS)]
+    lines = [
+        f"attack {place} before {attack} after {place}" for place, attack in enumerate(ATTACKS)
+    ]
     lines += ["ERROR " + "".join(ATTACKS), f"{ATTACKS[0]}\rprogress {ATTACKS[3]}\r{END}"]
-    (folder / "logs" / "play.log").write_bytes("\n".join(lines).encode() + b"\n\x9b31337n\x90 8 bits that are no UTF-8\n")
-    rows = [{"step": n, "task": f"t{n}{ATTACKS[3]}", "reward": n / 3, f"own {ATTACKS[0]}": n} for n in range(1, 4)]
+    (folder / "logs" / "play.log").write_bytes(
+        "\n".join(lines).encode() + b"\n\x9b31337n\x90 8 bits that are no UTF-8\n"
+    )
+    rows = [
+        {"step": n, "task": f"t{n}{ATTACKS[3]}", "reward": n / 3, f"own {ATTACKS[0]}": n}
+        for n in range(1, 4)
+    ]
     (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     events = [
         {"seq": 1, "at": now - 50, "type": "started", "data": {"mode": "tmux", "run": "evil-1"}},
-        {"seq": 2, "at": now - 49, "type": "stage_started", "data": {"stage": "play", "attempt": 1}},
-        {"seq": 3, "at": now - 9, "type": "failed", "data": {"why": f"it ended {''.join(ATTACKS)}"}},
+        {
+            "seq": 2,
+            "at": now - 49,
+            "type": "stage_started",
+            "data": {"stage": "play", "attempt": 1},
+        },
+        {
+            "seq": 3,
+            "at": now - 9,
+            "type": "failed",
+            "data": {"why": f"it ended {''.join(ATTACKS)}"},
+        },
     ]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    (folder / "status.json").write_text(json.dumps({"run": "evil-1", "state": "failed", "stages": {"play": {"state": "ended"}}}))
+    (folder / "status.json").write_text(
+        json.dumps({"run": "evil-1", "state": "failed", "stages": {"play": {"state": "ended"}}})
+    )
     store.mirror("evil-1", events)
     return own_world
 
@@ -95,7 +123,13 @@ class Screen:
         env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         command = [sys.executable, "-m", "hudtui", *arguments]
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=folder,
+            env=env,
+            start_new_session=True,
         )
         os.close(slave)
         self.output = b""
@@ -135,7 +169,9 @@ class Screen:
 def harmless(output: bytes) -> None:
     """No sequence of an attack is in it, and nothing that could begin one."""
     text = output.decode("utf-8", "surrogateescape")
-    assert not [part for part in STRINGS.findall(text) if MARK in part or PAYLOAD in part or "PWNED" in part]
+    assert not [
+        part for part in STRINGS.findall(text) if MARK in part or PAYLOAD in part or "PWNED" in part
+    ]
     assert not [part for part in CSI.findall(text) if MARK in part[0]]
     assert not re.findall("[\x80-\x9f\udc80-\udcff]", text), "an 8-bit control"
 
@@ -189,7 +225,15 @@ def test_the_app_sends_none_of_them(hostile: Path) -> None:
         ("runs", "show", "evil-1"),
         ("runs", "list"),
         ("runs", "metrics", "--all", "evil-1"),
-        ("runs", "watch", "local", "--once", "--log", "--file", ".hudtui/runs/evil-1/logs/play.log"),
+        (
+            "runs",
+            "watch",
+            "local",
+            "--once",
+            "--log",
+            "--file",
+            ".hudtui/runs/evil-1/logs/play.log",
+        ),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )
@@ -205,7 +249,22 @@ def test_tmux_around_the_app_is_told_nothing(hostile: Path) -> None:
         return subprocess.run(["tmux", *words], capture_output=True, text=True, check=True).stdout
 
     command = f"cd '{hostile}' && exec '{sys.executable}' -m hudtui"
-    tmux("new-session", "-d", "-x", "120", "-y", "40", "-s", "around", "cat", ";", "set-option", "-s", "set-clipboard", "on")
+    tmux(
+        "new-session",
+        "-d",
+        "-x",
+        "120",
+        "-y",
+        "40",
+        "-s",
+        "around",
+        "cat",
+        ";",
+        "set-option",
+        "-s",
+        "set-clipboard",
+        "on",
+    )
     tmux("set-option", "-g", "allow-passthrough", "on")
     tmux("new-window", "-t", "=around:", "-n", "app", command)
     end = time.monotonic() + 60

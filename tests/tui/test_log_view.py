@@ -44,7 +44,9 @@ async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
     return ()
 
 
-SERVICES = Services(now=lambda: NOON, load_facts=lambda folder: Facts(folder, "HUD"), sync_runs=_quiet)
+SERVICES = Services(
+    now=lambda: NOON, load_facts=lambda folder: Facts(folder, "HUD"), sync_runs=_quiet
+)
 
 
 @pytest.fixture
@@ -76,7 +78,8 @@ def shown(text: str) -> list[str]:
     return [line[:40].rstrip() for line in text.splitlines() if "INFO line" in line]
 
 
-# -- the buffer ----------------------------------------------------------------------------------------------------------
+# -- the buffer
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,9 @@ def test_levels(line: str, level: Level) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.text(max_size=12), max_size=30), max_size=20), st.integers(1, 25))
-def test_the_buffer_holds_the_newest_lines_under_their_numbers(batches: list[list[str]], cap: int) -> None:
+def test_the_buffer_holds_the_newest_lines_under_their_numbers(
+    batches: list[list[str]], cap: int
+) -> None:
     buffer = LogBuffer(cap)
     every: list[str] = []
     for at, batch in enumerate(batches):
@@ -126,10 +131,14 @@ def test_the_buffer_holds_the_newest_lines_under_their_numbers(batches: list[lis
 
 def test_text_is_clean_and_bounded() -> None:
     buffer = LogBuffer(10)
-    buffer.append(["a\tb\x1b[31mred\x1b[0m\x07", "10%\r100%", "x" * 100_000, "\x1b]52;c;aGk=\x07after"], 0)
+    buffer.append(
+        ["a\tb\x1b[31mred\x1b[0m\x07", "10%\r100%", "x" * 100_000, "\x1b]52;c;aGk=\x07after"], 0
+    )
     assert buffer.text(0) == "a       bred"
     assert buffer.text(1) == "100%"
-    assert len(buffer.text(2)) < SHOWN_LENGTH + 40 and buffer.text(2).endswith("96000 more characters")
+    assert len(buffer.text(2)) < SHOWN_LENGTH + 40 and buffer.text(2).endswith(
+        "96000 more characters"
+    )
     assert buffer.text(3) == "after"
     assert "x" * 100_000 in buffer.everything() and "\x1b" not in buffer.everything()
 
@@ -151,7 +160,8 @@ def test_taking_in_is_fast_whatever_the_lines_hold() -> None:
     assert time.process_time() - begun < 2.0, "200 000 lines are only kept, not looked at"
 
 
-# -- the pane ------------------------------------------------------------------------------------------------------------
+# -- the pane
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_it_follows_until_scrolled_and_again_at_the_end(log: Any, screen_text: Any) -> None:
@@ -173,11 +183,15 @@ async def test_it_follows_until_scrolled_and_again_at_the_end(log: Any, screen_t
         assert "● following" in screen_text(pilot.app), "scrolled back to the end"
 
 
-async def test_lines_are_shown_however_busy_the_machine_is(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_are_shown_however_busy_the_machine_is(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lost = iter(range(0, 200, 10))
     async with log() as (pane, pilot):
         # Ten seconds pass between a timer's first look at the clock and its second.
-        monkeypatch.setattr("textual.timer._time.get_time", lambda: time.monotonic() + next(lost, 200))
+        monkeypatch.setattr(
+            "textual.timer._time.get_time", lambda: time.monotonic() + next(lost, 200)
+        )
         pane.append(["late"])
         for _ in range(100):
             await pilot.pause(0.01)
@@ -198,7 +212,9 @@ async def test_what_is_read_stays_when_old_lines_go(log: Any, screen_text: Any) 
         assert "20 older lines dropped here" in text and "100 lines" in text
         await add(pane, pilot, number(500, 120))
         text = screen_text(pilot.app)
-        assert "line 520" in text and "520 older lines dropped" in text, "what is gone cannot be shown: the oldest lines are"
+        assert "line 520" in text and "520 older lines dropped" in text, (
+            "what is gone cannot be shown: the oldest lines are"
+        )
 
 
 async def test_pause_holds_and_counts(log: Any, screen_text: Any) -> None:
@@ -207,7 +223,12 @@ async def test_pause_holds_and_counts(log: Any, screen_text: Any) -> None:
         await pilot.press("space")
         await add(pane, pilot, number(1234, 50))
         text = screen_text(pilot.app)
-        assert "‖ paused" in text and "+1 234 new" in text and "line 49" in text and "line 50" not in text
+        assert (
+            "‖ paused" in text
+            and "+1 234 new" in text
+            and "line 49" in text
+            and "line 50" not in text
+        )
         await pilot.press("space")
         await pilot.pause()
         assert "line 1283" in screen_text(pilot.app)
@@ -227,7 +248,9 @@ async def test_a_flood_during_a_pause_is_bounded_and_said(log: Any, screen_text:
 
 async def test_search_marks_counts_and_goes_round(log: Any, screen_text: Any, settle: Any) -> None:
     async with log() as (pane, pilot):
-        await add(pane, pilot, [f"{'hit [bold]' if n % 40 == 5 else 'line'} {n}" for n in range(200)])
+        await add(
+            pane, pilot, [f"{'hit [bold]' if n % 40 == 5 else 'line'} {n}" for n in range(200)]
+        )
 
         async def shows(*parts: str) -> None:
             await until(pilot, lambda: all(part in screen_text(pilot.app) for part in parts))
@@ -265,11 +288,17 @@ async def test_a_log_without_a_line_says_so(log: Any, screen_text: Any) -> None:
 
 async def test_errors_one_after_the_other(log: Any, screen_text: Any) -> None:
     async with log() as (pane, pilot):
-        await add(pane, pilot, [*number(50), "ERROR first", *number(50), "ValueError: second", *number(50)])
+        await add(
+            pane,
+            pilot,
+            [*number(50), "ERROR first", *number(50), "ValueError: second", *number(50)],
+        )
         await pilot.press("J")
         assert "ERROR first" in screen_text(pilot.app)
         await pilot.press("J")
-        assert "ValueError: second" in screen_text(pilot.app) and "ERROR first" not in screen_text(pilot.app)
+        assert "ValueError: second" in screen_text(pilot.app) and "ERROR first" not in screen_text(
+            pilot.app
+        )
         await pilot.press("J")
         assert "ERROR first" in screen_text(pilot.app)
 
@@ -306,7 +335,9 @@ async def test_arrival_times(log: Any, screen_text: Any) -> None:
         assert "12:00:00 INFO i" in screen_text(pilot.app)
 
 
-async def test_save_writes_what_is_shown_cleaned(log: Any, screen_text: Any, settle: Any, project: Path) -> None:
+async def test_save_writes_what_is_shown_cleaned(
+    log: Any, screen_text: Any, settle: Any, project: Path
+) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, ["INFO i", "ERROR \x1b[31me\x1b[0m"])
         await pilot.press("W")
@@ -332,7 +363,9 @@ async def test_copy_takes_the_lines_in_sight(log: Any, monkeypatch: pytest.Monke
     async with log() as (pane, pilot):
         await add(pane, pilot, number(100))
         await pilot.press("y", "Y")
-        assert copied[0].splitlines()[-1] == "INFO line 99" and 10 < len(copied[0].splitlines()) < 24
+        assert (
+            copied[0].splitlines()[-1] == "INFO line 99" and 10 < len(copied[0].splitlines()) < 24
+        )
         assert copied[1].splitlines() == number(100)
 
 
@@ -387,11 +420,15 @@ async def test_a_flood_draws_its_own_rows_only(log: Any, screen_text: Any) -> No
         pane._lines.scroll_home(animate=False)
         await pilot.pause()
         assert shown(screen_text(pilot.app))[0] == "INFO line 4000"
-        await add(pane, pilot, ["long " * 100])  # the other scroll bar comes: now the screen is laid out
+        await add(
+            pane, pilot, ["long " * 100]
+        )  # the other scroll bar comes: now the screen is laid out
         assert layouts > 0
 
 
-async def test_lines_that_come_into_sight_are_drawn_also_while_nothing_is_followed(log: Any) -> None:
+async def test_lines_that_come_into_sight_are_drawn_also_while_nothing_is_followed(
+    log: Any,
+) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, number(50))
         pane.clear()
@@ -424,7 +461,14 @@ def test_picture(snap: Callable[..., bool], project: Path, size: tuple[int, int]
         await pilot.app.push_screen(screen)
         screen.pane.focus()
         await add(
-            screen.pane, pilot, [*number(80), "WARNING careful", "ERROR [red]broke[/red]", "Traceback (most recent call last):"]
+            screen.pane,
+            pilot,
+            [
+                *number(80),
+                "WARNING careful",
+                "ERROR [red]broke[/red]",
+                "Traceback (most recent call last):",
+            ],
         )
         screen.pane.search("line 7")
 

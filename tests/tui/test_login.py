@@ -1,4 +1,5 @@
-"""Logging in on the environment screen, and forms that a server asks for there; dialogs with a form."""
+"""Logging in on the environment screen, and forms that a server asks for there; dialogs with a
+form."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from hudtui.tui.widgets.dialog import Ask, Confirm
 from hudtui.tui.widgets.pick import Pick
 
 odd, odd_http = servers.odd, servers.odd_http
-ADDRESS = "https://login.example/authorize?response_type=code&client_id=a&code_challenge=" + "x" * 120
+ADDRESS = (
+    "https://login.example/authorize?response_type=code&client_id=a&code_challenge=" + "x" * 120
+)
 
 
 @pytest.fixture
@@ -32,7 +35,11 @@ async def world(odd_http: Any, monkeypatch: pytest.MonkeyPatch) -> OAuthWorld:
 async def until(pilot: Any, kind: type, *, not_yet: Any = None) -> Any:
     """Wait for a dialog that is ready."""
     async with asyncio.timeout(60):
-        while not isinstance(pilot.app.screen, kind) or pilot.app.screen is not_yet or not pilot.app.screen.is_mounted:
+        while (
+            not isinstance(pilot.app.screen, kind)
+            or pilot.app.screen is not_yet
+            or not pilot.app.screen.is_mounted
+        ):
             await pilot.pause(0.02)
     await pilot.pause(0.05)
     return pilot.app.screen
@@ -47,14 +54,21 @@ async def open_environment(pilot: Any, settle: Any, name: str) -> None:
 
 
 async def test_a_login_from_the_question_to_the_tools_and_out_again(
-    open_app: Any, project: Path, settle: Any, world: OAuthWorld, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    project: Path,
+    settle: Any,
+    world: OAuthWorld,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copied: list[str] = []
     async with open_app(project) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
         await open_environment(pilot, settle, world.url)
         await until(pilot, Confirm)
-        assert "Log in?" in screen_text(app) and f"401: {world.url} wants credentials" in screen_text(app)
+        assert "Log in?" in screen_text(
+            app
+        ) and f"401: {world.url} wants credentials" in screen_text(app)
         await pilot.press("y")
         await until(pilot, Ask)
         await pilot.press("ctrl+o")
@@ -62,7 +76,9 @@ async def test_a_login_from_the_question_to_the_tools_and_out_again(
         assert address.startswith(f"{world.issuer}/authorize?")
         await world.browse(address)  # the dialog closes by itself
         await settle(pilot)
-        assert app.screen.NAME == "environment" and [tool.name for tool in app.screen.analysis.tools] == ["say"]
+        assert app.screen.NAME == "environment" and [
+            tool.name for tool in app.screen.analysis.tools
+        ] == ["say"]
         assert read_login(world.url) is not None
         assert "access-token" not in screen_text(app)
 
@@ -83,7 +99,12 @@ async def test_a_login_from_the_question_to_the_tools_and_out_again(
 
 
 async def test_a_pasted_address_finishes_a_login(
-    open_app: Any, project: Path, settle: Any, world: OAuthWorld, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    project: Path,
+    settle: Any,
+    world: OAuthWorld,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copied: list[str] = []
     async with open_app(project) as (app, pilot):
@@ -101,7 +122,9 @@ async def test_a_pasted_address_finishes_a_login(
         assert app.screen.analysis is not None and read_login(world.url) is not None
 
 
-async def test_what_is_opened_by_itself_asks_for_no_login(open_app: Any, project: Path, settle: Any, world: OAuthWorld) -> None:
+async def test_what_is_opened_by_itself_asks_for_no_login(
+    open_app: Any, project: Path, settle: Any, world: OAuthWorld
+) -> None:
     async with open_app(project) as (app, pilot):
         await open_environment(pilot, settle, world.url)
         await until(pilot, Confirm)
@@ -122,7 +145,10 @@ async def test_a_form_of_a_server_is_declined_and_the_user_sees_it(
     open_app: Any, project: Path, settle: Any, odd: Callable[..., tuple[str, ...]], screen_text: Any
 ) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string", "default": "Ann"}}}
-    request = {"method": "elicitation/create", "params": {"message": "Who [b]are you?", "requestedSchema": schema}}
+    request = {
+        "method": "elicitation/create",
+        "params": {"message": "Who [b]are you?", "requestedSchema": schema},
+    }
     async with open_app(project) as (app, pilot):
         await open_environment(pilot, settle, f"-- {shlex.join(odd('put', json.dumps(request)))}")
         await settle(pilot)
@@ -137,7 +163,12 @@ def test_picture_of_an_address(snap: Any, project: Path, size: tuple[int, int]) 
     async def ask(pilot: Any) -> None:
         lines = ("Open this address in a browser.",)
         app = pilot.app
-        app.run_worker(app.ask("Log in at https://mcp.example/mcp", lines=lines, copy=ADDRESS, accept="Continue"), name="forever")
+        app.run_worker(
+            app.ask(
+                "Log in at https://mcp.example/mcp", lines=lines, copy=ADDRESS, accept="Continue"
+            ),
+            name="forever",
+        )
         await until(pilot, Ask)
 
     assert snap(HudtuiApp(project), size=size, run_before=ask)

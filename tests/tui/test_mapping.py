@@ -115,7 +115,12 @@ def desk(project: Path) -> Path:
     (project / "configs").mkdir()
     (project / "configs" / "desk.yaml").write_text(TEXT)
     source = parse_source("text-2048", folder=project, lookup={}.get)
-    save_analysis(source, Analysis("text-2048", Server("desk", "1"), tools=(COMPUTER, Tool("setup", "", None, "setup"))))
+    save_analysis(
+        source,
+        Analysis(
+            "text-2048", Server("desk", "1"), tools=(COMPUTER, Tool("setup", "", None, "setup"))
+        ),
+    )
     return project
 
 
@@ -129,9 +134,20 @@ def game(project: Path) -> Path:
     task = {
         "id": "small",
         "prompt": "Build a 64.",
-        "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "mcp_config": {
+            "game": {
+                "command": "${HUDTUI_PYTHON:-python3}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
     (project / "tasks.json").write_text(json.dumps([task]))
     return project
@@ -146,7 +162,9 @@ def file_of(folder: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def mapping(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 35)) -> AsyncIterator[tuple[Any, Any]]:
+async def mapping(
+    open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 35)
+) -> AsyncIterator[tuple[Any, Any]]:
     async with open_app(folder, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
         app.open_screen("mapping")
         await settle(pilot)
@@ -165,7 +183,8 @@ def row_of(screen: Any, text: str) -> int:
     return next(row for row, line in enumerate(screen.editor.lines) if text in line)
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
+# -- pictures
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
@@ -174,7 +193,9 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_loading(snap: Any, desk: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_loading(
+    snap: Any, desk: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def read(path: Path) -> None:
         await asyncio.Event().wait()
 
@@ -182,7 +203,9 @@ def test_picture_loading(snap: Any, desk: Path, size: tuple[int, int], monkeypat
 
     async def begun(pilot: Any) -> None:
         await pilot.press("2")
-        await until(pilot, lambda: pilot.app.facts is not None and pilot.app.screen.NAME == "mapping")
+        await until(
+            pilot, lambda: pilot.app.facts is not None and pilot.app.screen.NAME == "mapping"
+        )
 
     assert snap(app_of(desk), size=size, run_before=begun, wait=False)
 
@@ -205,7 +228,9 @@ def test_picture_of_the_other_pane(snap: Any, desk: Path, size: tuple[int, int])
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 def test_picture_findings(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
-    text = TEXT.replace('_tool: "computer"', '_tool: "computr"', 1).replace('from_arg: "name"', 'from_arg: "nmae"')
+    text = TEXT.replace('_tool: "computer"', '_tool: "computr"', 1).replace(
+        'from_arg: "name"', 'from_arg: "nmae"'
+    )
     file_of(desk).write_text(text.replace('  name: "Desk"', '  title: "Desk"'))
 
     async def look(pilot: Any) -> None:
@@ -217,11 +242,15 @@ def test_picture_findings(snap: Any, desk: Path, settle: Any, size: tuple[int, i
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-def test_picture_failing_transform(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
+def test_picture_failing_transform(
+    snap: Any, desk: Path, settle: Any, size: tuple[int, int]
+) -> None:
     async def look(pilot: Any) -> None:
         screen = pilot.app.screen
         screen.editor.go(row_of(screen, "lambda x: int(x)"))
-        screen.preview.reply.load_text('<think>The button is there.</think>\n<tool>click("here", 200)</tool>')
+        screen.preview.reply.load_text(
+            '<think>The button is there.</think>\n<tool>click("here", 200)</tool>'
+        )
 
     assert snap(app_of(desk), size=size, press=["2"], run_before=look)
 
@@ -235,14 +264,19 @@ def test_picture_actions(snap: Any, desk: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any, size: tuple[int, int]) -> None:
+def test_picture_sent(
+    snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any, size: tuple[int, int]
+) -> None:
     class Session:
         tools = {"computer": COMPUTER}  # noqa: RUF012
         declined = ()
 
-        async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
+        async def call_tool(
+            self, name: str, arguments: Any, *, timeout: float | None = None
+        ) -> ToolResult:
             return ToolResult(
-                (ContentBlock("text", f"Clicked at {arguments['x']}, {arguments['y']}."),), {"ok": True, "windows": ["a", "b"]}
+                (ContentBlock("text", f"Clicked at {arguments['x']}, {arguments['y']}."),),
+                {"ok": True, "windows": ["a", "b"]},
             )
 
     @contextlib.asynccontextmanager
@@ -254,9 +288,16 @@ def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, se
 
     async def send(pilot: Any) -> None:
         screen = pilot.app.screen
-        await until(pilot, lambda: bool(screen.draft.rows))  # the check that follows the opening is over
+        await until(
+            pilot, lambda: bool(screen.draft.rows)
+        )  # the check that follows the opening is over
         await pilot.press("f8")
-        await until(pilot, lambda: "Clicked at" in screen.query_one("#map-meaning", Sheet).plain and not screen.message)
+        await until(
+            pilot,
+            lambda: (
+                "Clicked at" in screen.query_one("#map-meaning", Sheet).plain and not screen.message
+            ),
+        )
         await settle(pilot)
 
     assert snap(app_of(desk), size=size, press=["2"], run_before=send)
@@ -271,7 +312,8 @@ def test_picture_of_a_completion(snap: Any, desk: Path) -> None:
     assert snap(app_of(desk), size=(120, 35), press=["2"], run_before=ask)
 
 
-# -- typing ------------------------------------------------------------------------------------------------------------
+# -- typing
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_key_changes_the_preview_at_once(open_app: Any, desk: Path, settle: Any) -> None:
@@ -291,7 +333,9 @@ async def test_a_key_changes_the_preview_at_once(open_app: Any, desk: Path, sett
         assert not screen.file.modified
 
 
-async def test_a_slow_reading_never_takes_the_place_of_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reading_never_takes_the_place_of_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from hudtui.core.gym import config as reader
 
     slow, go_on, read = threading.Event(), threading.Event(), reader.parse_config
@@ -361,14 +405,22 @@ async def test_what_is_drawn_in_parts_is_what_is_drawn_as_a_whole(
         assert screen.editor.lines[row].strip().startswith("transform:")
 
 
-async def test_what_does_not_parse_keeps_the_last_good_meaning(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+async def test_what_does_not_parse_keeps_the_last_good_meaning(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
-        await type_at(pilot, settle, screen, row_of(screen, "action_mappings"), 0, "enter", "up", "x")
+        await type_at(
+            pilot, settle, screen, row_of(screen, "action_mappings"), 0, "enter", "up", "x"
+        )
         assert screen.preview.meaning.call.arguments["x"] == 100
         assert screen.draft.stale and "does not parse" in screen.draft.stale
         assert "last good meaning" in screen_text(pilot.app)
-        assert str(screen.text.query_one("#map-brief").content).startswith("! last good meaning: ✓ ")  # with the text alone, too
-        assert [finding.code for finding in screen.draft.findings] == ["yaml"] and screen.editor.notes
+        assert str(screen.text.query_one("#map-brief").content).startswith(
+            "! last good meaning: ✓ "
+        )  # with the text alone, too
+        assert [finding.code for finding in screen.draft.findings] == [
+            "yaml"
+        ] and screen.editor.notes
         await pilot.press("ctrl+z", "ctrl+z")
         await settle(pilot)
         assert screen.draft.stale is None and "last good meaning" not in screen_text(pilot.app)
@@ -376,19 +428,27 @@ async def test_what_does_not_parse_keeps_the_last_good_meaning(open_app: Any, de
 
 async def test_aliases_between_parts_are_understood(open_app: Any, desk: Path, settle: Any) -> None:
     file_of(desk).write_text(
-        TEXT.replace('    action:\n      static: "click"', '    action: &a\n      static: "click"').replace(
-            '    action:\n      static: "press"', "    action: *a"
-        )
+        TEXT.replace(
+            '    action:\n      static: "click"', '    action: &a\n      static: "click"'
+        ).replace('    action:\n      static: "press"', "    action: *a")
     )
     async with mapping(open_app, settle, desk) as (screen, pilot):
         screen.preview.reply.load_text('<think>x</think><tool>key("a")</tool>')
         await settle(pilot)
-        assert screen.draft.stale is None and screen.preview.meaning.call.arguments["action"] == "click"
+        assert (
+            screen.draft.stale is None
+            and screen.preview.meaning.call.arguments["action"] == "click"
+        )
         await type_at(pilot, settle, screen, row_of(screen, 'static: "click"'), 15, "x")
-        assert screen.draft.stale is None and screen.preview.meaning.draft.arguments["action"] == "xclick"
+        assert (
+            screen.draft.stale is None
+            and screen.preview.meaning.draft.arguments["action"] == "xclick"
+        )
 
 
-async def test_a_change_that_breaks_another_action_is_seen_in_the_table(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_a_change_that_breaks_another_action_is_seen_in_the_table(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         assert [row.verdict for row in screen.draft.rows] == ["ok", "ok"]
         row = row_of(screen, 'static: "press"')
@@ -399,10 +459,15 @@ async def test_a_change_that_breaks_another_action_is_seen_in_the_table(open_app
         await pilot.press("j", "enter")
         await settle(pilot)
         assert screen.editor.cursor_location[0] == row_of(screen, "  key:")
-        assert 'key("Enter")' in screen.preview.reply.text and screen.preview.meaning.error.stage == "schema"
+        assert (
+            'key("Enter")' in screen.preview.reply.text
+            and screen.preview.meaning.error.stage == "schema"
+        )
 
 
-async def test_marks_move_with_the_lines_until_the_check_is_done(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_marks_move_with_the_lines_until_the_check_is_done(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     file_of(desk).write_text(TEXT.replace('_tool: "computer"', '_tool: "computr"', 1))
     async with mapping(open_app, settle, desk) as (screen, pilot):
         row = row_of(screen, "computr")
@@ -414,14 +479,31 @@ async def test_marks_move_with_the_lines_until_the_check_is_done(open_app: Any, 
         assert row + 1 in screen.editor.notes and row not in screen.editor.notes
 
 
-# -- editing -----------------------------------------------------------------------------------------------------------
+# -- editing
+# --------------------------------------------------------------------------------------------------
 
 
-async def test_enter_tab_and_backspace_mind_the_indentation(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_enter_tab_and_backspace_mind_the_indentation(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         editor = screen.editor
         end = len(editor.lines) - 1
-        await type_at(pilot, settle, screen, end, 0, "a", "colon", "enter", "b", "colon", "space", "1", "enter")
+        await type_at(
+            pilot,
+            settle,
+            screen,
+            end,
+            0,
+            "a",
+            "colon",
+            "enter",
+            "b",
+            "colon",
+            "space",
+            "1",
+            "enter",
+        )
         assert list(editor.lines)[-3:] == ["a:", "  b: 1", "  "]
         await pilot.press("tab")
         assert editor.lines[-1] == "    "
@@ -435,7 +517,9 @@ async def test_enter_tab_and_backspace_mind_the_indentation(open_app: Any, desk:
 
 
 @pytest.mark.parametrize("key", ["tab", "shift+tab"])
-async def test_walking_through_the_text_with_tab_changes_nothing(open_app: Any, desk: Path, settle: Any, key: str) -> None:
+async def test_walking_through_the_text_with_tab_changes_nothing(
+    open_app: Any, desk: Path, settle: Any, key: str
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         editor = screen.editor
         editor.go(row_of(screen, '_tool: "computer"'), 4)
@@ -453,7 +537,9 @@ async def test_walking_through_the_text_with_tab_changes_nothing(open_app: Any, 
         assert editor.lines[editor.cursor_location[0]] == '  _tool: "computer"'
 
 
-async def test_lines_are_moved_copied_and_deleted_as_one_change_each(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_lines_are_moved_copied_and_deleted_as_one_change_each(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         editor = screen.editor
         editor.load_text("a\nb\nc\nd")
@@ -480,7 +566,9 @@ async def test_lines_are_moved_copied_and_deleted_as_one_change_each(open_app: A
         assert editor.cursor_location == (0, 0)
 
 
-async def test_a_double_click_selects_a_word_and_a_third_the_line(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_a_double_click_selects_a_word_and_a_third_the_line(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         row = row_of(screen, "system_prompt: |")
         place = (screen.editor.gutter_width + 3, row)
@@ -490,7 +578,9 @@ async def test_a_double_click_selects_a_word_and_a_third_the_line(open_app: Any,
         assert screen.editor.selected_text == "system_prompt: |"
 
 
-async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+async def test_long_lines_can_be_wrapped(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
     long = " ".join(f"word{number}" for number in range(60))
     file_of(desk).write_text(TEXT.replace("  You work at a desk.", f"  {long}") + "parser: 1\n")
     async with mapping(open_app, settle, desk) as (screen, pilot):
@@ -502,7 +592,9 @@ async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any,
         screen.editor.go(row, len(screen.editor.lines[row]))
         await pilot.press("x")
         await settle(pilot)
-        assert "call.x" in screen_text(pilot.app) and screen.editor.lines[row_of(screen, "word59")].endswith("make one call.x")
+        assert "call.x" in screen_text(pilot.app) and screen.editor.lines[
+            row_of(screen, "word59")
+        ].endswith("make one call.x")
         await pilot.press("f4")
         await settle(pilot)
         assert "✗" in screen_text(pilot.app).split("duplicate")[0]
@@ -511,7 +603,9 @@ async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any,
         assert not screen.editor.soft_wrap and screen.editor.scroll_offset.x == 0
 
 
-async def test_after_a_find_the_beginning_of_the_lines_is_in_sight_again(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_after_a_find_the_beginning_of_the_lines_is_in_sight_again(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     long = "see " * 40 + "farneedle"
     file_of(desk).write_text(TEXT.replace("  You work at a desk.", f"  {long}"))
     async with mapping(open_app, settle, desk) as (screen, pilot):
@@ -529,7 +623,11 @@ async def test_comments_are_toggled_as_one_change(open_app: Any, desk: Path, set
         row = row_of(screen, "  click:")
         editor.selection = type(editor.selection)((row, 2), (row + 2, 4))
         await pilot.press("ctrl+t")
-        assert list(editor.lines)[row : row + 3] == ["  # click:", '  #   _tool: "computer"', "  #   _parser:"]
+        assert list(editor.lines)[row : row + 3] == [
+            "  # click:",
+            '  #   _tool: "computer"',
+            "  #   _parser:",
+        ]
         await pilot.press("ctrl+t")
         assert editor.text == TEXT
         await pilot.press("ctrl+z")
@@ -549,11 +647,17 @@ async def test_search_and_replace(open_app: Any, desk: Path, settle: Any, screen
         assert screen.editor.cursor_location == first
         await pilot.press("tab", *"desk", "enter")
         await settle(pilot)
-        assert screen.editor.text.count('"desk"') == 1 and screen.editor.text.count('"computer"') == 1
+        assert (
+            screen.editor.text.count('"desk"') == 1 and screen.editor.text.count('"computer"') == 1
+        )
         await pilot.press("ctrl+l")
         assert screen.editor.text.count('"desk"') == 2
         await pilot.press("escape")
-        assert screen.focused is screen.editor and not screen.query_one(FindBar).display and screen.editor.pattern is None
+        assert (
+            screen.focused is screen.editor
+            and not screen.query_one(FindBar).display
+            and screen.editor.pattern is None
+        )
         await pilot.press("ctrl+z")
         assert screen.editor.text.count('"computer"') == 1
 
@@ -603,7 +707,9 @@ async def test_jumping(open_app: Any, desk: Path, settle: Any) -> None:
 
 
 async def test_findings_are_jumped_to_and_fixed(open_app: Any, desk: Path, settle: Any) -> None:
-    text = TEXT.replace('_tool: "computer"', '_tol: "computer"', 1).replace("      transform", "      tranform")
+    text = TEXT.replace('_tool: "computer"', '_tol: "computer"', 1).replace(
+        "      transform", "      tranform"
+    )
     file_of(desk).write_text(text)
     async with mapping(open_app, settle, desk) as (screen, pilot):
         fixable = [finding for finding in screen.draft.findings if finding.fix]
@@ -614,7 +720,9 @@ async def test_findings_are_jumped_to_and_fixed(open_app: Any, desk: Path, settl
         before = screen.editor.text
         await pilot.press("ctrl+l")
         await settle(pilot)
-        assert screen.editor.text != before and len([one for one in screen.draft.findings if one.fix]) < len(fixable)
+        assert screen.editor.text != before and len(
+            [one for one in screen.draft.findings if one.fix]
+        ) < len(fixable)
         await pilot.press("escape", "F")
         await settle(pilot)
         assert screen.editor.text == TEXT
@@ -627,13 +735,17 @@ async def test_a_new_action_from_a_tool(open_app: Any, desk: Path, settle: Any) 
         await pilot.pause()
         await pilot.press("enter")
         await settle(pilot)
-        assert "computer" in screen.draft.config.mappings and "- computer(" in screen.draft.config.system_prompt
+        assert (
+            "computer" in screen.draft.config.mappings
+            and "- computer(" in screen.draft.config.system_prompt
+        )
         assert screen.editor.cursor_location[0] == row_of(screen, "  computer:")
         await pilot.press("ctrl+z")
         assert screen.editor.text == TEXT
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- the file
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_saving(open_app: Any, desk: Path, settle: Any) -> None:
@@ -647,12 +759,16 @@ async def test_saving(open_app: Any, desk: Path, settle: Any) -> None:
         assert "Saved configs/desk.yaml" in screen.message
 
 
-async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+async def test_quitting_asks_about_unsaved_work(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         app = screen.app
         await pilot.press("x", "ctrl+q")
         await pilot.pause()
-        assert "! desk.yaml is not saved" in screen_text(app) and "A copy is kept" in screen_text(app)
+        assert "! desk.yaml is not saved" in screen_text(app) and "A copy is kept" in screen_text(
+            app
+        )
         await pilot.press("n")
         await settle(pilot)
         assert app.screen is screen and screen.file.modified
@@ -681,7 +797,9 @@ async def test_a_file_that_cannot_be_saved_keeps_hudtui_open(
     open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*given: Any, **options: Any) -> None:
-        raise InputError("this file cannot be written; its old content is unchanged", why="Read-only file system")
+        raise InputError(
+            "this file cannot be written; its old content is unchanged", why="Read-only file system"
+        )
 
     async with mapping(open_app, settle, desk) as (screen, pilot):
         monkeypatch.setattr(file_buffer, "write_atomic", refuse)
@@ -689,7 +807,11 @@ async def test_a_file_that_cannot_be_saved_keeps_hudtui_open(
         await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
         await pilot.press("s")
         await settle(pilot)
-        assert pilot.app.screen is screen and screen.file.modified and "Read-only file system" in screen.message
+        assert (
+            pilot.app.screen is screen
+            and screen.file.modified
+            and "Read-only file system" in screen.message
+        )
 
 
 async def test_in_a_folder_that_cannot_be_written_to_unsaved_work_survives(
@@ -713,7 +835,9 @@ async def test_in_a_folder_that_cannot_be_written_to_unsaved_work_survives(
         assert pilot.app.screen.editor.text == "x" + TEXT
 
 
-async def test_where_no_copy_can_be_kept_the_question_says_so(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+async def test_where_no_copy_can_be_kept_the_question_says_so(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         app = screen.app
         for folder in (desk / ".hudtui", app.places.state):
@@ -725,7 +849,11 @@ async def test_where_no_copy_can_be_kept_the_question_says_so(open_app: Any, des
         await pilot.press("ctrl+q")
         await until(pilot, lambda: isinstance(app.screen, Unsaved))
         text = screen_text(app)
-        assert "No copy of it can be kept" in text and "Quit and lose the changes (L)" in text and "A copy is kept" not in text
+        assert (
+            "No copy of it can be kept" in text
+            and "Quit and lose the changes (L)" in text
+            and "A copy is kept" not in text
+        )
         assert app.focused is not None and app.focused.id == "save"
         await pilot.press("y")
         await settle(pilot)
@@ -737,7 +865,9 @@ async def test_where_no_copy_can_be_kept_the_question_says_so(open_app: Any, des
 
 
 @pytest.mark.parametrize("answer", ["enter", "y", "n"])
-async def test_another_configuration_loses_nothing(open_app: Any, desk: Path, settle: Any, answer: str) -> None:
+async def test_another_configuration_loses_nothing(
+    open_app: Any, desk: Path, settle: Any, answer: str
+) -> None:
     other = desk / "configs" / "other.yaml"
     async with mapping(open_app, settle, desk) as (screen, pilot):
         await type_at(pilot, settle, screen, 0, 0, "x")
@@ -755,7 +885,12 @@ async def test_another_configuration_loses_nothing(open_app: Any, desk: Path, se
 
 @pytest.mark.parametrize(
     ("mark", "encoding"),
-    [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe\0\0", "utf-32-le")],
+    [
+        (b"\xef\xbb\xbf", "utf-8"),
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xfe\xff", "utf-16-be"),
+        (b"\xff\xfe\0\0", "utf-32-le"),
+    ],
 )
 async def test_encoding_line_ends_and_byte_order_mark_stay(
     open_app: Any, desk: Path, settle: Any, mark: bytes, encoding: str
@@ -767,10 +902,14 @@ async def test_encoding_line_ends_and_byte_order_mark_stay(
         await type_at(pilot, settle, screen, 0, 0, "#")
         await pilot.press("f9")
         await settle(pilot)
-        assert file_of(desk).read_bytes() == mark + ("#" + text.replace("\n", "\r\n")).encode(encoding)
+        assert file_of(desk).read_bytes() == mark + ("#" + text.replace("\n", "\r\n")).encode(
+            encoding
+        )
 
 
-async def test_what_is_typed_just_before_the_end_is_copied(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_what_is_typed_just_before_the_end_is_copied(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         screen.quiet = 60.0
         await pilot.press("x")
@@ -778,7 +917,9 @@ async def test_what_is_typed_just_before_the_end_is_copied(open_app: Any, desk: 
     assert found is not None and found.text == "x" + TEXT
 
 
-async def test_a_file_changed_outside_is_followed_when_nothing_is_unsaved(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_a_file_changed_outside_is_followed_when_nothing_is_unsaved(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         file_of(desk).write_text(TEXT + "# more\n")
         await screen.file.look()
@@ -865,7 +1006,9 @@ async def test_unsaved_work_can_be_given_up(open_app: Any, desk: Path, settle: A
     assert find_copy(desk, file_of(desk), TEXT) is None
 
 
-async def test_several_configurations_are_chosen_from(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_several_configurations_are_chosen_from(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     (desk / "configs" / "other.yaml").write_text("action_mappings:\n  a:\n    _tool: computer\n")
     async with mapping(open_app, settle, desk) as (_, pilot):
         assert isinstance(pilot.app.screen, Pick)
@@ -877,10 +1020,15 @@ async def test_several_configurations_are_chosen_from(open_app: Any, desk: Path,
         assert pilot.app.screen.editor.text == TEXT
 
 
-async def test_samples_turn_and_what_was_written_is_one(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_samples_turn_and_what_was_written_is_one(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         await pilot.press("escape", "n")
-        assert 'key("Enter")' in screen.preview.reply.text and screen.preview.meaning.call.arguments["keys"] == ["enter"]
+        assert (
+            'key("Enter")' in screen.preview.reply.text
+            and screen.preview.meaning.call.arguments["keys"] == ["enter"]
+        )
         await pilot.press("w")
         assert screen.focused is screen.preview.reply
         screen.preview.reply.load_text("<tool>click(7)</tool>")
@@ -889,10 +1037,14 @@ async def test_samples_turn_and_what_was_written_is_one(open_app: Any, desk: Pat
         await pilot.press("escape", "n")
         assert screen.preview.reply.text != "<tool>click(7)</tool>"
         await pilot.press("N")
-        assert screen.preview.reply.text == "<tool>click(7)</tool>" and screen.preview.sample.label == "your last one"
+        assert (
+            screen.preview.reply.text == "<tool>click(7)</tool>"
+            and screen.preview.sample.label == "your last one"
+        )
 
 
-# -- the environment ---------------------------------------------------------------------------------------------------
+# -- the environment
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_call_is_sent_to_the_real_environment_on_a_key_only(
@@ -920,7 +1072,9 @@ async def test_a_call_goes_to_the_environment_that_was_analyzed_last(
         tools = {"move": MOVE}  # noqa: RUF012
         declined = ()
 
-        async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
+        async def call_tool(
+            self, name: str, arguments: Any, *, timeout: float | None = None
+        ) -> ToolResult:
             return ToolResult((ContentBlock("text", "done"),))
 
     @contextlib.asynccontextmanager
@@ -937,13 +1091,19 @@ async def test_a_call_goes_to_the_environment_that_was_analyzed_last(
         await settle(pilot)
         assert (began, ended) == (["text-2048"], [])
         url = "http://127.0.0.1:9/mcp"
-        save_analysis(parse_source(url, folder=game, lookup={}.get), Analysis(url, Server("other", "1"), tools=(MOVE,)))
+        save_analysis(
+            parse_source(url, folder=game, lookup={}.get),
+            Analysis(url, Server("other", "1"), tools=(MOVE,)),
+        )
         pilot.app.open_screen("home")
         pilot.app.open_screen("mapping")
         await settle(pilot)
         await pilot.press("f8")
         await settle(pilot)
-        assert (began, ended) == (["text-2048", url], ["text-2048"]) and screen.connection.session is not None
+        assert (began, ended) == (
+            ["text-2048", url],
+            ["text-2048"],
+        ) and screen.connection.session is not None
 
 
 async def test_a_refused_reply_is_not_sent(open_app: Any, game: Path, settle: Any) -> None:
@@ -977,16 +1137,24 @@ async def test_a_task_is_played_on_a_screen_of_its_own_and_its_replies_come_back
 async def test_a_configuration_for_another_environment_is_not_judged_by_the_last_one(
     open_app: Any, desk: Path, settle: Any, screen_text: Any
 ) -> None:
-    text = TEXT.replace('  name: "Desk"', '  metadata: {environment: "deepresearch"}').replace('"computer"', '"search"')
+    text = TEXT.replace('  name: "Desk"', '  metadata: {environment: "deepresearch"}').replace(
+        '"computer"', '"search"'
+    )
     file_of(desk).write_text(text)
     async with mapping(open_app, settle, desk, size=(200, 36)) as (screen, pilot):
         assert [finding for finding in screen.draft.findings if finding.severity == "error"] == []
         assert all(row.verdict == "ok" for row in screen.draft.rows)
         assert "not checked: for deepresearch; last analyzed: text-2048" in screen_text(pilot.app)
         row = row_of(screen, "deepresearch")
-        screen.editor.replace('"text_2048"', (row, text.splitlines()[row].index('"')), (row, len(text.splitlines()[row]) - 1))
+        screen.editor.replace(
+            '"text_2048"',
+            (row, text.splitlines()[row].index('"')),
+            (row, len(text.splitlines()[row]) - 1),
+        )
         await settle(pilot)
-        assert any("no tool `search`" in finding.message for finding in screen.draft.findings), screen.draft.findings
+        assert any("no tool `search`" in finding.message for finding in screen.draft.findings), (
+            screen.draft.findings
+        )
         assert "not checked: for" not in screen_text(pilot.app)
 
 
@@ -1026,7 +1194,9 @@ async def test_the_configuration_that_was_open_last_is_opened_again(
     async with open_app(project, size=(120, 35)) as (app, pilot):
         await pilot.press("2")
         await settle(pilot)
-        assert "configs/b.yaml cannot be opened." in screen_text(app) and "c opens it again, or another one" in screen_text(app)
+        assert "configs/b.yaml cannot be opened." in screen_text(
+            app
+        ) and "c opens it again, or another one" in screen_text(app)
         await pilot.press("c")
         await settle(pilot)
         await pilot.press("enter")

@@ -36,7 +36,9 @@ async def test_a_station_reads_no_styles_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_app(full) as (app, pilot):
-        monkeypatch.setattr(app.stylesheet, "reparse", lambda: pytest.fail("all styles are read anew"))
+        monkeypatch.setattr(
+            app.stylesheet, "reparse", lambda: pytest.fail("all styles are read anew")
+        )
         await pilot.press("3")
         await settle(pilot)
         assert app.screen.NAME == "dataset" and app.screen.open.index.total == 1
@@ -52,7 +54,10 @@ async def test_a_station_reads_no_styles_anew(
 
 @pytest.mark.parametrize("size", [(160, 45), (120, 40), (119, 39), (80, 24), (60, 20), (50, 15)])
 async def test_a_screen_knows_its_size_before_it_is_laid_out(
-    open_app: Callable[..., Any], settle: Callable[[Any], Awaitable[None]], project: Path, size: tuple[int, int]
+    open_app: Callable[..., Any],
+    settle: Callable[[Any], Awaitable[None]],
+    project: Path,
+    size: tuple[int, int],
 ) -> None:
     async with open_app(project, size=size) as (app, pilot):
         own = set(app._size_classes())
@@ -60,4 +65,6 @@ async def test_a_screen_knows_its_size_before_it_is_laid_out(
             app.open_screen(step.name)
             assert own <= app._opened[step.name].classes
             await settle(pilot)
-            assert {name for name in app.screen.classes if name.startswith(("-w", "-h"))} == own, "Textual says the same"
+            assert {name for name in app.screen.classes if name.startswith(("-w", "-h"))} == own, (
+                "Textual says the same"
+            )

@@ -1,4 +1,5 @@
-"""The flows of the README by keys alone, at 80x24: tmux, a real sshd, and the real app behind it."""
+"""The flows of the README by keys alone, at 80x24: tmux, a real sshd, and the real app behind
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,15 @@ own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
 ssh_box = sshd.ssh_box
 
-NAMES = {"escape": "Escape", "enter": "Enter", "tab": "Tab", "backslash": "\\", "up": "Up", "down": "Down", "slash": "/"}
+NAMES = {
+    "escape": "Escape",
+    "enter": "Enter",
+    "tab": "Tab",
+    "backslash": "\\",
+    "up": "Up",
+    "down": "Down",
+    "slash": "/",
+}
 
 
 class Screen:
@@ -34,21 +43,33 @@ class Screen:
 
     def __init__(self, box: sshd.Box, folder: Path) -> None:
         command = f"cd {shlex.quote(str(folder))}; exec {shlex.quote(sys.executable)} -m hudtui"
-        options = ["-F", "none", "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={box.server.folder}/known"]
+        options = [
+            "-F",
+            "none",
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            f"UserKnownHostsFile={box.server.folder}/known",
+        ]
         options += ["-o", "LogLevel=ERROR", "-tt", "-p", str(box.port), "-i", str(box.server.key)]
         ssh = shlex.join(["ssh", *options, "127.0.0.1", command])
         self._tmux("new-session", "-d", "-s", "mine", "-x", "80", "-y", "24", ssh)
         actions.load_all_actions()
 
     def _tmux(self, *words: str) -> str:
-        return subprocess.run(["tmux", "-f", os.devnull, *words], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["tmux", "-f", os.devnull, *words], capture_output=True, text=True, check=True
+        ).stdout
 
     @property
     def text(self) -> str:
-        return "\n".join(line.ljust(80) for line in self._tmux("capture-pane", "-p", "-t", "mine").split("\n"))
+        return "\n".join(
+            line.ljust(80) for line in self._tmux("capture-pane", "-p", "-t", "mine").split("\n")
+        )
 
     def until(self, *words: str, gone: str = "", seconds: float = 90) -> str:
-        """What is on the screen when it holds all of the words, and no longer what is to be gone."""
+        """What is on the screen when it holds all of the words, and no longer what is to be
+        gone."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             text = self.text
@@ -66,14 +87,16 @@ class Screen:
         elif key[0] == "f" and key[1:].isdigit():
             named = key.upper()
         self._tmux("send-keys", "-t", "mine", named)
-        # Keys are as far apart as a hand sets them: see `typed.BURST`. What follows Escape at once would be Alt with that key.
+        # Keys are as far apart as a hand sets them: see `typed.BURST`. What follows Escape at once
+        # would be Alt with that key.
         time.sleep(0.5 if key == "escape" else 0.05)
 
     def write(self, text: str) -> None:
         self._tmux("send-keys", "-t", "mine", "-l", text)
 
     def type(self, text: str, *, seen: str = "") -> None:
-        """Type a text, in place of what stands before the cursor, and see it: a key in the middle of others decides nothing."""
+        """Type a text, in place of what stands before the cursor, and see it: a key in the middle
+        of others decides nothing."""
         self.press("ctrl+u")
         self.write(text)
         self.until(seen or f"  {text} ")
@@ -90,17 +113,27 @@ class Screen:
 
     def wait_for_the_end(self) -> None:
         end = time.monotonic() + 60
-        while "mine" in subprocess.run(["tmux", "ls", "-F", "#S"], capture_output=True, text=True).stdout.split():
+        while (
+            "mine"
+            in subprocess.run(
+                ["tmux", "ls", "-F", "#S"], capture_output=True, text=True
+            ).stdout.split()
+        ):
             assert time.monotonic() < end, self.text
             time.sleep(0.1)
 
 
 @pytest.fixture
 def log_in(ssh_box: sshd.Box) -> Callable[..., Screen]:
-    """`log_in(folder, NAME="value")`: somebody logs in and starts hudtui in a folder, with variables of the machine."""
+    """`log_in(folder, NAME="value")`: somebody logs in and starts hudtui in a folder, with
+    variables of the machine."""
 
     def logged_in(folder: Path, **variables: str) -> Screen:
-        usual = {"TERM": "xterm-256color", "HUDTUI_SIM": "off", "HUDTUI_TRUST": os.environ["HUDTUI_TRUST"]}
+        usual = {
+            "TERM": "xterm-256color",
+            "HUDTUI_SIM": "off",
+            "HUDTUI_TRUST": os.environ["HUDTUI_TRUST"],
+        }
         ssh_box.world(**(usual | variables))
         return Screen(ssh_box, folder)
 
@@ -127,14 +160,20 @@ def order_pod(sim: PrimeSimulator, name: str) -> None:
     """Order a machine as another client of the account does."""
     headers = {"Authorization": f"Bearer {sim.api_key}"}
     with httpx2.Client(base_url=f"{sim.url}/api/v1", headers=headers, trust_env=False) as client:
-        offer = client.get("/availability/gpus", params={"gpu_type": "RTX4090_24GB"}).raise_for_status().json()["items"][0]
+        offer = (
+            client.get("/availability/gpus", params={"gpu_type": "RTX4090_24GB"})
+            .raise_for_status()
+            .json()["items"][0]
+        )
         taken = ("cloudId", "gpuType", "socket", "gpuCount", "country", "security")
         pod = {key: offer[key] for key in taken} | {
             "name": name,
             "image": offer["images"][0],
             "dataCenterId": offer["dataCenter"],
         }
-        client.post("/pods/", json={"pod": pod, "provider": {"type": offer["provider"]}}).raise_for_status()
+        client.post(
+            "/pods/", json={"pod": pod, "provider": {"type": offer["provider"]}}
+        ).raise_for_status()
 
 
 def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., Screen]) -> None:
@@ -159,7 +198,9 @@ def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., 
     screen.do("editor.leave")
     screen.until("fits the tool's schema")
     screen.do("mapping.send")
-    screen.until("answered in", "Score", "highest")  # whether a tile moves is up to the board, which has no seed
+    screen.until(
+        "answered in", "Score", "highest"
+    )  # whether a tile moves is up to the board, which has no seed
     screen.press("escape")
     screen.press("escape")
 
@@ -191,14 +232,18 @@ def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., 
     screen.do("run.differences")
     screen.until("The settings of 2048 greedy and 2048 greedy are the same.")
     store, end = RunStore(own_world / "hudtui-demo" / ".hudtui"), time.monotonic() + 90
-    while any(run.active for run in store.runs()):  # the end on the screen may have been that of the first run
+    while any(
+        run.active for run in store.runs()
+    ):  # the end on the screen may have been that of the first run
         assert time.monotonic() < end
         time.sleep(0.1)
     screen.press("q")
     screen.wait_for_the_end()
 
 
-def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in: Callable[..., Screen]) -> None:
+def test_a_configuration_and_a_task_are_written_and_a_dataset(
+    demo: Path, log_in: Callable[..., Screen]
+) -> None:
     screen = log_in(demo)
     screen.until("no run yet")
     screen.press("1")
@@ -237,7 +282,9 @@ def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in
     screen.quit()
 
 
-def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable[..., Screen]) -> None:
+def test_a_task_is_played_and_its_episodes_are_read(
+    demo: Path, log_in: Callable[..., Screen]
+) -> None:
     screen = log_in(demo)
     screen.until("no run yet")
     screen.press("3")
@@ -300,7 +347,9 @@ def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable
     screen.quit()
 
 
-def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSimulator, log_in: Callable[..., Screen]) -> None:
+def test_a_machine_is_rented_entered_limited_and_ended(
+    demo: Path, sim: PrimeSimulator, log_in: Callable[..., Screen]
+) -> None:
     screen = log_in(demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key)
     screen.until("no run yet")
     screen.press("4")
@@ -353,7 +402,9 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     demo: Path, sim: PrimeSimulator, key_pair: Path, log_in: Callable[..., Screen]
 ) -> None:
     sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
-    screen = log_in(demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key, PRIME_SSH_KEY_PATH=str(key_pair))
+    screen = log_in(
+        demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key, PRIME_SSH_KEY_PATH=str(key_pair)
+    )
     screen.until("no run yet")
     screen.press("5")
     screen.until("No run yet.")
@@ -375,7 +426,9 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("ctrl+backslash")
     screen.until("a What")
     screen.press("a")
-    screen.until("engine             trl")  # what a rented machine is for, until something else is chosen
+    screen.until(
+        "engine             trl"
+    )  # what a rented machine is for, until something else is chosen
     screen.press("down")
     screen.press("down")
     screen.until("engine  Engine of the run")
@@ -433,12 +486,24 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
 def test_two_episodes_are_compared_and_a_machine_that_no_run_owns_is_ended(
     demo: Path, sim: PrimeSimulator, key_pair: Path, log_in: Callable[..., Screen]
 ) -> None:
-    command = [sys.executable, "-m", "hudtui", "eval", "tasks.json", "-c", "configs/2048.yaml", "-p", "random"]
+    command = [
+        sys.executable,
+        "-m",
+        "hudtui",
+        "eval",
+        "tasks.json",
+        "-c",
+        "configs/2048.yaml",
+        "-p",
+        "random",
+    ]
     subprocess.run([*command, "-n", "1", "-r", "2"], cwd=demo, capture_output=True, check=True)
     sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
     for name in ("hudtui-lost", "colleague"):
         order_pod(sim, name)
-    screen = log_in(demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key, PRIME_SSH_KEY_PATH=str(key_pair))
+    screen = log_in(
+        demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key, PRIME_SSH_KEY_PATH=str(key_pair)
+    )
     screen.until("A machine without a run is alive: hudtui-lost", "4, then p, shows it")
     screen.press("ctrl+p")
     screen.until("Search")
@@ -476,7 +541,9 @@ def test_two_episodes_are_compared_and_a_machine_that_no_run_owns_is_ended(
 
 
 @pytest.mark.xdist_group("rehearsal")
-def test_a_training_is_rehearsed_and_its_model_exported(demo: Path, log_in: Callable[..., Screen]) -> None:
+def test_a_training_is_rehearsed_and_its_model_exported(
+    demo: Path, log_in: Callable[..., Screen]
+) -> None:
     python = Path(__file__).parents[2] / ".venv-train" / "bin" / "python"
     if not python.exists():
         pytest.skip("there is no .venv-train: scripts/bootstrap dev makes it")
@@ -518,7 +585,9 @@ done; exec sleep 600"""
 """A training of somebody else, which goes wrong."""
 
 
-def test_a_foreign_session_is_watched_and_a_key_is_set(demo: Path, sim: PrimeSimulator, log_in: Callable[..., Screen]) -> None:
+def test_a_foreign_session_is_watched_and_a_key_is_set(
+    demo: Path, sim: PrimeSimulator, log_in: Callable[..., Screen]
+) -> None:
     screen = log_in(demo, PRIME_API_BASE_URL=sim.url)
     screen._tmux("new-session", "-d", "-s", "colleague", "sh", "-c", SHARED)
     screen.until("no run yet")

@@ -1,4 +1,5 @@
-"""Panes: focus marks, one at a time when narrow, zoom, dividers, and a table that keeps its cursor."""
+"""Panes: focus marks, one at a time when narrow, zoom, dividers, and a table that keeps its
+cursor."""
 
 from __future__ import annotations
 
@@ -64,7 +65,11 @@ class Host(App[None]):
 
 
 def shown(app: Host) -> list[str]:
-    return [pane.id for pane in app.query(Pane) if pane.size.area and all(node.display for node in pane.ancestors_with_self)]  # type: ignore[attr-defined,misc]
+    return [
+        pane.id
+        for pane in app.query(Pane)
+        if pane.size.area and all(node.display for node in pane.ancestors_with_self)
+    ]  # type: ignore[attr-defined,misc]
 
 
 async def test_all_panes_are_shown_where_there_is_room_and_the_border_shows_the_focus() -> None:
@@ -92,12 +97,17 @@ async def test_a_narrow_terminal_shows_one_pane_with_the_titles_of_the_others() 
         app.offers.name_on_border("Offers · " + "x" * 60)
         app.query_one("#pods", Pane).name_on_border("pods " * 20)
         title = Content.from_markup(str(app.query_one("#detail").border_title)).plain
-        assert title.startswith("Offers │ Detail │ pods") and title.endswith("…") and len(title) <= 74
+        assert (
+            title.startswith("Offers │ Detail │ pods") and title.endswith("…") and len(title) <= 74
+        )
         await pilot.press("shift+tab", "shift+tab")
         await pilot.pause()
         assert shown(app) == ["pods"]
         panes = app.query_one(Panes)
-        assert all(panes.why_not(f"panes.{name}") == "one pane is shown at a time" for name in ("zoom", "larger", "smaller"))
+        assert all(
+            panes.why_not(f"panes.{name}") == "one pane is shown at a time"
+            for name in ("zoom", "larger", "smaller")
+        )
         assert panes.back()
         await pilot.pause()
         assert shown(app) == ["offers"] and not panes.back()
@@ -114,7 +124,9 @@ async def test_zoom_shows_the_focused_pane_alone_until_it_is_pressed_again_or_le
         assert shown(app) == ["detail"] and app.query_one("#detail").outer_size.width == 120
         await pilot.press("z")
         await pilot.pause()
-        assert shown(app) == ["offers", "detail", "pods"] and app.query_one("#detail").has_focus_within
+        assert (
+            shown(app) == ["offers", "detail", "pods"] and app.query_one("#detail").has_focus_within
+        )
         await pilot.press("z")
         await pilot.pause()
         assert app.query_one(Panes).back()
@@ -123,14 +135,16 @@ async def test_zoom_shows_the_focused_pane_alone_until_it_is_pressed_again_or_le
 
 
 @pytest.mark.parametrize(
-    ("keys", "pane", "wide", "high"), [(">", "offers", 4, 0), ("<", "offers", -4, 0), ("tab >", "detail", 0, 2)]
+    ("keys", "pane", "wide", "high"),
+    [(">", "offers", 4, 0), ("<", "offers", -4, 0), ("tab >", "detail", 0, 2)],
 )
 async def test_keys_move_the_divider(keys: str, pane: str, wide: int, high: int) -> None:
     app = Host()
     async with app.run_test(size=(120, 30)) as pilot:
         before = app.query_one(f"#{pane}").outer_size
         await pilot.press(
-            *{"<": "less_than_sign", ">": "greater_than_sign"}.get(keys, "").split() or ["tab", "greater_than_sign"]
+            *{"<": "less_than_sign", ">": "greater_than_sign"}.get(keys, "").split()
+            or ["tab", "greater_than_sign"]
         )
         await pilot.pause()
         after = app.query_one(f"#{pane}").outer_size
@@ -158,11 +172,20 @@ async def test_a_table_filters_sorts_and_keeps_its_cursor_over_a_refresh() -> No
         app.offers.show([("b200", 5.0), ("h100", 2.5), ("l4", 0.4), ("a100", 1.1)])
         assert app.offers.row == ("a100", 1.1)
         await pilot.press("s", "s")
-        assert [row[0] for row in app.offers.listed] == ["l4", "a100", "h100", "b200"] and app.offers.row == ("a100", 1.1)
+        assert [row[0] for row in app.offers.listed] == [
+            "l4",
+            "a100",
+            "h100",
+            "b200",
+        ] and app.offers.row == ("a100", 1.1)
         await pilot.press("S")
         assert app.offers.listed[0] == ("b200", 5.0)
         await pilot.press("slash", *"price:>1", "enter")
-        assert [row[0] for row in app.offers.listed] == ["b200", "h100", "a100"] and "3 of 4" in str(app.offers.border_subtitle)
+        assert [row[0] for row in app.offers.listed] == [
+            "b200",
+            "h100",
+            "a100",
+        ] and "3 of 4" in str(app.offers.border_subtitle)
         await pilot.press("slash", *"x:1", "enter")
         assert "no field" in str(app.offers.border_subtitle)
 
@@ -173,11 +196,16 @@ async def test_numbers_stand_at_the_right_and_columns_grow_with_their_contents()
         app.offers.show([("a-name-of-17-cell", 12.5), ("b", 1.0)])
         await pilot.pause()
         lines = [app.offers.table.render_line(y).text for y in (1, 2)]
-        assert lines[0].startswith("a-name-of-17-cell   12.50") and lines[1].startswith("b" + " " * 20 + "1.00")
+        assert lines[0].startswith("a-name-of-17-cell   12.50") and lines[1].startswith(
+            "b" + " " * 20 + "1.00"
+        )
 
 
 def test_texts_name_the_keys_of_the_user() -> None:
-    assert with_keys("Press {key:app.help} or {key:app.palette}.", {"app.help": "f1"}) == "Press F1 or ^p."
+    assert (
+        with_keys("Press {key:app.help} or {key:app.palette}.", {"app.help": "f1"})
+        == "Press F1 or ^p."
+    )
     assert with_keys("{no} {key:nothing.here}", {}) == "{no} nothing.here"
 
 
@@ -188,7 +216,10 @@ class TwoTables(HudtuiScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tables = [TablePane((Column("name", "name", 6),), FIELDS, key=str, cells=lambda row: (row[0],)) for _ in range(2)]
+        self.tables = [
+            TablePane((Column("name", "name", 6),), FIELDS, key=str, cells=lambda row: (row[0],))
+            for _ in range(2)
+        ]
         self.other = Pane(Choices(id="other"))
 
     def content(self) -> Iterable[Widget]:
@@ -196,7 +227,9 @@ class TwoTables(HudtuiScreen):
             yield from (*self.tables, self.other)
 
 
-async def test_the_key_of_the_filter_goes_to_the_table_that_was_used_last(open_app: Any, project: Path) -> None:
+async def test_the_key_of_the_filter_goes_to_the_table_that_was_used_last(
+    open_app: Any, project: Path
+) -> None:
     async with open_app(project, size=(160, 45)) as (app, pilot):
         screen = TwoTables()
         await app.push_screen(screen)

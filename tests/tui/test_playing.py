@@ -1,4 +1,5 @@
-"""The screen of an episode: choices, turns that arrive, replies by hand, and what is left when it ends."""
+"""The screen of an episode: choices, turns that arrive, replies by hand, and what is left when it
+ends."""
 
 from __future__ import annotations
 
@@ -36,9 +37,20 @@ def task(name: str, seed: int) -> dict[str, Any]:
     return {
         "id": name,
         "prompt": "Build a 64.",
-        "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "mcp_config": {
+            "game": {
+                "command": "${HUDTUI_PYTHON:-python3}",
+                "args": ["-P", "-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
 
 
@@ -56,7 +68,9 @@ def app_of(folder: Path) -> HudtuiApp:
 
 
 @contextlib.asynccontextmanager
-async def playing(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 35)) -> AsyncIterator[tuple[Any, Any]]:
+async def playing(
+    open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 35)
+) -> AsyncIterator[tuple[Any, Any]]:
     async with open_app(folder, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
         app.open_screen("playing")
         await settle(pilot)
@@ -80,7 +94,8 @@ async def say(screen: Any, pilot: Any, text: str) -> None:
     await until(pilot, lambda: len(screen._turns) == turns + 1 and (screen._waits or screen.over))
 
 
-# -- pictures ------------------------------------------------------------------------------------------------------------
+# -- pictures
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -92,7 +107,9 @@ def test_picture_before(snap: Any, game: Path, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(snap: Any, game: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_loading(
+    snap: Any, game: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     @contextlib.asynccontextmanager
     async def connect(_: Any) -> AsyncIterator[None]:
         await asyncio.Event().wait()
@@ -115,20 +132,31 @@ def test_picture_error(snap: Any, game: Path, size: tuple[int, int]) -> None:
     async def fail(pilot: Any) -> None:
         await _press_start(pilot)
         screen = pilot.app.screen
-        await until(pilot, lambda: screen.playing is not None and screen.over and "no-such-program" in screen.message)
+        await until(
+            pilot,
+            lambda: (
+                screen.playing is not None and screen.over and "no-such-program" in screen.message
+            ),
+        )
 
     assert snap(app_of(game), size=size, run_before=fail)
 
 
 async def _press_start(pilot: Any) -> None:
     pilot.app.open_screen("playing")
-    await until(pilot, lambda: isinstance(pilot.app.screen, PlayingScreen) and pilot.app.screen.choice.config)
+    await until(
+        pilot,
+        lambda: isinstance(pilot.app.screen, PlayingScreen) and pilot.app.screen.choice.config,
+    )
     await pilot.press("ctrl+g")
 
 
 async def _three_turns(pilot: Any) -> Any:
     pilot.app.open_screen("playing")
-    await until(pilot, lambda: isinstance(pilot.app.screen, PlayingScreen) and pilot.app.screen.choice.config)
+    await until(
+        pilot,
+        lambda: isinstance(pilot.app.screen, PlayingScreen) and pilot.app.screen.choice.config,
+    )
     screen = pilot.app.screen
     await begun(screen, pilot)
     await say(screen, pilot, "left()")
@@ -170,7 +198,8 @@ def test_picture_of_the_end(snap: Any, game: Path, size: tuple[int, int]) -> Non
     assert snap(app_of(game), size=size, run_before=look)
 
 
-# -- playing -------------------------------------------------------------------------------------------------------------
+# -- playing
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_an_episode_by_hand(open_app: Any, game: Path, settle: Any, screen_text: Any) -> None:
@@ -181,7 +210,9 @@ async def test_an_episode_by_hand(open_app: Any, game: Path, settle: Any, screen
         assert screen.focused is screen._answer.editor  # a person who plays alone writes at once
         await pilot.press(*"left()")
         await pilot.pause()
-        assert "direction" in screen.query_one("#play-meaning", Sheet).plain and "played" in screen_text(pilot.app)
+        assert "direction" in screen.query_one(
+            "#play-meaning", Sheet
+        ).plain and "played" in screen_text(pilot.app)
         await pilot.press("f8")
         await until(pilot, lambda: len(screen._turns) == 1 and screen._waits)
         assert screen._turns[0].turn.call == {"tool": "move", "arguments": {"direction": "left"}}
@@ -217,10 +248,14 @@ async def test_a_start_waits_for_the_choices_that_the_screen_is_about_to_make(
         await pilot.pause()
         assert "there is no" not in screen_text(app)
         read.set()
-        await until(pilot, lambda: app.screen.playing is not None and app.screen.playing.player is not None)
+        await until(
+            pilot, lambda: app.screen.playing is not None and app.screen.playing.player is not None
+        )
 
 
-async def test_a_policy_plays_pauses_and_gets_the_episode_back(open_app: Any, game: Path, settle: Any) -> None:
+async def test_a_policy_plays_pauses_and_gets_the_episode_back(
+    open_app: Any, game: Path, settle: Any
+) -> None:
     async with playing(open_app, settle, game) as (screen, pilot):
         screen._choose(policy="greedy", max_turns=8)
         screen.pace = 60.0  # so that the second turn does not come before it is paused
@@ -233,7 +268,9 @@ async def test_a_policy_plays_pauses_and_gets_the_episode_back(open_app: Any, ga
             assert not worker.is_finished
         screen.action_cancel()
         await until(pilot, lambda: screen.over)
-        assert [(one.stop, len(one.turns)) for one in read_trace(game / flow.PLAYED)] == [("cancelled", 1)]
+        assert [(one.stop, len(one.turns)) for one in read_trace(game / flow.PLAYED)] == [
+            ("cancelled", 1)
+        ]
         assert "Cancelled" in screen.message
 
         await begun(screen, pilot, policy=None)
@@ -250,13 +287,17 @@ async def test_a_policy_plays_pauses_and_gets_the_episode_back(open_app: Any, ga
         assert "the episode is over" in screen.message.lower() or "reward" in screen.message
 
 
-async def test_turns_of_a_policy_are_shown_one_by_one_and_the_cursor_follows(open_app: Any, game: Path, settle: Any) -> None:
+async def test_turns_of_a_policy_are_shown_one_by_one_and_the_cursor_follows(
+    open_app: Any, game: Path, settle: Any
+) -> None:
     async with playing(open_app, settle, game) as (screen, pilot):
         screen._choose(policy="random", max_turns=30, seed=4)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: screen.over and screen._turns)
         rows = screen._transcript.rows
-        assert rows.option_count == 32 and rows.highlighted == 30  # the opening, the turns, and the end
+        assert (
+            rows.option_count == 32 and rows.highlighted == 30
+        )  # the opening, the turns, and the end
         assert "turn 30/30" in screen._transcript.title
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextDialog))
@@ -290,8 +331,12 @@ async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
         await choose("enter", "7", "enter")
         assert (screen.choice.max_turns, screen.choice.seed) == (3, 7)
         await choose("enter", "x", "enter")
-        assert "'x' is not a whole number of at least 0" in str(pilot.app.screen.query_one("#answer-wrong").content)
-        pilot.app.screen.query_one("#answer").value = "9" * 5000  # Python reads no number as long as that
+        assert "'x' is not a whole number of at least 0" in str(
+            pilot.app.screen.query_one("#answer-wrong").content
+        )
+        pilot.app.screen.query_one("#answer").value = (
+            "9" * 5000
+        )  # Python reads no number as long as that
         await choose("enter")
         assert "is not a whole number" in str(pilot.app.screen.query_one("#answer-wrong").content)
         await pilot.press("escape")
@@ -302,7 +347,9 @@ async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
         assert screen.playing.task.id == "other" and screen.playing.request.seed == 7
 
 
-async def test_a_model_is_chosen_by_name_and_address(open_app: Any, game: Path, settle: Any) -> None:
+async def test_a_model_is_chosen_by_name_and_address(
+    open_app: Any, game: Path, settle: Any
+) -> None:
     async with playing(open_app, settle, game) as (screen, pilot):
         await pilot.press("P")
         await until(pilot, lambda: isinstance(pilot.app.screen, Pick))
@@ -312,7 +359,10 @@ async def test_a_model_is_chosen_by_name_and_address(open_app: Any, game: Path, 
         await settle(pilot)
         await pilot.press(*"http://127.0.0.1:9/v1", "enter")
         await settle(pilot)
-        assert (screen.choice.policy, screen.choice.base_url) == ("openai:org/m", "http://127.0.0.1:9/v1")
+        assert (screen.choice.policy, screen.choice.base_url) == (
+            "openai:org/m",
+            "http://127.0.0.1:9/v1",
+        )
 
 
 async def test_actions_put_a_call_into_the_reply(open_app: Any, game: Path, settle: Any) -> None:
@@ -327,7 +377,10 @@ async def test_actions_put_a_call_into_the_reply(open_app: Any, game: Path, sett
         assert not screen._turns[0].turn.is_error
         screen.query_one(Panes).open(screen._actions)
         await pilot.press("right_square_bracket")
-        assert screen.query_one("#play-prompt").display and "2048" in screen.query_one("#play-prompt", Sheet).plain
+        assert (
+            screen.query_one("#play-prompt").display
+            and "2048" in screen.query_one("#play-prompt", Sheet).plain
+        )
 
 
 async def test_what_was_played_is_copied_saved_and_kept(
@@ -345,29 +398,44 @@ async def test_what_was_played_is_copied_saved_and_kept(
         await until(pilot, lambda: pilot.app.screen.is_modal)
         await pilot.press("enter")
         await settle(pilot)
-        assert (game / "transcript-small.txt").read_text() == copied[0] and "## reply 4" in copied[0]
+        assert (game / "transcript-small.txt").read_text() == copied[0] and "## reply 4" in copied[
+            0
+        ]
         screen._transcript.rows.highlighted = 2
         await pilot.press("K")
         await until(pilot, lambda: pilot.app.screen.is_modal)
         await pilot.press("enter")
         await until(pilot, lambda: "example" in screen.message)
         (example,) = load_config(game / "configs" / "2048.yaml").examples
-        assert (example.user, example.assistant) == (screen._turns[0].turn.observation, screen._turns[1].turn.reply)
+        assert (example.user, example.assistant) == (
+            screen._turns[0].turn.observation,
+            screen._turns[1].turn.reply,
+        )
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------------
+# -- what goes wrong
+# --------------------------------------------------------------------------------------------------
 
 
 def odd_game(game: Path, server: tuple[str, ...]) -> None:
     for path in (game / "configs").iterdir():
         path.unlink()
-    (game / "configs" / "c.yaml").write_text("action_mappings: {go: {_tool: good, x: {static: 1}}}\n")
+    (game / "configs" / "c.yaml").write_text(
+        "action_mappings: {go: {_tool: good, x: {static: 1}}}\n"
+    )
     config = {"env": {"command": server[0], "args": list(server[1:])}}
-    one = {"id": "odd", "prompt": "Go.", "mcp_config": config, "evaluate_tool": {"name": "judge", "arguments": {}}}
+    one = {
+        "id": "odd",
+        "prompt": "Go.",
+        "mcp_config": config,
+        "evaluate_tool": {"name": "judge", "arguments": {}},
+    }
     (game / "tasks.json").write_text(json.dumps([one]))
 
 
-async def test_a_server_that_dies_in_the_episode(open_app: Any, game: Path, settle: Any, odd: Any, screen_text: Any) -> None:
+async def test_a_server_that_dies_in_the_episode(
+    open_app: Any, game: Path, settle: Any, odd: Any, screen_text: Any
+) -> None:
     odd_game(game, odd("die_in_call"))
     async with playing(open_app, settle, game) as (screen, pilot):
         await begun(screen, pilot)
@@ -377,12 +445,16 @@ async def test_a_server_that_dies_in_the_episode(open_app: Any, game: Path, sett
         assert next(read_trace(game / flow.PLAYED)).stop == "error"
 
 
-async def test_an_environment_that_does_not_start(open_app: Any, game: Path, settle: Any, odd: Any) -> None:
+async def test_an_environment_that_does_not_start(
+    open_app: Any, game: Path, settle: Any, odd: Any
+) -> None:
     odd_game(game, odd("die"))
     async with playing(open_app, settle, game) as (screen, pilot):
         await pilot.press("ctrl+g")
         await until(pilot, lambda: screen.playing is not None and screen.over)
-        assert "no board" in screen.message and "did not begin" in str(screen.query_one("#play-hint").content)
+        assert "no board" in screen.message and "did not begin" in str(
+            screen.query_one("#play-hint").content
+        )
         await pilot.press("y")
         assert "nothing was played yet" in screen.message
 
@@ -417,7 +489,9 @@ async def test_a_slow_endpoint_is_cancelled_and_no_server_is_left(
     assert not (game / flow.PLAYED).exists()
 
 
-async def test_a_policy_that_fails_leaves_the_turn_to_the_person(open_app: Any, game: Path, settle: Any, odd_http: Any) -> None:
+async def test_a_policy_that_fails_leaves_the_turn_to_the_person(
+    open_app: Any, game: Path, settle: Any, odd_http: Any
+) -> None:
     async def no(method: str, path: str, headers: Any, body: bytes, writer: Any) -> None:
         writer.write(servers.reply("404 Not Found", '{"error": {"message": "no such model"}}'))
 
@@ -429,7 +503,9 @@ async def test_a_policy_that_fails_leaves_the_turn_to_the_person(open_app: Any, 
         assert screen.playing.by == ["by hand"]
 
 
-async def test_nothing_is_played_without_tasks_or_a_configuration(open_app: Any, project: Path, settle: Any) -> None:
+async def test_nothing_is_played_without_tasks_or_a_configuration(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with playing(open_app, settle, project) as (screen, pilot):
         await pilot.press("ctrl+g")
         await settle(pilot)

@@ -33,17 +33,25 @@ from hudtui.tui.widgets.dialog import Ask, Confirm
 from hudtui.tui.widgets.pick import Pick
 
 SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
-WRONG = ("I push the tiles \x1b]52;c;UFdORUQ=\x07to the left.", "<tool>left(1)</tool>", "<tool>left()</tool>")
+WRONG = (
+    "I push the tiles \x1b]52;c;UFdORUQ=\x07to the left.",
+    "<tool>left(1)</tool>",
+    "<tool>left()</tool>",
+)
 
 
 @cache
 def evaluated() -> tuple[Episode, ...]:
-    """Two tasks with four rollouts each, one of them by an agent that makes mistakes; and a task that cannot be set up."""
+    """Two tasks with four rollouts each, one of them by an agent that makes mistakes; and a task
+    that cannot be set up."""
     near, far = task("near", target=16), task("far-4x4", size=4, seed=7, target=64)
     episodes = [played(one, rollout=number) for one in (near, far) for number in range(4)]
     episodes[1] = played(near, rollout=1, replies=WRONG)
     episodes[5] = played(far, rollout=1, policy="greedy")
-    return (*episodes, *(played(task("broken", setup="nope"), rollout=number) for number in range(2)))
+    return (
+        *episodes,
+        *(played(task("broken", setup="nope"), rollout=number) for number in range(2)),
+    )
 
 
 @cache
@@ -51,7 +59,9 @@ def trained() -> tuple[Episode, ...]:
     """Three steps of a training, each with two episodes of a task."""
     one = task("near")
     return tuple(
-        played(one, rollout=number, policy="greedy" if step > 1 else "random", step=step, split="train")
+        played(
+            one, rollout=number, policy="greedy" if step > 1 else "random", step=step, split="train"
+        )
         for step in (1, 2, 3)
         for number in range(2)
     )
@@ -67,7 +77,10 @@ async def opened(pilot: Any, **given: Any) -> ResultsScreen:
     """The screen with all episodes read, and the first one shown."""
     app = pilot.app
     app.open_screen("results", **given)
-    await until(pilot, lambda: isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None)
+    await until(
+        pilot,
+        lambda: isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None,
+    )
     screen: ResultsScreen = app.screen
     return screen
 
@@ -77,7 +90,8 @@ def text_of(pane: EpisodePane) -> str:
     return "\n".join(line.plain for line in pane._page.lines)
 
 
-# -- pictures ------------------------------------------------------------------------------------------------------------
+# -- pictures
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -93,7 +107,9 @@ def test_picture_of_an_episode(snap: Any, outputs: Path, size: tuple[int, int]) 
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)
         await pilot.press("enter", "down", "enter")
-        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.rollout == 1)
+        await until(
+            pilot, lambda: screen.episode.entry is not None and screen.episode.entry.rollout == 1
+        )
         await pilot.press("right")
 
     assert snap(HudtuiApp(outputs), size=size, run_before=show)
@@ -144,7 +160,9 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(snap: Any, outputs: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_loading(
+    snap: Any, outputs: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def follow(_: Any) -> AsyncIterator[None]:
         await asyncio.Event().wait()
         yield
@@ -154,14 +172,19 @@ def test_picture_loading(snap: Any, outputs: Path, size: tuple[int, int], monkey
     async def show(pilot: Any) -> None:
         await until(pilot, lambda: pilot.app.facts is not None)
         pilot.app.open_screen("results")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ResultsScreen) and bool(pilot.app.screen.sources))
+        await until(
+            pilot,
+            lambda: isinstance(pilot.app.screen, ResultsScreen) and bool(pilot.app.screen.sources),
+        )
         await until(pilot, lambda: "Reading" in screen_text(pilot.app))
 
     assert snap(HudtuiApp(outputs), size=size, run_before=show, wait=False)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_of_a_file_without_episodes(snap: Any, project: Path, size: tuple[int, int]) -> None:
+def test_picture_of_a_file_without_episodes(
+    snap: Any, project: Path, size: tuple[int, int]
+) -> None:
     (project / "outputs" / "mine").mkdir(parents=True)
     (project / "outputs" / "mine" / "traces.jsonl").write_text("no JSON\n[1]\n")
 
@@ -172,16 +195,21 @@ def test_picture_of_a_file_without_episodes(snap: Any, project: Path, size: tupl
     assert snap(HudtuiApp(project), size=size, run_before=show)
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------
+# -- reading
+# --------------------------------------------------------------------------------------------------
 
 
-async def test_groups_lead_to_episodes_and_turns(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_groups_lead_to_episodes_and_turns(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
         screen = await opened(pilot)
         assert [group.key.task for group in screen.groups.listed] == ["near", "far-4x4", "broken"]
         assert len(screen.episodes.listed) == 4
         await pilot.press("enter", "down")
-        await until(pilot, lambda: "turn 6" in text_of(screen.episode) and screen.episode.entry.rollout == 1)
+        await until(
+            pilot, lambda: "turn 6" in text_of(screen.episode) and screen.episode.entry.rollout == 1
+        )
         shown = text_of(screen.episode)
         assert "I push the tiles to the left." in shown, "what a terminal would obey is taken out"
         assert '→ move(direction="left")' in shown and "✗ error: " in shown
@@ -192,20 +220,32 @@ async def test_groups_lead_to_episodes_and_turns(open_app: Any, outputs: Path, s
         await pilot.press("K")
         await until(pilot, lambda: screen.episode.entry.rollout == 0)
         await pilot.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
-        await until(pilot, lambda: '"interpretation": {' in screen_text(app) or '"entry": {' in screen_text(app))
+        await until(
+            pilot,
+            lambda: '"interpretation": {' in screen_text(app) or '"entry": {' in screen_text(app),
+        )
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen.NAME == "home")
 
 
-async def test_a_failure_is_told_with_its_cause(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_a_failure_is_told_with_its_cause(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
         screen = await opened(pilot)
         await pilot.press("F")
-        await until(pilot, lambda: len(screen.failures.listed) >= 2 and len(screen.episodes.listed) == 2)
-        assert [row.cause.startswith("not solved, ") for row in screen.failures.listed[:2]] == [False, True]
+        await until(
+            pilot, lambda: len(screen.failures.listed) >= 2 and len(screen.episodes.listed) == 2
+        )
+        assert [row.cause.startswith("not solved, ") for row in screen.failures.listed[:2]] == [
+            False,
+            True,
+        ]
         assert "the setup failed" in screen_text(app)
         await pilot.press("enter", "enter")
-        await until(pilot, lambda: screen.episode.transcript is not None and screen.episode.entry.failed)
+        await until(
+            pilot, lambda: screen.episode.transcript is not None and screen.episode.entry.failed
+        )
         assert "the setup failed" in text_of(screen.episode)
         await pilot.press("escape", "escape")
         await until(pilot, lambda: not screen.groups.disabled)
@@ -219,13 +259,21 @@ async def test_rewards_filter_the_lists(open_app: Any, outputs: Path) -> None:
         await pilot.press("h", "right")
         await until(pilot, lambda: screen._rewards is not None)
         low, high = screen._rewards or (0.0, 0.0)
-        await until(pilot, lambda: all(low <= (entry.reward or 0.0) < high for entry in screen.episodes.listed))
+        await until(
+            pilot,
+            lambda: all(low <= (entry.reward or 0.0) < high for entry in screen.episodes.listed),
+        )
         wanted = {entry.task for entry in everything if low <= entry.reward < high}
         assert {group.key.task for group in screen.groups.listed} == wanted
-        assert sum(one.count for one in screen.rewards.histogram.buckets) == len(everything), "the bars stay those of all"
+        assert sum(one.count for one in screen.rewards.histogram.buckets) == len(everything), (
+            "the bars stay those of all"
+        )
         while screen.rewards.histogram.chosen[1] < 9:
             await pilot.press("shift+right")
-        await until(pilot, lambda: len(screen.groups.listed) == 2 and screen.groups.listed[0].key.task == "near")
+        await until(
+            pilot,
+            lambda: len(screen.groups.listed) == 2 and screen.groups.listed[0].key.task == "near",
+        )
         await pilot.press("escape")
         await until(pilot, lambda: screen._rewards is None)
         await pilot.press("shift+tab", "shift+tab", "home")
@@ -245,17 +293,24 @@ async def test_lists_are_filtered_and_sorted(open_app: Any, outputs: Path) -> No
         assert rewards == sorted(rewards) and len(rewards) == 2
 
 
-async def test_a_text_is_found_in_all_episodes(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_a_text_is_found_in_all_episodes(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
         screen = await opened(pilot)
         await pilot.press("down", "f")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"push the tiles", "enter")
-        await until(pilot, lambda: app.screen is screen and len(screen.hits.listed) > 0 and not screen.is_busy)
+        await until(
+            pilot,
+            lambda: app.screen is screen and len(screen.hits.listed) > 0 and not screen.is_busy,
+        )
         hit = screen.hits.listed[0]
         assert screen.index.entries[hit.number].rollout == 1 and hit.turn == 1
         await pilot.press("enter")
-        await until(pilot, lambda: screen.episode.entry.number == hit.number and screen.episode._page.found)
+        await until(
+            pilot, lambda: screen.episode.entry.number == hit.number and screen.episode._page.found
+        )
         assert "push the tiles" in screen_text(app)
         await pilot.press("escape", "escape")
         await until(pilot, lambda: screen.hits.disabled and not screen.episodes.disabled)
@@ -270,13 +325,17 @@ async def test_a_text_that_stands_nowhere_is_told(open_app: Any, outputs: Path) 
         await until(pilot, lambda: "No episode contains xyzzy" in screen.message)
 
 
-async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_two_episodes_are_shown_beside_each_other(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
         screen = await opened(pilot)
         await pilot.press("d")
         await until(pilot, lambda: "marks an episode first" in screen.message)
         await pilot.press("enter", "c")
-        await until(pilot, lambda: "The episode is marked." in screen.message and screen.marked.is_attached)
+        await until(
+            pilot, lambda: "The episode is marked." in screen.message and screen.marked.is_attached
+        )
         assert "Marked episode" not in screen_text(app)  # there is no other one beside it yet
         await pilot.press("down")
         await until(pilot, lambda: not screen.marked.disabled and screen.episode.diff is not None)
@@ -294,7 +353,9 @@ async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: 
         await until(pilot, lambda: screen.marked.disabled)
 
 
-async def test_a_long_episode_is_drawn_whole_once_it_is_scrolled_with_the_mouse(open_app: Any, project: Path) -> None:
+async def test_a_long_episode_is_drawn_whole_once_it_is_scrolled_with_the_mouse(
+    open_app: Any, project: Path
+) -> None:
     said = [{"role": "assistant", "content": f"move {number}"} for number in range(500)]
     record = verifiers_conversation({"role": "user", "content": "Go"}, *said, reward=0.5)
     (project / "outputs" / "evals").mkdir(parents=True)
@@ -312,14 +373,19 @@ async def test_groups_are_compared_with_a_marked_one(open_app: Any, outputs: Pat
     async with open_app(outputs, size=(160, 45)) as (_, pilot):
         screen = await opened(pilot)
         await pilot.press("c", "down")
-        await until(pilot, lambda: "far-4x4" in text_of(screen.episode) and "near" in text_of(screen.episode))
+        await until(
+            pilot,
+            lambda: "far-4x4" in text_of(screen.episode) and "near" in text_of(screen.episode),
+        )
         lines = {line.split("  ")[0]: line for line in text_of(screen.episode).splitlines() if line}
         near, far = screen.index.groups()[:2]
         assert f"{near.reward:.3f}" in lines["reward"] and f"{far.reward:.3f}" in lines["reward"]
         assert lines["pass@k"].count("1: ") == 2 and not screen.message
 
 
-async def test_two_episodes_are_shown_in_the_same_view_after_groups_were_compared(open_app: Any, outputs: Path) -> None:
+async def test_two_episodes_are_shown_in_the_same_view_after_groups_were_compared(
+    open_app: Any, outputs: Path
+) -> None:
     async with open_app(outputs, size=(160, 45)) as (_, pilot):
         screen = await opened(pilot)
         await pilot.press("c")
@@ -332,7 +398,9 @@ async def test_two_episodes_are_shown_in_the_same_view_after_groups_were_compare
         assert "move" in text_of(screen.episode) or "turn" in text_of(screen.episode)
 
 
-async def test_what_was_marked_and_how_it_was_looked_at_ends_with_the_run(open_app: Any, outputs: Path) -> None:
+async def test_what_was_marked_and_how_it_was_looked_at_ends_with_the_run(
+    open_app: Any, outputs: Path
+) -> None:
     other = outputs / "outputs" / "other" / "traces.jsonl"
     write(other, played(task("elsewhere")), played(task("elsewhere"), rollout=1))
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
@@ -346,12 +414,17 @@ async def test_what_was_marked_and_how_it_was_looked_at_ends_with_the_run(open_a
         app.open_screen("home")
         await pilot.pause()
         app.open_screen("results", path="outputs/other")
-        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere")
+        await until(
+            pilot,
+            lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere",
+        )
         assert not screen.groups.disabled and screen.failures.disabled and screen.marked.disabled
         assert [group.key.task for group in screen.groups.listed] == ["elsewhere"]
 
 
-async def test_what_is_marked_stays_when_another_run_is_chosen_here(open_app: Any, outputs: Path) -> None:
+async def test_what_is_marked_stays_when_another_run_is_chosen_here(
+    open_app: Any, outputs: Path
+) -> None:
     other = outputs / "outputs" / "other" / "traces.jsonl"
     write(other, played(task("elsewhere")))
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
@@ -362,7 +435,10 @@ async def test_what_is_marked_stays_when_another_run_is_chosen_here(open_app: An
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, Pick))
         app.screen.dismiss(next(place for place, one in enumerate(found) if one.name == "other"))
-        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere")
+        await until(
+            pilot,
+            lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere",
+        )
         assert not screen.marked.disabled and screen.marked.entry.task != "elsewhere"
 
 
@@ -380,22 +456,38 @@ async def test_the_bars_count_the_listed_groups(open_app: Any, outputs: Path) ->
         await until(pilot, lambda: counted() == everything)
 
 
-async def test_tasks_are_told_apart_by_the_ends_of_their_names(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_tasks_are_told_apart_by_the_ends_of_their_names(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     names = [f"board-of-a-game-with-a-long-name-and-seed-{seed}" for seed in (1, 7, 42)]
     write(project / "outputs" / "mine" / "traces.jsonl", *(played(task(name)) for name in names))
     async with open_app(project, size=(160, 45)) as (_, pilot):
         await opened(pilot)
         shown = screen_text(pilot.app)
-        assert "seed-1 " in shown and "seed-7 " in shown and "seed-42 " in shown and "board-of" in shown
+        assert (
+            "seed-1 " in shown
+            and "seed-7 " in shown
+            and "seed-42 " in shown
+            and "board-of" in shown
+        )
 
 
-async def test_two_groups_are_compared_where_one_pane_is_shown(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_two_groups_are_compared_where_one_pane_is_shown(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(80, 24)) as (app, pilot):
         screen = await opened(pilot)
         await pilot.press("c", "down")
         assert "The group is marked." in screen.message
         await pilot.press("c")
-        await until(pilot, lambda: "pass@k" in screen_text(app) and "far-4x4" in screen_text(app) and "near" in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "pass@k" in screen_text(app)
+                and "far-4x4" in screen_text(app)
+                and "near" in screen_text(app)
+            ),
+        )
 
 
 async def test_a_file_that_grows_is_followed(open_app: Any, outputs: Path) -> None:
@@ -412,15 +504,22 @@ async def test_a_file_that_grows_is_followed(open_app: Any, outputs: Path) -> No
         file.unlink()
         write(file, played(task("anew")))
         await until(pilot, lambda: [group.key.task for group in screen.groups.listed] == ["anew"])
-        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "anew")
+        await until(
+            pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "anew"
+        )
 
 
-async def test_lines_that_are_no_episodes_are_told_and_the_others_shown(open_app: Any, outputs: Path) -> None:
+async def test_lines_that_are_no_episodes_are_told_and_the_others_shown(
+    open_app: Any, outputs: Path
+) -> None:
     with (outputs / "outputs" / "mine" / "traces.jsonl").open("a") as stream:
         stream.write('{"half": 1}\n')
     async with open_app(outputs, size=(120, 35)) as (_, pilot):
         screen = await opened(pilot)
-        await until(pilot, lambda: "1 line could not be read" in screen.message and "line 11" in screen.message)
+        await until(
+            pilot,
+            lambda: "1 line could not be read" in screen.message and "line 11" in screen.message,
+        )
         assert len(screen.index.entries) == 10
 
 
@@ -435,27 +534,42 @@ async def test_another_run_or_a_file_is_opened(open_app: Any, outputs: Path) -> 
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"elsewhere.jsonl", "enter")
         await until(pilot, lambda: [one.path.name for one in screen.sources] == ["elsewhere.jsonl"])
-        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere")
+        await until(
+            pilot,
+            lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere",
+        )
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, ModalScreen))
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"nowhere.jsonl", "enter")
         await until(pilot, lambda: "nowhere.jsonl" in screen.message)
-        assert [one.path.name for one in screen.sources] == ["elsewhere.jsonl"], "what is open stays"
+        assert [one.path.name for one in screen.sources] == ["elsewhere.jsonl"], (
+            "what is open stays"
+        )
 
 
-async def test_a_folder_with_several_results_is_opened_at_once(project: Path, screen_text: Any) -> None:
+async def test_a_folder_with_several_results_is_opened_at_once(
+    project: Path, screen_text: Any
+) -> None:
     for name in ("first", "second"):
         write(project / "results" / name / "traces.jsonl", played(task(f"of-{name}")))
     app = HudtuiApp(project, opens=("results", {"path": project / "results"}))
     async with app.run_test(size=(160, 45)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, ResultsScreen) and len(app.screen.groups.listed) == 2)
+        await until(
+            pilot,
+            lambda: isinstance(app.screen, ResultsScreen) and len(app.screen.groups.listed) == 2,
+        )
         assert {group.key.run for group in app.screen.groups.listed} == {"first", "second"}
-        await until(pilot, lambda: "Groups · 2 results" in screen_text(app) and "of-first" in screen_text(app))
+        await until(
+            pilot,
+            lambda: "Groups · 2 results" in screen_text(app) and "of-first" in screen_text(app),
+        )
 
 
-async def test_a_narrow_terminal_shows_one_pane_at_a_time(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_a_narrow_terminal_shows_one_pane_at_a_time(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(60, 20)) as (app, pilot):
         screen = await opened(pilot)
         assert screen.groups.display and not screen.episode.display
@@ -470,7 +584,10 @@ async def test_a_narrow_terminal_shows_one_pane_at_a_time(open_app: Any, outputs
         await pilot.press("f")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"push the tiles", "enter")
-        await until(pilot, lambda: app.screen is screen and len(screen.hits.listed) > 0 and not screen.is_busy)
+        await until(
+            pilot,
+            lambda: app.screen is screen and len(screen.hits.listed) > 0 and not screen.is_busy,
+        )
         await pilot.press("enter")
         assert screen.episode.display
         await pilot.press("escape")
@@ -479,7 +596,9 @@ async def test_a_narrow_terminal_shows_one_pane_at_a_time(open_app: Any, outputs
         assert screen.hits.disabled and screen.episodes.display, "the search is left"
 
 
-async def test_a_long_text_of_an_answer_is_cut_and_the_record_has_all(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_long_text_of_an_answer_is_cut_and_the_record_has_all(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     long = "<tool>left()</tool>" + "x" * 20_000 + "the end"
     episode = played(task(), replies=(long,))
     write(project / "outputs" / "mine" / "traces.jsonl", episode)
@@ -494,9 +613,16 @@ async def test_a_long_text_of_an_answer_is_cut_and_the_record_has_all(open_app: 
 async def test_episodes_are_exported(open_app: Any, outputs: Path) -> None:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         screen = await opened(pilot)
-        for down, form, name in (((), ("down",), "one.md"), (("down",), (), "group.jsonl"), (("down", "down"), (), "all.jsonl")):
+        for down, form, name in (
+            ((), ("down",), "one.md"),
+            (("down",), (), "group.jsonl"),
+            (("down", "down"), (), "all.jsonl"),
+        ):
             await pilot.press("E")
-            await until(pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in screen_text(app))
+            await until(
+                pilot,
+                lambda: isinstance(app.screen, Pick) and "Which episodes?" in screen_text(app),
+            )
             await pilot.press(*down, "enter")
             await until(pilot, lambda: isinstance(app.screen, Pick) and " as" in screen_text(app))
             await pilot.press(*form, "enter")
@@ -505,7 +631,9 @@ async def test_episodes_are_exported(open_app: Any, outputs: Path) -> None:
             await until(pilot, lambda name=name: f"written to {name}" in screen.message)
         assert "Reach 16." in (outputs / "one.md").read_text()
         assert len((outputs / "group.jsonl").read_text().splitlines()) == 4
-        assert (outputs / "all.jsonl").read_text() == (outputs / "outputs" / "mine" / "traces.jsonl").read_text()
+        assert (outputs / "all.jsonl").read_text() == (
+            outputs / "outputs" / "mine" / "traces.jsonl"
+        ).read_text()
 
 
 async def test_a_file_is_not_replaced_without_a_question(open_app: Any, outputs: Path) -> None:
@@ -513,7 +641,9 @@ async def test_a_file_is_not_replaced_without_a_question(open_app: Any, outputs:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         await opened(pilot)
         await pilot.press("E")
-        await until(pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in screen_text(app))
+        await until(
+            pilot, lambda: isinstance(app.screen, Pick) and "Which episodes?" in screen_text(app)
+        )
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Pick) and " as" in screen_text(app))
         await pilot.press("down", "enter")
@@ -525,13 +655,17 @@ async def test_a_file_is_not_replaced_without_a_question(open_app: Any, outputs:
         assert (outputs / "kept.md").read_text() == "mine"
 
 
-async def test_an_episode_is_copied_without_control_sequences(open_app: Any, outputs: Path, monkeypatch: Any) -> None:
+async def test_an_episode_is_copied_without_control_sequences(
+    open_app: Any, outputs: Path, monkeypatch: Any
+) -> None:
     copied: list[str] = []
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         screen = await opened(pilot)
         monkeypatch.setattr(app, "copy", copied.append)
         await pilot.press("enter", "down")
-        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.rollout == 1)
+        await until(
+            pilot, lambda: screen.episode.entry is not None and screen.episode.entry.rollout == 1
+        )
         await pilot.press("y")
         await until(pilot, lambda: bool(copied))
         assert "I push the tiles" in copied[0] and "\x1b" not in copied[0]
@@ -549,13 +683,16 @@ async def test_an_image_is_named_by_its_type_and_size(open_app: Any, project: Pa
         screen = await opened(pilot)
         for view in ("turns", "messages"):
             screen.episode.turn_to(view)
-            assert "What is this?" in text_of(screen.episode) and "A board." in text_of(screen.episode)
+            assert "What is this?" in text_of(screen.episode) and "A board." in text_of(
+                screen.episode
+            )
             assert "image/png, of no known format, 3.0 kB" in text_of(screen.episode)
 
 
 @pytest.fixture
 def seen(project: Path) -> Path:
-    """An episode whose tools have answered with images: a good one, one that claims to be huge, and one that was not kept."""
+    """An episode whose tools have answered with images: a good one, one that claims to be huge, and
+    one that was not kept."""
     episode = played(task("near"), policy="greedy")
     images = (
         KeptImage("image/png", 1, png()),
@@ -563,7 +700,10 @@ def seen(project: Path) -> Path:
         KeptImage("image/gif", 9_000_000),
     )
     turns = (replace(episode.turns[0], images=images), *episode.turns[1:])
-    write(project / "outputs" / "mine" / "traces.jsonl", replace(episode, turns=turns, images=images[:1]))
+    write(
+        project / "outputs" / "mine" / "traces.jsonl",
+        replace(episode, turns=turns, images=images[:1]),
+    )
     return project
 
 
@@ -573,7 +713,10 @@ def test_picture_of_images(snap: Any, seen: Path) -> None:
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)
         await pilot.press("enter", "enter")
-        await until(pilot, lambda: screen.episode.transcript is not None and bool(screen.episode._page.turns))
+        await until(
+            pilot,
+            lambda: screen.episode.transcript is not None and bool(screen.episode._page.turns),
+        )
 
     assert snap(HudtuiApp(seen), size=(120, 45), run_before=show)
 
@@ -584,10 +727,15 @@ async def test_images_are_lines_of_the_episode(open_app: Any, seen: Path) -> Non
         screen = await opened(pilot)
         text = text_of(screen.episode)
         assert text.count("▀" * 24) == 16, "two images of 24x16 pixels, one in the opening"
-        assert "8000x8000 pixels are too many" in text and "[image 4: image/gif, 9000.0 kB, not kept]" in text
+        assert (
+            "8000x8000 pixels are too many" in text
+            and "[image 4: image/gif, 9000.0 kB, not kept]" in text
+        )
         app.theme = MONOCHROME
         screen.episode.show_view()
-        assert "▀" not in text_of(screen.episode) and "images need colours" in text_of(screen.episode)
+        assert "▀" not in text_of(screen.episode) and "images need colours" in text_of(
+            screen.episode
+        )
 
 
 async def test_without_the_extra_a_line_says_how_to_see_an_image(
@@ -597,7 +745,10 @@ async def test_without_the_extra_a_line_says_how_to_see_an_image(
     async with open_app(seen, size=(120, 45)) as (_, pilot):
         screen = await opened(pilot)
         text = text_of(screen.episode)
-        assert "[image 1: image/png, 24x16, 0.7 kB; I opens it; pip install 'hudtui[images]' shows images here]" in text
+        assert (
+            "[image 1: image/png, 24x16, 0.7 kB; I opens it; pip install 'hudtui[images]' shows "
+            "images here]" in text
+        )
         await pilot.press("enter", "enter", "right", "I")
         await until(pilot, lambda: isinstance(pilot.app.screen, Pick))
         await pilot.press("enter")
@@ -615,36 +766,59 @@ async def test_an_episode_of_very_many_turns_is_drawn_when_it_is_read_and_cut(
     (project / "outputs" / "evals" / "traces.jsonl").write_text(json.dumps(record) + "\n")
     async with open_app(project, size=(120, 35)) as (app, pilot):
         screen = await opened(pilot)
-        assert "turn 20\n" in text_of(screen.episode) and f"move {MOST_TURNS - 1}\n" not in text_of(screen.episode)
-        assert screen.query_one("#results-episode Sheet").max_scroll_y > 2 * MOST_TURNS  # the scroll bar tells that there is more
+        assert "turn 20\n" in text_of(screen.episode) and f"move {MOST_TURNS - 1}\n" not in text_of(
+            screen.episode
+        )
+        assert (
+            screen.query_one("#results-episode Sheet").max_scroll_y > 2 * MOST_TURNS
+        )  # the scroll bar tells that there is more
         await pilot.press("enter", "enter", "G")
         await until(pilot, lambda: "more turns; the record shows all" in screen_text(app))
         text = text_of(screen.episode)
-        assert f"move {MOST_TURNS - 1}\n" in text and f"move {MOST_TURNS}\n" not in text and "… 7 more turns" in text
+        assert (
+            f"move {MOST_TURNS - 1}\n" in text
+            and f"move {MOST_TURNS}\n" not in text
+            and "… 7 more turns" in text
+        )
 
 
-# -- from Runs -----------------------------------------------------------------------------------------------------------
+# -- from Runs
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def training(project: Path) -> Path:
     """A training of three steps with its episodes."""
-    rows = [{"step": step, "max_steps": 3, "reward": step / 4, "reward_std": 0.1} for step in (1, 2, 3)]
+    rows = [
+        {"step": step, "max_steps": 3, "reward": step / 4, "reward_std": 0.1} for step in (1, 2, 3)
+    ]
     make_run(project, "grpo-aaaa", "finished", name="grpo", rows=rows)
     write(project / ".hudtui" / "runs" / "grpo-aaaa" / "out" / "traces.jsonl", *trained())
     return project
 
 
-async def test_a_point_of_a_curve_leads_to_its_episodes_in_two_keys(open_app: Any, training: Path, screen_text: Any) -> None:
+async def test_a_point_of_a_curve_leads_to_its_episodes_in_two_keys(
+    open_app: Any, training: Path, screen_text: Any
+) -> None:
     async with open_app(training, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await until(pilot, lambda: getattr(app.screen, "view", None) is not None and app.screen.view.step == "3/3")
+        await until(
+            pilot,
+            lambda: getattr(app.screen, "view", None) is not None and app.screen.view.step == "3/3",
+        )
         await pilot.press("m")
         await until(pilot, lambda: "Enter: its episodes" in screen_text(app))
         await pilot.press("left", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None)
+        await until(
+            pilot,
+            lambda: (
+                isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None
+            ),
+        )
         screen = app.screen
-        assert {group.key.step for group in screen.groups.listed} == {2} and screen.episode.entry.step == 2
+        assert {group.key.step for group in screen.groups.listed} == {
+            2
+        } and screen.episode.entry.step == 2
         await pilot.press("escape")
         await until(pilot, lambda: len(screen.groups.listed) == 3)
         await pilot.press("escape")
@@ -655,7 +829,13 @@ async def test_a_point_of_a_curve_leads_to_its_episodes_in_two_keys(open_app: An
 def long_training(project: Path) -> Path:
     """Forty steps of a training with twelve tasks, of which each step plays some."""
     episodes = [
-        own_episode(f"board-{task:02}", min(step * (task + 1) / 300, 1.0), rollout=number, step=step, split="train")
+        own_episode(
+            f"board-{task:02}",
+            min(step * (task + 1) / 300, 1.0),
+            rollout=number,
+            step=step,
+            split="train",
+        )
         for step in range(1, 41)
         for task in range(12)
         for number in range(2)
@@ -673,24 +853,35 @@ def test_picture_of_the_map(snap: Any, long_training: Path, size: tuple[int, int
         await pilot.press("M")
         await until(pilot, lambda: isinstance(pilot.app.screen, RewardMapDialog))
         await pilot.press("end", "left", "down", "down")
-        await until(pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in screen_text(pilot.app))
+        await until(
+            pilot,
+            lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in screen_text(pilot.app),
+        )
 
     assert snap(HudtuiApp(long_training), size=size, run_before=show)
 
 
-async def test_the_map_leads_to_a_group(open_app: Any, long_training: Path, screen_text: Any) -> None:
+async def test_the_map_leads_to_a_group(
+    open_app: Any, long_training: Path, screen_text: Any
+) -> None:
     async with open_app(long_training, size=(120, 35)) as (app, pilot):
         screen = await opened(pilot)
         await until(pilot, lambda: len(screen.groups.listed) == 384)
         await pilot.press("M", "home")
-        await until(pilot, lambda: "step 1 · board-00: mean reward 0.003, 2 episodes" in screen_text(app))
+        await until(
+            pilot, lambda: "step 1 · board-00: mean reward 0.003, 2 episodes" in screen_text(app)
+        )
         assert "0 is 0.00333, 9 is 1" in screen_text(app)
         await pilot.press("G", "right", "right")
-        await until(pilot, lambda: "step 3 · board-11: mean reward 0.120, 2 episodes" in screen_text(app))
+        await until(
+            pilot, lambda: "step 3 · board-11: mean reward 0.120, 2 episodes" in screen_text(app)
+        )
         await pilot.press("right", "enter")
         await until(pilot, lambda: "step 4 · board-11: no episode is recorded" in screen_text(app))
         await pilot.press("left", "enter")
-        await until(pilot, lambda: app.screen is screen and screen.groups.row.key.task == "board-11")
+        await until(
+            pilot, lambda: app.screen is screen and screen.groups.row.key.task == "board-11"
+        )
         assert screen.groups.row.key.step == 3 and screen.panes.current is screen.episodes
         await pilot.press("M")
         await until(pilot, lambda: "step 3 · board-11" in screen_text(app))
@@ -698,7 +889,9 @@ async def test_the_map_leads_to_a_group(open_app: Any, long_training: Path, scre
         await until(pilot, lambda: app.screen is screen)
 
 
-async def test_the_map_follows_a_training_that_goes_on(open_app: Any, long_training: Path, screen_text: Any) -> None:
+async def test_the_map_follows_a_training_that_goes_on(
+    open_app: Any, long_training: Path, screen_text: Any
+) -> None:
     file = long_training / "outputs" / "grpo" / "traces.jsonl"
 
     def add(task: str, reward: float, step: int) -> None:
@@ -708,12 +901,18 @@ async def test_the_map_follows_a_training_that_goes_on(open_app: Any, long_train
         screen = await opened(pilot)
         await until(pilot, lambda: len(screen.groups.listed) == 384)
         await pilot.press("M", "end", "left", "down", "down")
-        await until(pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in screen_text(app))
+        await until(
+            pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in screen_text(app)
+        )
         add("board-02", 0.99, 39)
-        await until(pilot, lambda: "step 39 · board-02: mean reward 0.590, 3 episodes" in screen_text(app))
+        await until(
+            pilot, lambda: "step 39 · board-02: mean reward 0.590, 3 episodes" in screen_text(app)
+        )
         add("a-board", 0.5, 41)  # a task above the cursor, and a step behind it
         await until(pilot, lambda: "a-board" in screen_text(app))
-        assert "step 39 · board-02: mean reward 0.590, 3 episodes" in screen_text(app), "the cursor stays where it is"
+        assert "step 39 · board-02: mean reward 0.590, 3 episodes" in screen_text(app), (
+            "the cursor stays where it is"
+        )
         await pilot.press("end", "home", "end", "g", "enter")
         await until(pilot, lambda: app.screen is screen and screen.panes.current is screen.episodes)
         assert (screen.groups.row.key.task, screen.groups.row.key.step) == ("a-board", 41)
@@ -723,7 +922,11 @@ async def test_the_map_follows_a_training_that_goes_on(open_app: Any, long_train
 
 @pytest.mark.parametrize("theme", ["monochrome", "ansi-dark", "ansi-light"])
 async def test_the_map_is_read_without_shades(
-    open_app: Any, long_training: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch, theme: str
+    open_app: Any,
+    long_training: Path,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    theme: str,
 ) -> None:
     monkeypatch.setenv("HUDTUI_THEME", theme)
     monkeypatch.setenv("HUDTUI_ASCII", "1")
@@ -731,29 +934,51 @@ async def test_the_map_is_read_without_shades(
         screen = await opened(pilot)
         await until(pilot, lambda: len(screen.groups.listed) == 384)
         await pilot.press("M")
-        await until(pilot, lambda: "board-11 001 1223 3445 5667 7889 9999 9999 9999 9" in screen_text(app))
+        await until(
+            pilot, lambda: "board-11 001 1223 3445 5667 7889 9999 9999 9999 9" in screen_text(app)
+        )
 
 
-async def test_without_steps_there_is_no_map(open_app: Any, outputs: Path, screen_text: Any) -> None:
+async def test_without_steps_there_is_no_map(
+    open_app: Any, outputs: Path, screen_text: Any
+) -> None:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         await opened(pilot)
         await pilot.press("M")
-        await until(pilot, lambda: "Map: no listed group belongs to a step of a training" in screen_text(app))
+        await until(
+            pilot,
+            lambda: "Map: no listed group belongs to a step of a training" in screen_text(app),
+        )
 
 
 async def test_a_task_of_an_evaluation_leads_to_its_group(open_app: Any, project: Path) -> None:
-    rows = [{"step": number, "task": name, "episodes": 4, "reward": 0.5} for number, name in ((1, "near"), (2, "far-4x4"))]
+    rows = [
+        {"step": number, "task": name, "episodes": 4, "reward": 0.5}
+        for number, name in ((1, "near"), (2, "far-4x4"))
+    ]
     make_run(project, "eval-aaaa", "finished", name="eval", rows=rows)
     write(project / ".hudtui" / "runs" / "eval-aaaa" / "out" / "traces.jsonl", *evaluated())
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await until(pilot, lambda: getattr(app.screen, "view", None) is not None and len(app.screen.view.result.rows) == 2)
+        await until(
+            pilot,
+            lambda: (
+                getattr(app.screen, "view", None) is not None
+                and len(app.screen.view.result.rows) == 2
+            ),
+        )
         await pilot.press("m")
         await until(pilot, lambda: app.screen.pane.tab == "metrics" and app.focused is not None)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ResultsScreen) and app.screen.groups.row is not None)
+        await until(
+            pilot,
+            lambda: isinstance(app.screen, ResultsScreen) and app.screen.groups.row is not None,
+        )
         screen = app.screen
-        await until(pilot, lambda: screen.groups.row.key.task == "far-4x4" and len(screen.groups.listed) == 3)
+        await until(
+            pilot,
+            lambda: screen.groups.row.key.task == "far-4x4" and len(screen.groups.listed) == 3,
+        )
         await pilot.press("escape")
         await until(pilot, lambda: app.screen.NAME == "run")
         app.screen.pane.turn_to("result")
@@ -762,13 +987,21 @@ async def test_a_task_of_an_evaluation_leads_to_its_group(open_app: Any, project
         await until(pilot, lambda: app.screen is screen and screen.groups.row.key.task == "near")
 
 
-async def test_a_run_without_episodes_says_how_to_get_them(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_run_without_episodes_says_how_to_get_them(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     make_run(project, "grpo-aaaa", "finished", name="grpo")
     async with open_app(project, size=(120, 35)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: getattr(app.screen, "view", None) is not None)
         await pilot.press("R")
-        await until(pilot, lambda: "has no episode on this computer" in screen_text(app) and "p in Runs" in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "has no episode on this computer" in screen_text(app)
+                and "p in Runs" in screen_text(app)
+            ),
+        )
 
 
 async def test_a_step_without_episodes_is_told(open_app: Any, training: Path) -> None:
@@ -781,4 +1014,9 @@ async def test_a_step_without_episodes_is_told(open_app: Any, training: Path) ->
 async def test_the_palette_opens_the_screen(open_app: Any, outputs: Path) -> None:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         await app.action_act("app.open-results")
-        await until(pilot, lambda: isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None)
+        await until(
+            pilot,
+            lambda: (
+                isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None
+            ),
+        )

@@ -43,27 +43,51 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
-def make_training(project: Path, run: str, name: str, *, seed: int, engine: str = "rollouts") -> None:
+def make_training(
+    project: Path, run: str, name: str, *, seed: int, engine: str = "rollouts"
+) -> None:
     """A training of 60 steps that was stopped, with numbers as TRL writes them."""
     draw = random.Random(seed)
     rows, lines = [], []
     for step in range(1, 61):
         reward = 1 - math.exp(-step / (15 * seed)) + draw.gauss(0, 0.05)
-        row = {"step": step, "max_steps": 100, "time": NOW - 3600 + 30 * step, "reward": reward, "reward_std": 0.3 / step**0.3}
+        row = {
+            "step": step,
+            "max_steps": 100,
+            "time": NOW - 3600 + 30 * step,
+            "reward": reward,
+            "reward_std": 0.3 / step**0.3,
+        }
         row |= {
             "loss": draw.gauss(0, 0.02),
             "kl": 0.0005 * step,
             "entropy": 2 - step / 60,
             "learning_rate": 1e-5 * min(step / 10, 1),
         }
-        row |= {"tokens_per_s": 1400 + draw.gauss(0, 60), "step_time": 28 + draw.random() * 4, "clip_ratio": draw.random()}
+        row |= {
+            "tokens_per_s": 1400 + draw.gauss(0, 60),
+            "step_time": 28 + draw.random() * 4,
+            "clip_ratio": draw.random(),
+        }
         row |= {"completions/mean_length": 240 - step}
         rows.append(row)
         lines.append(f"step {step}/100 reward={reward:.4g} loss={row['loss']:.4g}\n")
-    make_run(project, run, "stopped", name=name, why="stopped by the user", log="".join(lines), rows=rows, engine=engine)
+    make_run(
+        project,
+        run,
+        "stopped",
+        name=name,
+        why="stopped by the user",
+        log="".join(lines),
+        rows=rows,
+        engine=engine,
+    )
 
 
-LOG = "".join(f"12:00:{n:02} episode {n}/40 task=board-{n} reward=0.{n:02} turns=20 stop=done\n" for n in range(1, 41))
+LOG = "".join(
+    f"12:00:{n:02} episode {n}/40 task=board-{n} reward=0.{n:02} turns=20 stop=done\n"
+    for n in range(1, 41)
+)
 
 
 def _app(project: Path) -> HudtuiApp:
@@ -98,7 +122,9 @@ def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[in
 
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
-def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path, size: tuple[int, int]) -> None:
+def test_picture_of_a_store_that_cannot_be_read(
+    snap: Any, project: Path, size: tuple[int, int]
+) -> None:
     (project / ".hudtui").mkdir()
     (project / ".hudtui" / "runs.db").write_bytes(b"this is no database" * 100)
     assert snap(_app(project), size=size, press=["5"])
@@ -147,7 +173,8 @@ def test_picture_of_metrics(snap: Any, project: Path, size: tuple[int, int]) -> 
 
 
 async def _drawn(pilot: Any, run: str, text: str) -> None:
-    """Wait until all of a run that has ended is on the screen: list, head, result, log with `text`."""
+    """Wait until all of a run that has ended is on the screen: list, head, result, log with
+    `text`."""
     last = None
     for _ in range(1_500):
         screen = pilot.app.screen
@@ -165,7 +192,10 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
             and text in shown
             and pane.pending == 0
             and lines.scroll_offset.y == lines.max_scroll_y
-            and not any(worker.group in ("watch", "log") and worker.is_running for worker in pilot.app.workers)
+            and not any(
+                worker.group in ("watch", "log") and worker.is_running
+                for worker in pilot.app.workers
+            )
             and all(run in screen._views for run in screen._rows)
         ):
             if (now := screen_text(pilot.app)) == last:
@@ -175,7 +205,10 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
             last = None
         await pilot.pause(0.02)
     place = f"{lines.scroll_offset} of {lines.max_scroll_y}"
-    raise AssertionError(f"{run} was not drawn: {screen.view}; {place}; {text!r} in {shown[-200:]!r}; {screen.message}")
+    raise AssertionError(
+        f"{run} was not drawn: {screen.view}; {place}; {text!r} in {shown[-200:]!r}; "
+        f"{screen.message}"
+    )
 
 
 async def _log_of(app: Any, text: str = "") -> str:
@@ -185,7 +218,9 @@ async def _log_of(app: Any, text: str = "") -> str:
         if shown and text in shown and app.screen.view is not None:
             return shown
         await asyncio.sleep(0.02)
-    raise AssertionError(f"{text!r} did not appear in {shown!r}; {app.screen.view}; {app.screen.message}")
+    raise AssertionError(
+        f"{text!r} did not appear in {shown!r}; {app.screen.view}; {app.screen.message}"
+    )
 
 
 @pytest.mark.defect
@@ -220,7 +255,9 @@ def test_a_screen_that_is_still_being_made_is_shown_later() -> None:
     screen.show_frame()
 
 
-async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path, settle: Any) -> None:
+async def test_moving_in_the_list_shows_the_other_run(
+    open_app: Any, runs: Path, settle: Any
+) -> None:
     async with open_app(runs) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "ERROR")
@@ -250,21 +287,36 @@ def workspace(project: Path) -> Path:
     (project / "configs" / "2048.yaml").write_text(
         "job: {name: test}\n"
         "system_prompt: |\n  Play. <tool>move('left')</tool> <tool>done()</tool>\n"
-        "action_mappings:\n  move: {_tool: move, _parser: {positional: [direction]}, direction: {from_arg: direction}}\n"
-        "rubric: {weights: {task_completion: 0.8, tool_execution: 0.1, format_compliance: 0.1}}\ndefaults: {max_turns: 5}\n"
+        "action_mappings:\n  move: {_tool: move, _parser: {positional: [direction]}, direction: "
+        "{from_arg: direction}}\n"
+        "rubric: {weights: {task_completion: 0.8, tool_execution: 0.1, format_compliance: 0.1}}\n"
+        "defaults: {max_turns: 5}\n"
     )
     task = {
         "id": "small",
         "prompt": "Play.",
-        "mcp_config": {"text-2048": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "mcp_config": {
+            "text-2048": {
+                "command": "${HUDTUI_PYTHON:-python3}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
     (project / "tasks.json").write_text(json.dumps([task]))
     return project
 
 
-async def test_a_run_is_started_and_followed_to_its_end(open_app: Any, workspace: Path, settle: Any) -> None:
+async def test_a_run_is_started_and_followed_to_its_end(
+    open_app: Any, workspace: Path, settle: Any
+) -> None:
     async with open_app(workspace) as (app, pilot):
         await pilot.press("5", "n")
         await settle(pilot)
@@ -287,11 +339,19 @@ async def test_a_run_is_started_and_followed_to_its_end(open_app: Any, workspace
         assert app.screen.view.result.episodes == 1
 
 
-async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: Any, workspace: Path, settle: Any) -> None:
-    text = (workspace / "configs" / "2048.yaml").read_text().replace("max_turns: 5", "max_turns: 100000")
+async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(
+    open_app: Any, workspace: Path, settle: Any
+) -> None:
+    text = (
+        (workspace / "configs" / "2048.yaml")
+        .read_text()
+        .replace("max_turns: 5", "max_turns: 100000")
+    )
     (workspace / "configs" / "2048.yaml").write_text(text)
     tasks = json.loads((workspace / "tasks.json").read_text())
-    (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{n}"} for n in range(200)]))
+    (workspace / "tasks.json").write_text(
+        json.dumps([{**tasks[0], "id": f"t{n}"} for n in range(200)])
+    )
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", limit="", policy="random")
         await until(pilot, lambda: "Ready" in screen_text(app))
@@ -310,7 +370,12 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
         await pilot.press("x")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: getattr(app.screen, "message", "").endswith("none of its processes is running."))
+        await until(
+            pilot,
+            lambda: getattr(app.screen, "message", "").endswith(
+                "none of its processes is running."
+            ),
+        )
         assert "is stopped; none of its processes is running." in app.screen.message
 
 
@@ -326,7 +391,9 @@ async def test_what_is_wrong_is_said_before_anything_starts(
         assert "'many' is not a number" in screen_text(app)
         await pilot.press("ctrl+g")
         assert "something is missing" in app.screen.message
-        (workspace / "configs" / "odd.yaml").write_text("action_mappings: {wait: {_tool: wait, _parser: {positional: []}}}\n")
+        (workspace / "configs" / "odd.yaml").write_text(
+            "action_mappings: {wait: {_tool: wait, _parser: {positional: []}}}\n"
+        )
         app.open_screen("launch", config="configs/odd.yaml", group="")
         await pilot.pause(0.5)
         await settle(pilot)
@@ -343,7 +410,10 @@ def test_curve() -> None:
 async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
     make_training(project, "train-cccc", "grpo lora 8", seed=1)
     make_training(project, "train-dddd", "grpo lora 16", seed=2)
-    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
         await _drawn(pilot, "train-cccc", "step 60/100")
         assert "60/100" in screen_text(app)
@@ -353,7 +423,11 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         await pilot.press("m")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
-        assert "━ grpo lora 16  ━━ grpo lora 8" in shown and "reward std" in shown and "clip_ratio" not in shown
+        assert (
+            "━ grpo lora 16  ━━ grpo lora 8" in shown
+            and "reward std" in shown
+            and "clip_ratio" not in shown
+        )
         await pilot.press("A", "O")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
@@ -373,7 +447,10 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
 
 async def test_a_run_is_renamed(open_app: Any, project: Path, screen_text: Any) -> None:
     make_training(project, "train-cccc", "grpo lora 8", seed=1)
-    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
         await _drawn(pilot, "train-cccc", "step 60/100")
         await pilot.press("e")
@@ -385,7 +462,9 @@ async def test_a_run_is_renamed(open_app: Any, project: Path, screen_text: Any) 
         await until(pilot, lambda: "there is no earlier run" in screen_text(app))
 
 
-async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, screen_text: Any) -> None:
+async def test_marked_runs_are_tagged_and_archived(
+    open_app: Any, runs: Path, screen_text: Any
+) -> None:
     async with open_app(runs, size=(120, 35)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "2 runs" in screen_text(app) and app.screen.view is not None)
@@ -396,34 +475,57 @@ async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, sc
         await pilot.press("slash", *"tag:old", "enter")
         await until(pilot, lambda: "2 marked · 2 of 2 runs" in screen_text(app))
         await pilot.press("Z")
-        await until(pilot, lambda: "2 archived" in screen_text(app) and "All runs are archived" in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "2 archived" in screen_text(app) and "All runs are archived" in screen_text(app)
+            ),
+        )
         assert "2 runs are archived; U lists archived runs" in app.screen.message
         await pilot.press("U")
-        await until(pilot, lambda: "demo" in screen_text(app) and "2 archived" not in screen_text(app))
+        await until(
+            pilot, lambda: "demo" in screen_text(app) and "2 archived" not in screen_text(app)
+        )
         second = app.screen.runs.listed[1].summary.id
         await pilot.press("home", "down", "Z", "U")
         await until(pilot, lambda: "1 archived" in screen_text(app))
         listed = [row.summary.id for row in app.screen.runs.listed]
         assert listed == [second], "the run under the cursor, also while another one is still shown"
         store = RunStore(runs / ".hudtui")
-        assert sorted((run.tags, run.hidden) for run in store.runs()) == [(("old", "paper"), False), (("old", "paper"), True)]
+        assert sorted((run.tags, run.hidden) for run in store.runs()) == [
+            (("old", "paper"), False),
+            (("old", "paper"), True),
+        ]
         (hidden,) = [run.id for run in store.runs() if run.hidden]
         app.open_screen("run", run=hidden)
         await until(pilot, lambda: app.screen.runs.row.summary.id == hidden)
 
 
-async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_settings_of_two_runs_are_compared(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     make_training(project, "train-cccc", "grpo lora 8", seed=1)
     make_training(project, "train-dddd", "grpo lora 16", seed=2)
     store = RunStore(project / ".hudtui")
     other = store.record("train-dddd")
     later = replace(
-        other, id="train-eeee", name="種を変えた学習", created=NOW, spec=replace(other.spec, seed=7), folder=f"{other.folder}-e"
+        other,
+        id="train-eeee",
+        name="種を変えた学習",
+        created=NOW,
+        spec=replace(other.spec, seed=7),
+        folder=f"{other.folder}-e",
     )
     store.add(later)
-    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
-        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-eeee")
+        await until(
+            pilot,
+            lambda: app.screen.view is not None and app.screen.view.summary.id == "train-eeee",
+        )
         await pilot.press("d")
         await until(pilot, lambda: "Differences in the settings" in screen_text(app))
         shown = screen_text(app)
@@ -436,9 +538,20 @@ async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, s
 
 
 async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
-    log = "loading\ntorch.OutOfMemoryError: CUDA out of \x1b[31mmemory\x1b[0m. Tried to allocate 2 GiB\n"
+    log = (
+        "loading\ntorch.OutOfMemoryError: CUDA out of \x1b[31mmemory\x1b[0m. Tried to allocate 2 "
+        "GiB\n"
+    )
     rows = [{"step": 1, "reward": 0.5, "loss": 0.1}, {"step": 2, "reward": 0.5, "loss": math.nan}]
-    make_run(project, "bad-eeee", "failed", name="too large", why="the stage play ended with status 1", log=log, rows=rows)
+    make_run(
+        project,
+        "bad-eeee",
+        "failed",
+        name="too large",
+        why="the stage play ended with status 1",
+        log=log,
+        rows=rows,
+    )
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "bad-eeee", "Tried to allocate")
@@ -463,17 +576,34 @@ def test_picture_of_an_acknowledged_alarm(snap: Any, project: Path, size: tuple[
 
 
 def _worried(project: Path) -> None:
-    rows = [{"step": step, "reward": 0.5, "loss": math.nan if step > 2 else 0.1} for step in range(1, 6)]
-    make_run(project, "live-aaaa", "failed", name="grpo", why="the stage play ended with status 1", log=LOG, rows=rows)
+    rows = [
+        {"step": step, "reward": 0.5, "loss": math.nan if step > 2 else 0.1} for step in range(1, 6)
+    ]
+    make_run(
+        project,
+        "live-aaaa",
+        "failed",
+        name="grpo",
+        why="the stage play ended with status 1",
+        log=LOG,
+        rows=rows,
+    )
 
 
-async def test_alarms_are_acknowledged_by_a_key(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_alarms_are_acknowledged_by_a_key(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     _worried(project)
-    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
         await until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
         await pilot.press("K")
-        await until(pilot, lambda: "acknowledged: loss is NaN or infinite since step 3" in screen_text(app))
+        await until(
+            pilot, lambda: "acknowledged: loss is NaN or infinite since step 3" in screen_text(app)
+        )
         assert "! loss" not in screen_text(app) and "The weights are lost" not in screen_text(app)
         await until(pilot, lambda: "1 alarm is acknowledged; K undoes that." in screen_text(app))
         await pilot.press("K")
@@ -482,12 +612,16 @@ async def test_alarms_are_acknowledged_by_a_key(open_app: Any, project: Path, sc
         app.reload(everything=True)
         await until(pilot, lambda: "fine" in screen_text(app))
         app.screen.opened(run="fine-bbbb")
-        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "fine-bbbb")
+        await until(
+            pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "fine-bbbb"
+        )
         await pilot.press("K")
         await until(pilot, lambda: "Acknowledge: the run has no alarm" in screen_text(app))
 
 
-async def test_the_header_counts_no_acknowledged_alarm(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_the_header_counts_no_acknowledged_alarm(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     rows = [{"step": step, "reward": 0.5, "loss": math.nan} for step in range(1, 6)]
     make_run(project, "live-aaaa", "running", name="grpo", log=LOG, rows=rows)
     async with open_app(project, size=(160, 45)) as (app, pilot):
@@ -520,39 +654,61 @@ async def test_the_end_of_a_run_is_told_on_another_screen(
 
 
 async def test_the_command_of_the_user_is_started_at_the_end_of_a_run(
-    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    open_app: Any,
+    project: Path,
+    screen_text: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     make_run(project, "live-aaaa", "running")
     make_run(project, "live-bbbb", "running")
     told = project / "told.jsonl"
-    monkeypatch.setenv("HUDTUI_NOTIFY_COMMAND", f"sh -c 'cat >>\"$0\"; echo no room >&2; exit 3' '{told}'")
+    monkeypatch.setenv(
+        "HUDTUI_NOTIFY_COMMAND", f"sh -c 'cat >>\"$0\"; echo no room >&2; exit 3' '{told}'"
+    )
     monkeypatch.setattr("hudtui.tui.app.EVERY", 0.1)
     monkeypatch.setattr("hudtui.tui.progress.SHOWN", 0.1)
 
     def heard() -> list[str]:
-        return [json.loads(line)["text"] for line in told.read_text().splitlines()] if told.exists() else []
+        return (
+            [json.loads(line)["text"] for line in told.read_text().splitlines()]
+            if told.exists()
+            else []
+        )
 
     async with open_app(project, size=(120, 35)) as (app, pilot):
         await until(pilot, lambda: len(app.progress.found) == 2)
         store = RunStore(project / ".hudtui")
         store.append("live-aaaa", "failed", {"why": "out of memory"})
-        await until(pilot, lambda: "the command of HUDTUI_NOTIFY_COMMAND failed" in screen_text(app))
+        await until(
+            pilot, lambda: "the command of HUDTUI_NOTIFY_COMMAND failed" in screen_text(app)
+        )
         assert heard() == ["2048 greedy: failed, reward 0.438"]
         app.say("something else")
         store.append("live-bbbb", "stopped")
-        await until(pilot, lambda: len(heard()) == 2 and not any(one.group == "notify" for one in app.workers))
+        await until(
+            pilot,
+            lambda: len(heard()) == 2 and not any(one.group == "notify" for one in app.workers),
+        )
         assert "NOTIFY" not in app.screen.message, "it is said once"
-        assert [event.data for event in store.events("live-bbbb") if event.type == "notified"] == [{"about": "the end"}]
-    assert caplog.messages.count("the command of HUDTUI_NOTIFY_COMMAND failed: status 3: no room") == 2
+        assert [event.data for event in store.events("live-bbbb") if event.type == "notified"] == [
+            {"about": "the end"}
+        ]
+    assert (
+        caplog.messages.count("the command of HUDTUI_NOTIFY_COMMAND failed: status 3: no room") == 2
+    )
 
 
 def test_a_notification_is_what_the_terminal_understands() -> None:
     assert notification("a\x1b]0;b\a", {}) == "\x1b]9;hudtui: a\a"
     assert notification("a; b", {"TERM": "rxvt-unicode"}) == "\x1b]777;notify;hudtui;a; b\a"
-    assert notification("a", {"TMUX": "x", "TERM": "tmux"}) == "\x1bPtmux;\x1b\x1b]9;hudtui: a\a\x1b\\"
+    assert (
+        notification("a", {"TMUX": "x", "TERM": "tmux"}) == "\x1bPtmux;\x1b\x1b]9;hudtui: a\a\x1b\\"
+    )
 
 
-# -- several stages, the machine, events ---------------------------------------------------------------------------------
+# -- several stages, the machine, events
+# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -560,21 +716,44 @@ def staged(project: Path) -> Path:
     """A run of three stages that has ended, with the GPUs that were seen."""
     store = RunStore(project / ".hudtui")
     folder = store.folder / "grpo-1"
-    plan = Plan("trl", tuple(Stage(name, ("true",), service=name == "serve") for name in ("setup", "serve", "train")))
+    plan = Plan(
+        "trl",
+        tuple(
+            Stage(name, ("true",), service=name == "serve") for name in ("setup", "serve", "train")
+        ),
+    )
     spec = RunSpec("trl", "grpo", str(project))
-    store.add(RunRecord("grpo-1", NOW - 120, "grpo", "trl", "local", machine_label(), str(folder), spec, plan))
+    store.add(
+        RunRecord(
+            "grpo-1", NOW - 120, "grpo", "trl", "local", machine_label(), str(folder), spec, plan
+        )
+    )
     (folder / "logs").mkdir(parents=True)
-    for name, text in (("setup", "installed all\n"), ("serve", "INFO the model is served\n"), ("train", "step 1/2 loss=0.5\n")):
+    for name, text in (
+        ("setup", "installed all\n"),
+        ("serve", "INFO the model is served\n"),
+        ("train", "step 1/2 loss=0.5\n"),
+    ):
         (folder / "logs" / f"{name}.log").write_text(text)
-    events: list[dict[str, Any]] = [{"seq": 1, "at": NOW - 100, "type": "started", "data": {"mode": "tmux", "run": "grpo-1"}}]
+    events: list[dict[str, Any]] = [
+        {"seq": 1, "at": NOW - 100, "type": "started", "data": {"mode": "tmux", "run": "grpo-1"}}
+    ]
     for place, name in enumerate(("setup", "serve", "train")):
         data = {"stage": name, "attempt": 1}
-        events.append({"seq": place + 2, "at": NOW - 99 + place, "type": "stage_started", "data": data})
-    events.append({"seq": 5, "at": NOW - 40, "type": "note", "data": {"message": "careful \x1b]0;x\x07now"}})
+        events.append(
+            {"seq": place + 2, "at": NOW - 99 + place, "type": "stage_started", "data": data}
+        )
+    events.append(
+        {"seq": 5, "at": NOW - 40, "type": "note", "data": {"message": "careful \x1b]0;x\x07now"}}
+    )
     events.append({"seq": 6, "at": NOW - 40, "type": "finished", "data": {}})
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    stages = {name: {"state": "ended", "attempt": 1, "exit": 0} for name in ("setup", "serve", "train")}
-    (folder / "status.json").write_text(json.dumps({"run": "grpo-1", "state": "finished", "stages": stages}))
+    stages = {
+        name: {"state": "ended", "attempt": 1, "exit": 0} for name in ("setup", "serve", "train")
+    }
+    (folder / "status.json").write_text(
+        json.dumps({"run": "grpo-1", "state": "finished", "stages": stages})
+    )
     gpus: list[dict[str, Any]] = [
         {
             "at": NOW - 100 + 10 * n,
@@ -587,14 +766,31 @@ def staged(project: Path) -> Path:
                     "celsius": 60 + n,
                     "watts": 402.5,
                 },
-                {"index": 1, "utilization": 90, "used_mib": 80_000, "memory_mib": 81559, "celsius": None, "watts": None},
+                {
+                    "index": 1,
+                    "utilization": 90,
+                    "used_mib": 80_000,
+                    "memory_mib": 81559,
+                    "celsius": None,
+                    "watts": None,
+                },
             ],
         }
         for n in range(1, 7)
     ]
-    load = {"cpus": 16, "memory_total": 128 * 2**30, "disk_used": 310e9, "disk_total": 750e9, "disk_free": 402e9, "sent": 1.2e6}
+    load = {
+        "cpus": 16,
+        "memory_total": 128 * 2**30,
+        "disk_used": 310e9,
+        "disk_total": 750e9,
+        "disk_free": 402e9,
+        "sent": 1.2e6,
+    }
     gpus += [
-        {"at": NOW - 99 + 10 * n, "machine": load | {"cpu": 5.0 * n, "memory_used": n * 10 * 2**30, "received": n * 1e6}}
+        {
+            "at": NOW - 99 + 10 * n,
+            "machine": load | {"cpu": 5.0 * n, "memory_used": n * 10 * 2**30, "received": n * 1e6},
+        }
         for n in range(1, 7)
     ]
     (folder / "gpu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in gpus))
@@ -605,18 +801,44 @@ def staged(project: Path) -> Path:
 @pytest.mark.parametrize(
     ("kind", "data", "words"),
     [
-        ("stage_ended", {"stage": "play", "attempt": 1, "exit": 0, "by": "itself", "max_rss_kib": 8}, "stage play ends"),
-        ("stage_ended", {"stage": "play", "exit": 3, "by": "itself"}, "stage play ends with exit code 3"),
-        ("stage_ended", {"stage": "play", "exit": None, "by": "limit"}, "stage play ends: its time is over"),
-        ("stage_started", {"stage": "serve", "attempt": 2, "pid": 7}, "stage serve starts, attempt 2"),
-        ("step", {"name": "collect", "seconds": 12.3, "files": 4}, "the results are fetched after 12 s"),
+        (
+            "stage_ended",
+            {"stage": "play", "attempt": 1, "exit": 0, "by": "itself", "max_rss_kib": 8},
+            "stage play ends",
+        ),
+        (
+            "stage_ended",
+            {"stage": "play", "exit": 3, "by": "itself"},
+            "stage play ends with exit code 3",
+        ),
+        (
+            "stage_ended",
+            {"stage": "play", "exit": None, "by": "limit"},
+            "stage play ends: its time is over",
+        ),
+        (
+            "stage_started",
+            {"stage": "serve", "attempt": 2, "pid": 7},
+            "stage serve starts, attempt 2",
+        ),
+        (
+            "step",
+            {"name": "collect", "seconds": 12.3, "files": 4},
+            "the results are fetched after 12 s",
+        ),
         ("step", {"name": "folder", "seconds": 0.01}, "the run's folder is created"),
-        ("failed", {"why": "train failed", "exits": {"train": 1}}, "the run has failed: train failed"),
+        (
+            "failed",
+            {"why": "train failed", "exits": {"train": 1}},
+            "the run has failed: train failed",
+        ),
         ("machine", {"kind": "never"}, "the machine was never created"),
         ("step", {"name": ["x"], "seconds": "y"}, "['x']"),
     ],
 )
-def test_an_event_is_a_sentence_without_numbers_of_processes(kind: str, data: dict[str, Any], words: str) -> None:
+def test_an_event_is_a_sentence_without_numbers_of_processes(
+    kind: str, data: dict[str, Any], words: str
+) -> None:
     assert event_cells(RunEvent("r", 1, NOW, kind, data))[2] == words
 
 
@@ -628,7 +850,10 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
         table = app.screen.query_one("#run-events", VirtualTable)
         rows = [list(table.rows.cells(place)[1:]) for place in range(table.count)]
-        assert rows[0] == ["hudtui", "the run is planned"] and rows[1] == ["machine", "the run is started in tmux"]
+        assert rows[0] == ["hudtui", "the run is planned"] and rows[1] == [
+            "machine",
+            "the run is started in tmux",
+        ]
         assert ["machine", "stage train starts"] in rows and ["machine", "careful now"] in rows
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.is_modal and rows[-1][1] in screen_text(app))
@@ -636,15 +861,25 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await until(pilot, lambda: not app.screen.is_modal)
         await pilot.press("right_square_bracket")
         await until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
-        await until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "machine    this machine, free" in screen_text(app)
+                and "serve      true" in screen_text(app)
+            ),
+        )
 
 
-async def test_events_and_the_plan_are_searched(open_app: Any, staged: Path, screen_text: Any) -> None:
+async def test_events_and_the_plan_are_searched(
+    open_app: Any, staged: Path, screen_text: Any
+) -> None:
     async with open_app(staged, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: getattr(app.screen, "view", None) is not None)
         app.screen.pane.turn_to("events")
-        await until(pilot, lambda: getattr(app.focused, "id", "") == "run-events" and app.focused.count > 1)
+        await until(
+            pilot, lambda: getattr(app.focused, "id", "") == "run-events" and app.focused.count > 1
+        )
         await pilot.press("slash", *"STARTS", "enter")
         await until(pilot, lambda: "search “STARTS”: not found" in screen_text(app))
         await pilot.press("slash", *"starts", "enter", "n")
@@ -695,7 +930,15 @@ def trained(project: Path) -> Path:
     )
     first, *others = record.plan.stages
     plan = replace(record.plan, stages=(replace(first, env={"MY_DSN": "hunter2"}), *others))
-    later = replace(record, id="train-dddd", created=NOW, engine="trl", spec=spec, plan=plan, name="grpo lora 16")
+    later = replace(
+        record,
+        id="train-dddd",
+        created=NOW,
+        engine="trl",
+        spec=spec,
+        plan=plan,
+        name="grpo lora 16",
+    )
     store.add(later)
     store.append("train-dddd", "stopped", {"why": "on request"})
     return project
@@ -713,28 +956,52 @@ def test_picture_of_the_settings(snap: Any, trained: Path, size: tuple[int, int]
     assert snap(_app(trained), size=size, press=["5"], run_before=show)
 
 
-async def test_the_plan_of_a_run_masks_what_its_settings_mask(open_app: Any, trained: Path, screen_text: Any) -> None:
-    async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+async def test_the_plan_of_a_run_masks_what_its_settings_mask(
+    open_app: Any, trained: Path, screen_text: Any
+) -> None:
+    async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
-        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
+        await until(
+            pilot,
+            lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd",
+        )
         app.screen.pane.turn_to("plan")
         await until(pilot, lambda: "MY_DSN=••••" in screen_text(app))
         assert "hunter2" not in screen_text(app)
 
 
-async def test_the_settings_of_a_run_are_filtered_and_copied(open_app: Any, trained: Path, screen_text: Any) -> None:
-    async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+async def test_the_settings_of_a_run_are_filtered_and_copied(
+    open_app: Any, trained: Path, screen_text: Any
+) -> None:
+    async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
-        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
+        await until(
+            pilot,
+            lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd",
+        )
         assert not app.screen.query("#run-settings"), "made when it is shown first"
         await pilot.press("tab", *["left_square_bracket"] * 2)
         await until(pilot, lambda: "num_generations" in screen_text(app))
         assert "2e-05 (default 5e-06)" in screen_text(app) and "hunter2" not in screen_text(app)
         rows = [" ".join(line.split()) for line in screen_text(app).splitlines()]
-        assert any("tasks.size 2.0 KiB" in row for row in rows) and any("config.size 512 B" in row for row in rows)
+        assert any("tasks.size 2.0 KiB" in row for row in rows) and any(
+            "config.size 512 B" in row for row in rows
+        )
         await until(pilot, lambda: app.focused is app.screen.query_one("#run-settings").table)
         await pilot.press("slash", *"changed:yes temperature", "enter")
-        await until(pilot, lambda: "num_generations" not in screen_text(app) and "0.7 (default 1.0)" in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "num_generations" not in screen_text(app)
+                and "0.7 (default 1.0)" in screen_text(app)
+            ),
+        )
         await pilot.press("y")
         await until(pilot, lambda: app.clipboard == "0.7")
         await pilot.press("Y")
@@ -744,8 +1011,14 @@ async def test_the_settings_of_a_run_are_filtered_and_copied(open_app: Any, trai
         await pilot.press("escape", "slash", *"x:", "enter")
         await until(pilot, lambda: "there is no field" in screen_text(app))
         await pilot.press("slash", "escape", "tab", "down")
-        await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-cccc")
-        await until(pilot, lambda: "greedy" in screen_text(app) and "num_generations" not in screen_text(app))
+        await until(
+            pilot,
+            lambda: app.screen.view is not None and app.screen.view.summary.id == "train-cccc",
+        )
+        await until(
+            pilot,
+            lambda: "greedy" in screen_text(app) and "num_generations" not in screen_text(app),
+        )
 
 
 @pytest.mark.parametrize("size", [(120, 35), (60, 20)])
@@ -759,7 +1032,9 @@ def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) 
     assert snap(_app(staged), size=size, run_before=ready)
 
 
-async def test_the_machine_is_a_row_for_each_of_its_parts(open_app: Any, staged: Path, screen_text: Any) -> None:
+async def test_the_machine_is_a_row_for_each_of_its_parts(
+    open_app: Any, staged: Path, screen_text: Any
+) -> None:
     async with open_app(staged, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "grpo-1", "step 1/2")
@@ -769,7 +1044,13 @@ async def test_the_machine_is_a_row_for_each_of_its_parts(open_app: Any, staged:
         told = {line.split("  ")[0]: " ".join(line.split()) for line in lines}
         assert "When the run ended:" in told
         first, second = told["GPU 0"], told["GPU 1"]
-        assert "80 %" in first and "6.0/80 GiB" in first and "66 °C" in first and "402 W" in first and "▅▅▆" in first
+        assert (
+            "80 %" in first
+            and "6.0/80 GiB" in first
+            and "66 °C" in first
+            and "402 W" in first
+            and "▅▅▆" in first
+        )
         assert "90 %" in second and "78/80 GiB" in second and "°C" not in second
         assert "30 %" in told["CPU"] and "16 processors" in told["CPU"]
         assert "47 % 60/128 GiB" in told["memory"] and "41 % 289/698 GiB, 374 free" in told["disk"]
@@ -791,7 +1072,8 @@ async def test_others_are_a_key_away(open_app: Any, project: Path) -> None:
         assert app.screen.NAME == "watch"
 
 
-# -- the list as a tool --------------------------------------------------------------------------------------------------
+# -- the list as a tool
+# --------------------------------------------------------------------------------------------------
 
 
 def names(app: Any) -> list[str]:
@@ -803,7 +1085,15 @@ def many(project: Path) -> Path:
     """Three runs of different states, rewards and engines."""
     make_run(project, "one-aaaa", "finished", name="base line", log="one\n")
     make_training(project, "two-bbbb", "grpo lora 8", seed=1)
-    make_run(project, "bad-cccc", "failed", name="too large", why="out of memory", rows=[{"step": 1, "reward": 0.1}], log="bad\n")
+    make_run(
+        project,
+        "bad-cccc",
+        "failed",
+        name="too large",
+        why="out of memory",
+        rows=[{"step": 1, "reward": 0.1}],
+        log="bad\n",
+    )
     return project
 
 
@@ -835,7 +1125,9 @@ async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
         await until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
         first, chosen = app.screen.chosen, []
         choose = RunScreen._choose
-        monkeypatch.setattr(RunScreen, "_choose", lambda screen, run: (chosen.append(run), choose(screen, run)))
+        monkeypatch.setattr(
+            RunScreen, "_choose", lambda screen, run: (chosen.append(run), choose(screen, run))
+        )
         await pilot.press("down", "down")
         assert app.screen.chosen == first and app.screen.runs.table.cursor == 2
         monkeypatch.setattr("hudtui.tui.screen.REST", 0.1)
@@ -844,7 +1136,9 @@ async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
         assert chosen == [names(app)[1]]
 
 
-async def test_a_run_that_has_ended_is_deleted_after_a_question(open_app: Any, many: Path, settle: Any) -> None:
+async def test_a_run_that_has_ended_is_deleted_after_a_question(
+    open_app: Any, many: Path, settle: Any
+) -> None:
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "bad")
@@ -856,7 +1150,12 @@ async def test_a_run_that_has_ended_is_deleted_after_a_question(open_app: Any, m
         await pilot.press("x")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "bad-cccc" not in names(app) and len(names(app)) == 2)
+        await until(
+            pilot,
+            lambda: (
+                not app.screen.is_modal and "bad-cccc" not in names(app) and len(names(app)) == 2
+            ),
+        )
         assert not (many / ".hudtui" / "runs" / "bad-cccc").exists()
         await until(pilot, lambda: app.screen.chosen in names(app))
 
@@ -915,14 +1214,20 @@ async def test_a_run_that_another_program_starts_appears(open_app: Any, many: Pa
         await until(pilot, lambda: "new-dddd" in names(app))
 
 
-async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, workspace: Path, settle: Any) -> None:
+async def test_a_run_is_started_again_and_continued_by_keys(
+    open_app: Any, workspace: Path, settle: Any
+) -> None:
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", limit="", policy="random")
         await until(pilot, lambda: "Ready" in screen_text(app))
         await settle(pilot)
         await pilot.press("ctrl+g")
         for _ in range(400):
-            if app.screen.NAME == "run" and app.screen.view is not None and app.screen.view.summary.state == "finished":
+            if (
+                app.screen.NAME == "run"
+                and app.screen.view is not None
+                and app.screen.view.summary.state == "finished"
+            ):
                 break
             await pilot.pause(0.05)
         first = app.screen.chosen
@@ -933,8 +1238,12 @@ async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, works
                 await pilot.press(key)
                 await until(pilot, lambda: "has played all of its episodes" in app.screen.message)
                 metrics = Path(store.record(app.screen.chosen).folder) / "out" / "metrics.jsonl"
-                metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))  # an episode is left
-            for _ in range(50):  # the list may learn a moment later than the pane that the run has ended
+                metrics.write_text(
+                    "".join(metrics.read_text().splitlines(keepends=True)[:-1])
+                )  # an episode is left
+            for _ in range(
+                50
+            ):  # the list may learn a moment later than the pane that the run has ended
                 await pilot.press(key)
                 await pilot.pause(0.3)
                 if app.screen.is_modal:
@@ -943,11 +1252,18 @@ async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, works
             await pilot.press("y")
             for _ in range(400):
                 runs = store.runs()
-                if len(runs) == before + 1 and not any(run.active for run in runs) and not app.screen.is_modal:
+                if (
+                    len(runs) == before + 1
+                    and not any(run.active for run in runs)
+                    and not app.screen.is_modal
+                ):
                     break
                 await pilot.pause(0.05)
             assert len(store.runs()) == before + 1
-            await until(pilot, lambda: app.screen.chosen == store.runs()[-1].id and app.screen.view is not None)
+            await until(
+                pilot,
+                lambda: app.screen.chosen == store.runs()[-1].id and app.screen.view is not None,
+            )
         last = store.record(store.runs()[-1].id)
         assert last.spec.continues is not None and last.spec.continues.run != first
 
@@ -964,14 +1280,18 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
         for fetched in (True, False):  # what is here already is not fetched again
             await pilot.press("p")
             await until(pilot, lambda: f"bytes into {results}/far-aaaa" in app.screen.message)
-            assert app.screen.message.endswith("; all of them were here already") != fetched, app.screen.message
+            assert app.screen.message.endswith("; all of them were here already") != fetched, (
+                app.screen.message
+            )
             await pilot.press("r")
     there = store.folder / "far-aaaa"
     for name in ("out/metrics.jsonl", "logs/play.log"):
         assert (results / "far-aaaa" / name).read_text() == (there / name).read_text()
 
 
-async def test_a_run_that_only_played_has_no_model_to_export(open_app: Any, runs: Path, screen_text: Any) -> None:
+async def test_a_run_that_only_played_has_no_model_to_export(
+    open_app: Any, runs: Path, screen_text: Any
+) -> None:
     async with open_app(runs, size=(120, 35)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: app.screen.view is not None)
@@ -988,32 +1308,48 @@ async def test_the_cost_of_a_run_says_whether_it_is_simulated(
     rent = Rental("prime", "hudtui-rented", offer, 2.0, "EUR", simulated=simulated)
     make_run(project, "rented-aaaa", "finished", name="rented", rent=rent)
     store = RunStore(project / ".hudtui")
-    store.append("rented-aaaa", "machine", {"kind": "intended", "hourly": 2.0, "currency": "EUR"}, at=NOW - 120)
+    store.append(
+        "rented-aaaa",
+        "machine",
+        {"kind": "intended", "hourly": 2.0, "currency": "EUR"},
+        at=NOW - 120,
+    )
     store.append("rented-aaaa", "machine", {"kind": "released", "billed": 1.5}, at=NOW - 30)
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await until(pilot, lambda: app.screen.view is not None and "€1.50" in str(app.screen.pane.border_title))
+        await until(
+            pilot,
+            lambda: app.screen.view is not None and "€1.50" in str(app.screen.pane.border_title),
+        )
         assert ("(simulated)" in str(app.screen.pane.border_title)) is simulated
         await pilot.press("z")  # in the whole width the list has a column for it
         await until(pilot, lambda: "cost" in screen_text(app) and "€1.50" in screen_text(app))
         assert ("€1.50 sim" in screen_text(app)) is simulated
         await pilot.press("z", "escape")
-        await until(pilot, lambda: "Recent runs" in screen_text(app) and "€1.50" in screen_text(app))
+        await until(
+            pilot, lambda: "Recent runs" in screen_text(app) and "€1.50" in screen_text(app)
+        )
         assert ("€1.50 sim" in screen_text(app)) is simulated
 
 
-async def test_a_narrow_list_stays_in_front_after_a_rename_and_its_curves_come_at_once(open_app: Any, runs: Path) -> None:
+async def test_a_narrow_list_stays_in_front_after_a_rename_and_its_curves_come_at_once(
+    open_app: Any, runs: Path
+) -> None:
     async with open_app(runs, size=(80, 24)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: app.screen.view is not None)
         run = app.screen
         for key in ("m", "escape", "m"):
             await pilot.press(key)
-        assert run.pane.display and run.pane.tab == "metrics", "the key that shows curves does not take them away unseen"
+        assert run.pane.display and run.pane.tab == "metrics", (
+            "the key that shows curves does not take them away unseen"
+        )
         await pilot.press("escape", "e")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"warmer", "enter")
-        await until(pilot, lambda: app.screen is run and run.message == "2048 greedy is renamed to warmer.")
+        await until(
+            pilot, lambda: app.screen is run and run.message == "2048 greedy is renamed to warmer."
+        )
         assert run.runs.display and run.runs.has_focus_within
 
 
@@ -1031,9 +1367,17 @@ async def test_a_model_is_exported_by_keys(open_app: Any, project: Path, settle:
         await pilot.press("E")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("enter")  # as it was trained
-        await until(pilot, lambda: isinstance(app.screen, Ask) and app.screen.query_one("Input").value.startswith("exports/"))
+        await until(
+            pilot,
+            lambda: (
+                isinstance(app.screen, Ask)
+                and app.screen.query_one("Input").value.startswith("exports/")
+            ),
+        )
         await pilot.press("end", "ctrl+u", *"out of it", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Ask) and not app.screen.query_one("Input").value)
+        await until(
+            pilot, lambda: isinstance(app.screen, Ask) and not app.screen.query_one("Input").value
+        )
         await pilot.press("enter")  # not to the Hub
         await until(pilot, lambda: "The model is in" in getattr(app.screen, "message", ""))
         assert "serve it: vllm serve Qwen/Qwen2.5-3B-Instruct" in app.screen.message
@@ -1050,14 +1394,25 @@ async def test_the_time_of_a_run_is_limited_by_keys(open_app: Any, project: Path
     plan = Plan("rollouts", (Stage("play", ("sleep", "600"), grace=1.0),))
     spec = RunSpec("rollouts", "endless", str(project))
     record = RunRecord(
-        "endless-1", NOW, "endless", "rollouts", "local", machine_label(), str(store.folder / "endless-1"), spec, plan
+        "endless-1",
+        NOW,
+        "endless",
+        "rollouts",
+        "local",
+        machine_label(),
+        str(store.folder / "endless-1"),
+        spec,
+        plan,
     )
     async for _ in launch(record, LocalHost(), store, tmux=False):
         pass
     try:
         async with open_app(project, size=(160, 45)) as (app, pilot):
             await pilot.press("5")
-            await until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.state == "running")
+            await until(
+                pilot,
+                lambda: app.screen.view is not None and app.screen.view.summary.state == "running",
+            )
             await pilot.press("b")
             await until(pilot, lambda: isinstance(app.screen, Ask))
             await pilot.press("end", "ctrl+u", *"many", "enter")
@@ -1069,7 +1424,9 @@ async def test_the_time_of_a_run_is_limited_by_keys(open_app: Any, project: Path
             await until(pilot, lambda: isinstance(app.screen, Ask))
             assert app.screen.query_one("Input").value == "2", "the limit that holds now"
             await pilot.press("escape")
-        assert json.loads((store.folder / "endless-1" / "limits.json").read_text()) == {"max_seconds": 7200}
+        assert json.loads((store.folder / "endless-1" / "limits.json").read_text()) == {
+            "max_seconds": 7200
+        }
     finally:
         await stop_run("endless-1", LocalHost(), store, grace=0.0)
 
@@ -1085,7 +1442,9 @@ async def test_ages_go_on_in_a_wide_list(open_app: Any, many: Path, screen_text:
         await until(pilot, lambda: screen_text(app).count("16 min ago") == 3)
 
 
-async def test_episodes_without_a_run_are_shown(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_episodes_without_a_run_are_shown(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     from support.played import played, task, write
 
     write(project / "outputs" / "played" / "traces.jsonl", played(task("near")))
@@ -1101,7 +1460,10 @@ async def test_a_run_that_ended_while_another_screen_was_shown_is_read_again(
 ) -> None:
     make_training(project, "train-cccc", "one", seed=1)
     make_training(project, "train-dddd", "two", seed=2)
-    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (
+        app,
+        pilot,
+    ):
         await pilot.press("5")
         screen = app.screen
         await until(pilot, lambda: len(screen._views) == 2)

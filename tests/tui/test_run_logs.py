@@ -34,27 +34,42 @@ def in_sight(log: LogView) -> list[str]:
     return [log.buffer.text(number) for number in lines.page()]
 
 
-async def test_g_leads_to_the_first_line_of_a_long_log(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_g_leads_to_the_first_line_of_a_long_log(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     count = 3 * OPENING_LINES
-    runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n}\n" for n in range(count)))
+    runs.make_run(
+        project, "long-aaaa", "finished", log="".join(f"line {n}\n" for n in range(count))
+    )
     async with open_app(project) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
         log = app.screen.query_one(RunLogs).main
-        assert len(log.buffer) == OPENING_LINES and log.before and "kB before this" in screen_text(app)
+        assert (
+            len(log.buffer) == OPENING_LINES and log.before and "kB before this" in screen_text(app)
+        )
         await pilot.press("enter", "g")
-        await until(pilot, lambda: len(log.buffer) == count and bool(in_sight(log)) and in_sight(log)[0] == "line 0")
+        await until(
+            pilot,
+            lambda: (
+                len(log.buffer) == count and bool(in_sight(log)) and in_sight(log)[0] == "line 0"
+            ),
+        )
         assert not log.before and "before this" not in screen_text(app)
         assert "new" not in screen_text(app), "what was read again is not new"
         log.search("line 17")
-        await until(pilot, lambda: "line 17" in in_sight(log) and "“line 17”: 1 of" in screen_text(app))
+        await until(
+            pilot, lambda: "line 17" in in_sight(log) and "“line 17”: 1 of" in screen_text(app)
+        )
         await pilot.press("G")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
 
 
 def numbers(log: LogView) -> list[int]:
     """The numbers in the lines that a log pane holds."""
-    return [int(log.buffer.raw(number).split()[1]) for number in range(log.buffer.first, log.buffer.end)]
+    return [
+        int(log.buffer.raw(number).split()[1]) for number in range(log.buffer.first, log.buffer.end)
+    ]
 
 
 async def test_the_whole_log_is_searched(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -69,7 +84,14 @@ async def test_the_whole_log_is_searched(open_app: Any, project: Path, screen_te
         await until(pilot, lambda: "“here”: 4 of 4" in screen_text(app))
         assert "line 9017 here" in screen_text(app), "the first one in the lines that are there"
         assert len(log.buffer) == OPENING_LINES, "the rest of the log is not fetched"
-        for key, place, line in (("N", 3, 6017), ("N", 2, 3017), ("n", 3, 6017), ("n", 4, 9017), ("n", 1, 17), ("N", 4, 9017)):
+        for key, place, line in (
+            ("N", 3, 6017),
+            ("N", 2, 3017),
+            ("n", 3, 6017),
+            ("n", 4, 9017),
+            ("n", 1, 17),
+            ("N", 4, 9017),
+        ):
             await pilot.press(key)
             await until(pilot, lambda place=place: f"“here”: {place} of 4" in screen_text(app))  # type: ignore[misc]
             assert f"line {line} here" in in_sight(log)
@@ -80,7 +102,12 @@ async def test_the_whole_log_is_searched(open_app: Any, project: Path, screen_te
 async def test_the_keys_of_matches_are_those_of_the_screen_until_something_is_searched_for(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
-    runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n} {'hit' if n % 2 else ''}\n" for n in range(10)))
+    runs.make_run(
+        project,
+        "long-aaaa",
+        "finished",
+        log="".join(f"line {n} {'hit' if n % 2 else ''}\n" for n in range(10)),
+    )
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "line 9" in screen_text(app))
@@ -101,7 +128,9 @@ async def test_the_keys_of_matches_are_those_of_the_screen_until_something_is_se
         await until(pilot, lambda: "“hit”: 1 of 5" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: "“hit”: 2 of 5" in screen_text(app))
-        await pilot.press("slash", *["backspace"] * 3, "enter", "n")  # an empty text ends the search
+        await pilot.press(
+            "slash", *["backspace"] * 3, "enter", "n"
+        )  # an empty text ends the search
         await until(pilot, lambda: app.screen.NAME == "launch")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
@@ -111,20 +140,30 @@ async def test_the_keys_of_matches_are_those_of_the_screen_until_something_is_se
         await until(pilot, lambda: app.screen.NAME == "launch")
 
 
-async def test_a_match_outside_of_the_lines_that_are_there_is_gone_to(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_match_outside_of_the_lines_that_are_there_is_gone_to(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     text = "".join(f"line {n} {'seed' if n == 5 else 'loss'}\n" for n in range(3 * OPENING_LINES))
     runs.make_run(project, "long-aaaa", "finished", log=text)
     async with open_app(project) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: f"line {3 * OPENING_LINES - 1}" in screen_text(app))
         await pilot.press("enter", "slash", *"seed", "enter")
-        await until(pilot, lambda: "line 5 seed" in screen_text(app) and "“seed”: 1 of 1" in screen_text(app))
+        await until(
+            pilot,
+            lambda: "line 5 seed" in screen_text(app) and "“seed”: 1 of 1" in screen_text(app),
+        )
 
 
 async def test_a_long_search_is_cancelled(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n} loss\n" for n in range(3 * OPENING_LINES)))
+    runs.make_run(
+        project,
+        "long-aaaa",
+        "finished",
+        log="".join(f"line {n} loss\n" for n in range(3 * OPENING_LINES)),
+    )
     waits, ended = asyncio.Event(), asyncio.Event()
     run, asked = LocalHost.run, 0
 
@@ -144,16 +183,25 @@ async def test_a_long_search_is_cancelled(
         await pilot.press("5")
         await until(pilot, lambda: "line 5999" in screen_text(app))
         await pilot.press("enter", "slash", *"loss", "enter")
-        await until(pilot, lambda: "of 2 100+" in screen_text(app) and "bytes of the log searched" in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "of 2 100+" in screen_text(app) and "bytes of the log searched" in screen_text(app)
+            ),
+        )
         await pilot.press("ctrl+x")
         await until(pilot, ended.is_set)
         await until(pilot, lambda: "of the log searched" not in screen_text(app))
         assert "of 2 100 " in screen_text(app)
 
 
-async def test_scrolling_up_reads_earlier_lines(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_scrolling_up_reads_earlier_lines(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     count = 3 * OPENING_LINES
-    runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n}\n" for n in range(count)))
+    runs.make_run(
+        project, "long-aaaa", "finished", log="".join(f"line {n}\n" for n in range(count))
+    )
     async with open_app(project) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
@@ -163,17 +211,26 @@ async def test_scrolling_up_reads_earlier_lines(open_app: Any, project: Path, sc
             log.lines.scroll_home(animate=False)
             await pilot.press("up")
             await until(pilot, lambda page=page: len(log.buffer) == page * OPENING_LINES)  # type: ignore[misc]
-            assert in_sight(log)[0] == f"line {count - (page - 1) * OPENING_LINES}", "what was in sight stays"
+            assert in_sight(log)[0] == f"line {count - (page - 1) * OPENING_LINES}", (
+                "what was in sight stays"
+            )
             assert numbers(log) == list(range(count - page * OPENING_LINES, count))
             await pilot.press("k")
-            await until(pilot, lambda page=page: in_sight(log)[0] == f"line {count - (page - 1) * OPENING_LINES - 1}")  # type: ignore[misc]
+            await until(
+                pilot,
+                lambda page=page: (
+                    in_sight(log)[0] == f"line {count - (page - 1) * OPENING_LINES - 1}"
+                ),
+            )  # type: ignore[misc]
         assert not log.before and "before this" not in screen_text(app)
         log.lines.scroll_home(animate=False)
         await pilot.press("k", "pageup")
         assert numbers(log) == list(range(count))
 
 
-async def test_earlier_lines_join_those_that_are_held(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_earlier_lines_join_those_that_are_held(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     """Also where a log grows so fast that its pane has let lines go."""
     runs.make_run(project, "live-aaaa", "running", log="".join(f"line {n}\n" for n in range(3_000)))
     path = project / ".hudtui" / "runs" / "live-aaaa" / "logs" / "play.log"
@@ -194,19 +251,27 @@ async def test_earlier_lines_join_those_that_are_held(open_app: Any, project: Pa
         await until(pilot, lambda: numbers(log)[0] < first)
         await until(pilot, lambda: f"line {first}" in in_sight(log))
         held = numbers(log)
-        assert held == list(range(held[0], held[0] + len(held))), "nothing is missing, and nothing twice"
+        assert held == list(range(held[0], held[0] + len(held))), (
+            "nothing is missing, and nothing twice"
+        )
 
 
-async def test_of_a_log_longer_than_the_pane_both_ends_are_shown(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_of_a_log_longer_than_the_pane_both_ends_are_shown(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     count = 3 * OPENING_LINES
-    runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n}\n" for n in range(count)))
+    runs.make_run(
+        project, "long-aaaa", "finished", log="".join(f"line {n}\n" for n in range(count))
+    )
     async with open_app(project) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
         log = app.screen.query_one(RunLogs).main
         log.buffer.cap = 4_000
         await pilot.press("enter", "g")
-        await until(pilot, lambda: log.after and bool(in_sight(log)) and in_sight(log)[0] == "line 0")
+        await until(
+            pilot, lambda: log.after and bool(in_sight(log)) and in_sight(log)[0] == "line 0"
+        )
         await until(pilot, lambda: len(log.buffer) == 4_000)
         await until(pilot, lambda: "beginning of the log; G: its end" in screen_text(app))
         assert not log.buffer.dropped
@@ -214,18 +279,31 @@ async def test_of_a_log_longer_than_the_pane_both_ends_are_shown(open_app: Any, 
         await until(pilot, lambda: not log.after and f"line {count - 1}" in screen_text(app))
 
 
-async def test_the_first_line_of_a_log_of_others(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_the_first_line_of_a_log_of_others(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     path, count = project / "their.log", 6_000
     path.write_text("".join(f"line {n}\n" for n in range(count)))
     async with open_app(project) as (app, pilot):
         app.open_screen("watch", file=str(path))
-        await until(pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app))
+        await until(
+            pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app)
+        )
         await until(pilot, lambda: "kB before this" in screen_text(app))
         await pilot.press("g")
-        await until(pilot, lambda: any(line == "line 0" for log in app.screen.logs.by_source.values() for line in in_sight(log)))
+        await until(
+            pilot,
+            lambda: any(
+                line == "line 0"
+                for log in app.screen.logs.by_source.values()
+                for line in in_sight(log)
+            ),
+        )
 
 
-async def test_another_log_may_be_chosen_at_any_moment(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_another_log_may_be_chosen_at_any_moment(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     for name in ("a.log", "b.log"):
         (project / name).write_text(f"this is {name}\n")
     async with open_app(project) as (app, pilot):
@@ -239,7 +317,9 @@ async def test_another_log_may_be_chosen_at_any_moment(open_app: Any, project: P
 
 
 @pytest.mark.parametrize("key", ["m", "escape"])
-async def test_one_chart_alone_and_all_again(open_app: Any, project: Path, screen_text: Any, key: str) -> None:
+async def test_one_chart_alone_and_all_again(
+    open_app: Any, project: Path, screen_text: Any, key: str
+) -> None:
     runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
@@ -276,9 +356,13 @@ def rows_of(*values: float, last: float | None = None, **scale: Any) -> list[str
 def test_a_scale_that_is_known_is_kept() -> None:
     rows = rows_of(43.0, 44.0, 43.0, scale=(0.0, 100.0))
     assert rows[0].startswith("100 ┤") and rows[-1].startswith("  0 ┤")
-    assert not rows[0][5:].strip() and not rows[-1][5:].strip() and rows[3][5:].strip(), "43 % lies in the middle"
+    assert not rows[0][5:].strip() and not rows[-1][5:].strip() and rows[3][5:].strip(), (
+        "43 % lies in the middle"
+    )
     rows = rows_of(0.0, 0.0, scale=(0.0, None))
-    assert rows[-1].startswith("  0 ┤") and rows[-1][5:].strip() and not rows[2][5:].strip(), "nothing lies on the floor"
+    assert rows[-1].startswith("  0 ┤") and rows[-1][5:].strip() and not rows[2][5:].strip(), (
+        "nothing lies on the floor"
+    )
     assert rows_of(90.0, 120.0, scale=(0.0, 100.0))[0].startswith("120 ┤")
 
 
@@ -287,7 +371,9 @@ def test_what_adding_up_leaves_over_is_flat() -> None:
     rows = rows_of(*noisy)
     assert sum(bool(row[10:].strip()) for row in rows[1:]) == 1
     [labelled] = [row for row in rows[1:] if "┤" in row]
-    assert labelled.startswith("0.001 ┤") and labelled[7:].strip(), "the value stands beside the curve"
+    assert labelled.startswith("0.001 ┤") and labelled[7:].strip(), (
+        "the value stands beside the curve"
+    )
 
 
 def test_the_newest_value_lies_within_the_axis() -> None:
@@ -297,18 +383,30 @@ def test_the_newest_value_lies_within_the_axis() -> None:
 async def test_a_long_alarm_is_told_as_a_whole(open_app: Any, project: Path) -> None:
     from hudtui.core.runs.alarms import Alarm
 
-    fix = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
-    told = "\n".join(
-        line.plain for line in alarm_lines([Alarm("memory", "error", "train ran out of memory: " + "x " * 60, fix)], 60)
+    fix = (
+        "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; "
+        "gradient_checkpointing on."
     )
-    assert " ".join(told.split()).endswith(fix) and all(len(line) <= 60 for line in told.split("\n"))
+    told = "\n".join(
+        line.plain
+        for line in alarm_lines(
+            [Alarm("memory", "error", "train ran out of memory: " + "x " * 60, fix)], 60
+        )
+    )
+    assert " ".join(told.split()).endswith(fix) and all(
+        len(line) <= 60 for line in told.split("\n")
+    )
 
 
 def test_the_head_says_for_how_long_nothing_was_heard() -> None:
     from hudtui.core.runs.values import RunSummary
 
     run = RunSummary("a", "a", "trl", "box", "/f", state="running", started=1.0)
-    told = head(RunView(run, elapsed=60.0, away=34.0, problem="status.json of the machine is not readable"), 80, None).plain
+    told = head(
+        RunView(run, elapsed=60.0, away=34.0, problem="status.json of the machine is not readable"),
+        80,
+        None,
+    ).plain
     assert "no contact for 34s" in told and "! status.json of the machine is not readable" in told
 
 
@@ -330,11 +428,20 @@ async def test_a_machine_that_was_away_is_live_again(
         await pilot.press("5")
         await until(pilot, lambda: "● running" in screen_text(app) and "begun" in screen_text(app))
         cut = True
-        await until(pilot, lambda: screen_text(app).count("no contact for") == 2)  # of the run, and of its log
+        await until(
+            pilot, lambda: screen_text(app).count("no contact for") == 2
+        )  # of the run, and of its log
         cut = False
         with (project / ".hudtui" / "runs" / "live-aaaa" / "events.jsonl").open("a") as stream:
-            stream.write(json.dumps({"seq": 9, "at": runs.NOW - 10, "type": "finished", "data": {}}) + "\n")
-        await until(pilot, lambda: app.screen.view.summary.state == "finished" and "no contact" not in screen_text(app))
+            stream.write(
+                json.dumps({"seq": 9, "at": runs.NOW - 10, "type": "finished", "data": {}}) + "\n"
+            )
+        await until(
+            pilot,
+            lambda: (
+                app.screen.view.summary.state == "finished" and "no contact" not in screen_text(app)
+            ),
+        )
 
 
 async def test_a_run_that_could_not_be_looked_at_is_tried_again(
@@ -356,11 +463,15 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
         await pilot.press("5")
         await until(pilot, lambda: "the connection was lost" in app.screen.message)
         cut = False
-        await until(pilot, lambda: "begun" in screen_text(app) and "reward 0.438" in screen_text(app))
+        await until(
+            pilot, lambda: "begun" in screen_text(app) and "reward 0.438" in screen_text(app)
+        )
         await until(pilot, lambda: app.screen.message == "")
 
 
-async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_the_result_of_a_training_is_shown_step_by_step(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
@@ -369,10 +480,17 @@ async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, pro
         await until(pilot, lambda: len(app.screen.query("#run-result")) == 1)
         table = app.screen.query_one("#run-result", VirtualTable)
         await until(pilot, lambda: table.count == 60)
-        assert table.rows.cells(59)[0] == "60" and float(str(table.rows.cells(59)[1])) == pytest.approx(
-            app.screen.view.result.steps[-1].reward, abs=0.001
-        )
-        assert [column.title for column in table.columns] == ["step", "reward", "±", "loss", "tokens", "seconds"]
+        assert table.rows.cells(59)[0] == "60" and float(
+            str(table.rows.cells(59)[1])
+        ) == pytest.approx(app.screen.view.result.steps[-1].reward, abs=0.001)
+        assert [column.title for column in table.columns] == [
+            "step",
+            "reward",
+            "±",
+            "loss",
+            "tokens",
+            "seconds",
+        ]
 
 
 def test_names_of_logs_hold_nothing_that_a_terminal_would_obey() -> None:

@@ -1,4 +1,5 @@
-"""Settings on screen: pictures, editing `.env` in place, removing, testing a key, and no secret anywhere."""
+"""Settings on screen: pictures, editing `.env` in place, removing, testing a key, and no secret
+anywhere."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from hudtui.tui.widgets.table_pane import TablePane
 
 SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 KEY = "hud-0123456789abcdefghij-WXYZ"
-ENV = f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\nWANDB_API_KEY=your-wandb-api-key\n"
+ENV = (
+    f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\n"
+    "WANDB_API_KEY=your-wandb-api-key\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +49,9 @@ def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(snap: Callable[..., bool], filled: Path, reading_app: Any, size: tuple[int, int]) -> None:
+def test_picture_loading(
+    snap: Callable[..., bool], filled: Path, reading_app: Any, size: tuple[int, int]
+) -> None:
     assert snap(reading_app(filled), size=size, press=["comma"], wait=False)
 
 
@@ -54,13 +60,17 @@ def test_picture_nothing_fits_the_filter(snap: Callable[..., bool], project: Pat
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_picture_of_a_file_that_cannot_be_read(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+def test_picture_of_a_file_that_cannot_be_read(
+    snap: Callable[..., bool], project: Path, size: tuple[int, int]
+) -> None:
     (project / ".env").write_bytes(b"HUD_API_KEY=\xff\xfe\xff\n")
     assert snap(HudtuiApp(project), size=size, press=["comma"])
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_question(snap: Callable[..., bool], filled: Path, size: tuple[int, int]) -> None:
+def test_picture_of_the_question(
+    snap: Callable[..., bool], filled: Path, size: tuple[int, int]
+) -> None:
     async def answer(pilot: Any) -> None:
         await pilot.press(*"sk-secret-0123456789abcd")
         await pilot.press("enter")
@@ -102,7 +112,9 @@ async def test_setting_edits_env_in_place_and_never_shows_the_value(
         assert app.facts.account.origin == ".env"
 
 
-async def test_giving_up_changes_nothing(open_app: Callable[..., Any], settle: Any, filled: Path) -> None:
+async def test_giving_up_changes_nothing(
+    open_app: Callable[..., Any], settle: Any, filled: Path
+) -> None:
     before = (filled / ".env").stat().st_mtime_ns
     async with open_app(filled) as (_, pilot):
         await _choose(pilot, settle, "HUD_API_KEY")
@@ -114,7 +126,11 @@ async def test_giving_up_changes_nothing(open_app: Callable[..., Any], settle: A
 
 
 async def test_the_environment_that_wins_is_said(
-    open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path, monkeypatch: pytest.MonkeyPatch
+    open_app: Callable[..., Any],
+    settle: Any,
+    screen_text: Any,
+    filled: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HUD_API_KEY", "from-the-environment-0123")
     async with open_app(filled, size=(160, 45)) as (app, pilot):
@@ -130,7 +146,9 @@ async def test_the_environment_that_wins_is_said(
         assert "The value from environment still comes first." in screen_text(app)
 
 
-async def test_removing_and_the_users_own_file(open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path) -> None:
+async def test_removing_and_the_users_own_file(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path
+) -> None:
     async with open_app(filled, size=(160, 45)) as (app, pilot):
         await _choose(pilot, settle, "PRIME_TEAM_ID")
         await pilot.press("u")
@@ -149,10 +167,17 @@ async def test_removing_and_the_users_own_file(open_app: Callable[..., Any], set
 
 
 @pytest.mark.parametrize(
-    ("name", "bad", "said"), [("HUD_MCP_URL", "not a url", "not an address"), ("HUDTUI_BUDGET_RUN", "-5", "more than 0")]
+    ("name", "bad", "said"),
+    [("HUD_MCP_URL", "not a url", "not an address"), ("HUDTUI_BUDGET_RUN", "-5", "more than 0")],
 )
 async def test_a_value_that_cannot_be_is_not_written(
-    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, name: str, bad: str, said: str
+    open_app: Callable[..., Any],
+    settle: Any,
+    screen_text: Any,
+    project: Path,
+    name: str,
+    bad: str,
+    said: str,
 ) -> None:
     async with open_app(project, size=(160, 45)) as (app, pilot):
         screen = await _choose(pilot, settle, name)
@@ -161,19 +186,29 @@ async def test_a_value_that_cannot_be_is_not_written(
         app.screen.query_one(Field).value = bad
         await pilot.press("enter")
         await settle(pilot)
-        await until(pilot, lambda: said in screen_text(app))  # the value is checked beside the screen
+        await until(
+            pilot, lambda: said in screen_text(app)
+        )  # the value is checked beside the screen
         assert app.screen.query_one(Field).value == bad  # asked again, with what was written
         await pilot.press("escape")
         await settle(pilot)
         assert app.screen is screen and not (project / ".env").exists()
 
 
-async def test_the_state_follows_the_theme(open_app: Callable[..., Any], settle: Any, filled: Path) -> None:
+async def test_the_state_follows_the_theme(
+    open_app: Callable[..., Any], settle: Any, filled: Path
+) -> None:
     async with open_app(filled, size=(160, 45)) as (app, pilot):
-        screen = await _choose(pilot, settle, "PRIME_API_KEY")  # the cursor's line has colours of its own
+        screen = await _choose(
+            pilot, settle, "PRIME_API_KEY"
+        )  # the cursor's line has colours of its own
 
         def colour() -> Any:
-            lines = [strip for strip in screen._compositor.render_strips() if "✓" in strip.text and "HUD_API_KEY" in strip.text]
+            lines = [
+                strip
+                for strip in screen._compositor.render_strips()
+                if "✓" in strip.text and "HUD_API_KEY" in strip.text
+            ]
             return next(segment.style.color for segment in lines[0] if "✓" in segment.text)
 
         before = colour()
@@ -195,7 +230,12 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]
         body = json.dumps({"items": []} if good else {"error": "no"}).encode()
         status = b"200 OK" if good else b"401 Unauthorized"
         writer.write(
-            b"HTTP/1.1 " + status + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\nConnection: close\r\n\r\n" + body
+            b"HTTP/1.1 "
+            + status
+            + b"\r\nContent-Length: "
+            + str(len(body)).encode()
+            + b"\r\nConnection: close\r\n\r\n"
+            + body
         )
         await writer.drain()
         writer.close()
@@ -221,7 +261,11 @@ async def test_a_key_is_tested_when_asked_and_not_before(
         await pilot.press("T")
         await settle(pilot)
         text = screen_text(app)
-        assert len(service) == 2 and "refuses the key (401)" in text and "another-key-that-is-wrong" not in text
+        assert (
+            len(service) == 2
+            and "refuses the key (401)" in text
+            and "another-key-that-is-wrong" not in text
+        )
 
 
 async def test_keys_that_cannot_be_tested_say_why(
@@ -253,6 +297,10 @@ async def test_the_filter_narrows_and_escape_brings_all_back(
         assert len(listed.listed) == len(listed.rows)
         await pilot.press("slash", *"prime", "enter", "escape")
         await settle(pilot)
-        assert len(listed.listed) == len(listed.rows) and app.focused is listed.table and app.screen is screen
+        assert (
+            len(listed.listed) == len(listed.rows)
+            and app.focused is listed.table
+            and app.screen is screen
+        )
         await pilot.press("escape")
         assert app.screen.NAME == "home"

@@ -64,7 +64,11 @@ class StopScreen(HudtuiScreen):
 
     def action_fail(self) -> None:
         async def work() -> None:
-            raise InputError("this file is [bold]odd[/bold]\x1b[31m", fix="Mend it.", where=Location("tasks.json", 3, 7))
+            raise InputError(
+                "this file is [bold]odd[/bold]\x1b[31m",
+                fix="Mend it.",
+                where=Location("tasks.json", 3, 7),
+            )
 
         self.start(work, group="fail", busy="Trying")
 
@@ -85,8 +89,13 @@ class StopScreen(HudtuiScreen):
 @pytest.fixture
 def with_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(steps.SCREENS, "mapping", f"{__name__}:StopScreen")
-    monkeypatch.setattr("hudtui.tui.app.screen_class", lambda name: StopScreen if name == "mapping" else _real(name))
-    monkeypatch.setattr("hudtui.tui.palette.screen_class", lambda name: StopScreen if name == "mapping" else _real(name))
+    monkeypatch.setattr(
+        "hudtui.tui.app.screen_class", lambda name: StopScreen if name == "mapping" else _real(name)
+    )
+    monkeypatch.setattr(
+        "hudtui.tui.palette.screen_class",
+        lambda name: StopScreen if name == "mapping" else _real(name),
+    )
 
 
 _real = steps.screen_class
@@ -112,7 +121,9 @@ def services(**changes: Any) -> Services:
     return Services(load_facts=lambda folder: facts(folder, **changes))
 
 
-async def test_opens_a_station_by_key_and_comes_back(open_app: Callable[..., Any], with_stop: None, tmp_path: Path) -> None:
+async def test_opens_a_station_by_key_and_comes_back(
+    open_app: Callable[..., Any], with_stop: None, tmp_path: Path
+) -> None:
     async with open_app(tmp_path, services=services()) as (app, pilot):
         assert app.screen.NAME == "home"
         await pilot.press("2")
@@ -136,7 +147,11 @@ async def test_a_disabled_action_says_why(
 
 
 async def test_an_error_is_shown_in_place_as_plain_text(
-    open_app: Callable[..., Any], screen_text: Callable[[Any], str], settle: Any, with_stop: None, tmp_path: Path
+    open_app: Callable[..., Any],
+    screen_text: Callable[[Any], str],
+    settle: Any,
+    with_stop: None,
+    tmp_path: Path,
 ) -> None:
     async with open_app(tmp_path, services=services()) as (app, pilot):
         await pilot.press("2", "x")
@@ -151,12 +166,18 @@ async def test_an_error_of_the_core_in_an_action_is_shown(
 ) -> None:
     async with open_app(tmp_path, services=services()) as (app, pilot):
         await pilot.press("2", "r")
-        assert "error: this cannot be" in screen_text(app) and "Do something else." in screen_text(app)
+        assert "error: this cannot be" in screen_text(app) and "Do something else." in screen_text(
+            app
+        )
 
 
 @pytest.mark.defect
 async def test_a_defect_in_an_action_ends_nothing(
-    open_app: Callable[..., Any], screen_text: Callable[[Any], str], settle: Any, with_stop: None, tmp_path: Path
+    open_app: Callable[..., Any],
+    screen_text: Callable[[Any], str],
+    settle: Any,
+    with_stop: None,
+    tmp_path: Path,
 ) -> None:
     async with open_app(tmp_path, services=services()) as (app, pilot):
         await pilot.press("2", "b")
@@ -166,12 +187,16 @@ async def test_a_defect_in_an_action_ends_nothing(
         assert "KeyError" in crash.read_text() and "action_break" in crash.read_text()
         await pilot.press("ctrl+e")
         await settle(pilot)
-        assert str(crash.name) in screen_text(app).replace("\n", "").replace(" ", "").replace("│", "")
+        assert str(crash.name) in screen_text(app).replace("\n", "").replace(" ", "").replace(
+            "│", ""
+        )
         await pilot.press("escape", "w")
         assert app.screen.done == ["work"]
 
 
-async def test_confirm_puts_danger_behind_a_key(open_app: Callable[..., Any], with_stop: None, tmp_path: Path) -> None:
+async def test_confirm_puts_danger_behind_a_key(
+    open_app: Callable[..., Any], with_stop: None, tmp_path: Path
+) -> None:
     async with open_app(tmp_path, services=services()) as (app, pilot):
         await pilot.press("2")
         stop = app.screen
@@ -188,8 +213,12 @@ async def test_confirm_puts_danger_behind_a_key(open_app: Callable[..., Any], wi
         assert stop.done == ["confirmed"]
 
 
-@pytest.mark.parametrize("dialog", [lambda: Confirm("Sure?"), lambda: Pick("Which one?", ["this", "that"])])
-async def test_a_dialog_may_be_closed_before_it_is_mounted(open_app: Any, settle: Any, tmp_path: Path, dialog: Any) -> None:
+@pytest.mark.parametrize(
+    "dialog", [lambda: Confirm("Sure?"), lambda: Pick("Which one?", ["this", "that"])]
+)
+async def test_a_dialog_may_be_closed_before_it_is_mounted(
+    open_app: Any, settle: Any, tmp_path: Path, dialog: Any
+) -> None:
     async with open_app(tmp_path) as (app, pilot):
         app.push_screen(dialog())
         app.pop_screen()
@@ -212,7 +241,11 @@ async def test_quit_says_that_runs_go_on(
         await pilot.press("q")
         await pilot.pause()
         text = screen_text(app)
-        assert "1 run is active" in text and "2048-greedy" in text and "It continues without hudtui" in text
+        assert (
+            "1 run is active" in text
+            and "2048-greedy" in text
+            and "It continues without hudtui" in text
+        )
         await pilot.press("n")
         await pilot.pause()
         assert app.is_running
@@ -228,7 +261,9 @@ async def test_quit_says_that_runs_go_on(
     assert app.return_code == 0
 
 
-async def test_machines_can_ask_for_a_pass_phrase(open_app: Callable[..., Any], settle: Any, tmp_path: Path) -> None:
+async def test_machines_can_ask_for_a_pass_phrase(
+    open_app: Callable[..., Any], settle: Any, tmp_path: Path
+) -> None:
     async with open_app(tmp_path) as (app, pilot):
         await settle(pilot)
         answers: list[str | None] = []
@@ -256,10 +291,13 @@ async def test_without_runs_quit_asks_nothing(open_app: Callable[..., Any], tmp_
         assert not app._running
 
 
-# -- what changes while the app is open ------------------------------------------------------------------------------------
+# -- what changes while the app is open
+# ------------------------------------------------------------------------------------
 
 
-async def test_one_look_that_fails_does_not_end_the_refreshing(open_app: Callable[..., Any], tmp_path: Path) -> None:
+async def test_one_look_that_fails_does_not_end_the_refreshing(
+    open_app: Callable[..., Any], tmp_path: Path
+) -> None:
     looks: list[str] = []
 
     def load(folder: Path) -> Facts:
@@ -318,7 +356,10 @@ async def test_a_slow_look_at_the_project_does_not_take_back_what_was_read_after
         name = "new"
         return True
 
-    async with open_app(tmp_path, services=Services(load_facts=load, check_files=find_errors)) as (app, pilot):
+    async with open_app(tmp_path, services=Services(load_facts=load, check_files=find_errors)) as (
+        app,
+        pilot,
+    ):
         check.set()
         app.reload()
         while not checking.is_set():
@@ -337,13 +378,26 @@ async def test_a_slow_look_at_the_project_does_not_take_back_what_was_read_after
         assert app.facts.platform == "new"
 
 
-async def test_runs_of_another_process_are_noticed(open_app: Callable[..., Any], tmp_path: Path) -> None:
+async def test_runs_of_another_process_are_noticed(
+    open_app: Callable[..., Any], tmp_path: Path
+) -> None:
     async with open_app(tmp_path) as (app, pilot):
         assert app.facts.runs == ()
         store = RunStore(tmp_path / ".hudtui")
-        plan, spec = Plan("rollouts", (Stage("play", ("true",)),)), RunSpec("rollouts", "theirs", str(tmp_path))
+        plan, spec = (
+            Plan("rollouts", (Stage("play", ("true",)),)),
+            RunSpec("rollouts", "theirs", str(tmp_path)),
+        )
         record = RunRecord(
-            "theirs-1", 1.0, "theirs", "rollouts", "local", machine_label(), str(store.folder / "theirs-1"), spec, plan
+            "theirs-1",
+            1.0,
+            "theirs",
+            "rollouts",
+            "local",
+            machine_label(),
+            str(store.folder / "theirs-1"),
+            spec,
+            plan,
         )
         store.add(record)
         while not app.facts.runs:
@@ -354,10 +408,15 @@ async def test_runs_of_another_process_are_noticed(open_app: Callable[..., Any],
             await pilot.pause(0.05)
 
 
-async def test_ages_go_on_in_every_row(open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path) -> None:
+async def test_ages_go_on_in_every_row(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path
+) -> None:
     start = datetime(2026, 11, 20, 12, tzinfo=UTC)
     now = [start]
-    runs = tuple(RunFact(f"r{n}", f"run {n}", "finished", False, "✓", start.timestamp() - 90, 1.0) for n in range(3))
+    runs = tuple(
+        RunFact(f"r{n}", f"run {n}", "finished", False, "✓", start.timestamp() - 90, 1.0)
+        for n in range(3)
+    )
     services_ = Services(now=lambda: now[0], load_facts=lambda folder: facts(folder, runs=runs))
     async with open_app(tmp_path, size=(200, 48), services=services_) as (app, pilot):
         while screen_text(app).count("1 min ago") < 3:
@@ -368,7 +427,9 @@ async def test_ages_go_on_in_every_row(open_app: Callable[..., Any], screen_text
         assert "1 min ago" not in screen_text(app).replace("16 min ago", "")
 
 
-async def test_going_to_another_screen_answers_a_dialog_as_cancelled(open_app: Callable[..., Any], tmp_path: Path) -> None:
+async def test_going_to_another_screen_answers_a_dialog_as_cancelled(
+    open_app: Callable[..., Any], tmp_path: Path
+) -> None:
     answers: list[object] = []
     async with open_app(tmp_path) as (app, pilot):
 

@@ -1,4 +1,5 @@
-"""Text of others in editors and fields: drawn with signs, kept as it is, and never obeyed by the terminal."""
+"""Text of others in editors and fields: drawn with signs, kept as it is, and never obeyed by the
+terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from hudtui.tui.steps import SCREENS
 from hudtui.tui.widgets.fields import Field
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-CONSOLE = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False)
+CONSOLE = Console(
+    file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False
+)
 
 HOSTILE = (
     "\x1b]52;c;UFdORUQ=\x1b\\",
@@ -56,7 +59,9 @@ BREAKS = re.compile(r"[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 TEXT = "\n".join(f"# {BREAKS.sub('', letters)} end" for letters in HOSTILE)
 OWN = re.compile(r"\x1b\[[\d;]*[HGm]|\x1b\]8;[^\x1b]*;[^\x1b]*\x1b\\")
 """What hudtui itself sends: movements of the cursor, styles, links."""
-OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+OBEYED = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 UNSEEN = re.compile(f"{OBEYED.pattern}|[\u00ad\u115f\u180e\u200b\u2060\u3164\ufe0f\U000e0100]")
 
 
@@ -68,8 +73,12 @@ def sent(app: Any) -> str:
 
 def gives(folder: Path) -> None:
     (folder / "configs").mkdir()
-    (folder / "configs" / "2048.yaml").write_text((CONFIGS / "2048.yaml").read_text() + f"{TEXT}\n".replace("\x00", ""))
-    (folder / "tasks.json").write_text(json.dumps([{"id": "one", "prompt": "x" + TEXT, "mcp_config": {}}]))
+    (folder / "configs" / "2048.yaml").write_text(
+        (CONFIGS / "2048.yaml").read_text() + f"{TEXT}\n".replace("\x00", "")
+    )
+    (folder / "tasks.json").write_text(
+        json.dumps([{"id": "one", "prompt": "x" + TEXT, "mcp_config": {}}])
+    )
 
 
 async def test_no_editor_and_no_field_of_any_screen_passes_on_what_a_terminal_obeys(
@@ -94,14 +103,18 @@ async def test_no_editor_and_no_field_of_any_screen_passes_on_what_a_terminal_ob
             for field in app.screen.query(Input):
                 field.value = "".join(HOSTILE)
                 await pilot.pause()
-                assert not UNSEEN.search("".join(segment.text for segment in field.render_line(0))), (name, field)
+                assert not UNSEEN.search(
+                    "".join(segment.text for segment in field.render_line(0))
+                ), (name, field)
                 assert not OBEYED.search(sent(app)), (name, field)
                 seen["fields"].append(f"{name} {field.id}")
                 field.value = ""
             await settle(pilot)
             if app.screen.is_modal:
                 await pilot.press("escape")
-    assert {"mapping map-text", "mapping map-reply"} <= set(seen["editors"]) and len(seen["fields"]) >= 5, seen
+    assert {"mapping map-text", "mapping map-reply"} <= set(seen["editors"]) and len(
+        seen["fields"]
+    ) >= 5, seen
 
 
 def test_every_editor_and_field_draws_through_the_one_place() -> None:
@@ -115,10 +128,14 @@ def test_every_editor_and_field_draws_through_the_one_place() -> None:
         own = {one for one in below(kind) if one.__module__.startswith("hudtui.")}
         assert base in own and [one for one in own if not issubclass(one, base)] == []
     for path in Path(hudtui.tui.__path__[0]).rglob("*.py"):
-        assert not re.search(r"(?<![\w.])(?:Input|TextArea)\(", path.read_text()), f"{path} makes one of Textual's own"
+        assert not re.search(r"(?<![\w.])(?:Input|TextArea)\(", path.read_text()), (
+            f"{path} makes one of Textual's own"
+        )
 
 
-async def test_a_sign_takes_its_cell_where_the_text_is_measured(open_app: Any, project: Path, settle: Any) -> None:
+async def test_a_sign_takes_its_cell_where_the_text_is_measured(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     gives(project)
     async with open_app(project, size=(160, 45)) as (app, pilot):
         app.open_screen("mapping")
@@ -136,7 +153,10 @@ async def test_a_sign_takes_its_cell_where_the_text_is_measured(open_app: Any, p
             editor.move_cursor((2, 10))
             await settle(pilot)
             if not editor.soft_wrap:
-                assert editor.cursor_screen_offset.x == editor.content_region.x + editor.gutter_width + 10
+                assert (
+                    editor.cursor_screen_offset.x
+                    == editor.content_region.x + editor.gutter_width + 10
+                )
                 assert editor.virtual_size.width > 500
                 editor.action_wrap()
                 await settle(pilot)
@@ -148,7 +168,9 @@ async def test_a_sign_takes_its_cell_where_the_text_is_measured(open_app: Any, p
             assert "\u241b" not in editor.text
 
 
-@pytest.mark.parametrize("text", ["❤️ ⚠️", "1️⃣", "👩‍💻", "naïve ☃ ├──┤ ✓", "漢字", "a\u00a0b", "e\u0301"])
+@pytest.mark.parametrize(
+    "text", ["❤️ ⚠️", "1️⃣", "👩‍💻", "naïve ☃ ├──┤ ✓", "漢字", "a\u00a0b", "e\u0301"]
+)
 def test_what_is_shown_stays(text: str) -> None:
     assert signs(text) == text
 

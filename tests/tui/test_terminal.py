@@ -30,7 +30,12 @@ class Terminal:
     """The app in a pseudo-terminal of its own."""
 
     def __init__(
-        self, folder: Path, env: dict[str, str], *, size: tuple[int, int] = (100, 30), args: tuple[str, ...] = ("-m", "hudtui")
+        self,
+        folder: Path,
+        env: dict[str, str],
+        *,
+        size: tuple[int, int] = (100, 30),
+        args: tuple[str, ...] = ("-m", "hudtui"),
     ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
@@ -68,7 +73,8 @@ class Terminal:
         self.read(0.5)
 
     def settled(self) -> None:
-        """Wait until nothing has been written for a while: on a loaded machine the work of a start ends late."""
+        """Wait until nothing has been written for a while: on a loaded machine the work of a start
+        ends late."""
         end = time.monotonic() + 60
         while self.read(1.5) and time.monotonic() < end:
             pass
@@ -122,8 +128,15 @@ def start(own_world: Path) -> Iterator[Callable[..., Terminal]]:
 def restored(terminal: Terminal) -> bool:
     """Main screen, cursor shown, no mouse, no paste brackets, and the line discipline as it was."""
     tail = terminal.output.rpartition(b"\x1b[?1049l")
-    modes = all(mode in terminal.output for mode in (b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l"))
-    return bool(tail[1]) and b"\x1b[?25h" in tail[2] and modes and termios.tcgetattr(terminal.slave)[:4] == terminal.before[:4]
+    modes = all(
+        mode in terminal.output for mode in (b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l")
+    )
+    return (
+        bool(tail[1])
+        and b"\x1b[?25h" in tail[2]
+        and modes
+        and termios.tcgetattr(terminal.slave)[:4] == terminal.before[:4]
+    )
 
 
 def test_idle_writes_nothing_and_takes_no_time(start: Callable[..., Terminal]) -> None:
@@ -142,7 +155,9 @@ def test_idle_in_a_text_field_writes_nothing(start: Callable[..., Terminal]) -> 
     terminal = start()
     terminal.ready()
     terminal.type(b"\x10")  # the palette
-    terminal.read(60, b"earch for commands")  # below the cursor, the first letter is painted by itself
+    terminal.read(
+        60, b"earch for commands"
+    )  # below the cursor, the first letter is painted by itself
     assert b"earch for commands" in terminal.output
     terminal.settled()
     assert terminal.read(2.0) == b""
@@ -228,7 +243,9 @@ def test_a_crash_leaves_plain_words_and_a_file(start: Callable[..., Terminal]) -
     (crash,) = Path(os.environ["XDG_STATE_HOME"]).rglob("crash-*.txt")
     assert str(crash).encode() in said.replace(b"\r\n", b"")
     text = crash.read_text()
-    assert "RuntimeError: [bold]no[/bold]" in text and "sk-secret-value" not in text.replace('key = "sk-secret-value"', "")
+    assert "RuntimeError: [bold]no[/bold]" in text and "sk-secret-value" not in text.replace(
+        'key = "sk-secret-value"', ""
+    )
     assert crash.stat().st_mode & 0o077 == 0
 
 
@@ -248,8 +265,12 @@ def _state(terminal: Terminal) -> str:
     return Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"HUDTUI_THEME": "monochrome"}], ids=["NO_COLOR", "theme"])
-def test_monochrome_sends_no_colour_at_all(start: Callable[..., Terminal], variable: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "variable", [{"NO_COLOR": "1"}, {"HUDTUI_THEME": "monochrome"}], ids=["NO_COLOR", "theme"]
+)
+def test_monochrome_sends_no_colour_at_all(
+    start: Callable[..., Terminal], variable: dict[str, str]
+) -> None:
     terminal = start(**variable)
     terminal.ready()
     for key in (b"?", b"\x1b", b",", b"\x10"):

@@ -1,4 +1,5 @@
-"""Keys that come faster than the screen follows: none is lost, and none does what it was not meant to do."""
+"""Keys that come faster than the screen follows: none is lost, and none does what it was not meant
+to do."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ MANY = Analysis(
         Tool(
             f"tool_{number}",
             "One of many.",
-            {"type": "object", "properties": {f"field_{place}": {"type": "string"} for place in range(number % 5)}},
+            {
+                "type": "object",
+                "properties": {f"field_{place}": {"type": "string"} for place in range(number % 5)},
+            },
         )
         for number in range(211)
     ),
@@ -74,7 +78,9 @@ async def _environment(pilot: Any, settle: Any) -> EnvironmentScreen:
     return screen
 
 
-async def test_moving_fast_in_the_tree_of_tools_ends_nothing(open_app: Any, project: Path, settle: Any, looked: None) -> None:
+async def test_moving_fast_in_the_tree_of_tools_ends_nothing(
+    open_app: Any, project: Path, settle: Any, looked: None
+) -> None:
     async with open_app(project) as (app, pilot):
         screen = await _environment(pilot, settle)
         burst(app, "j" * 60 + "k" * 20)
@@ -127,7 +133,8 @@ async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
         assert app.focused.value == text
 
 
-# -- every place that opens a text ----------------------------------------------------------------------------------
+# -- every place that opens a text
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,7 +170,8 @@ async def test_a_burst_of_keys_is_typed_and_does_nothing_else(
         assert isinstance(app.focused, Input) and text in app.focused.value
 
 
-# -- keys that cancel or leave do not wait --------------------------------------------------------------------------
+# -- keys that cancel or leave do not wait
+# --------------------------------------------------------------------------
 
 
 class SlowScreen(HudtuiScreen):
@@ -211,7 +219,8 @@ class SlowScreen(HudtuiScreen):
 
 @pytest.fixture
 def slow(open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`async with slow() as (app, pilot, screen)`: the app on `SlowScreen`, where a question is waited for without end."""
+    """`async with slow() as (app, pilot, screen)`: the app on `SlowScreen`, where a question is
+    waited for without end."""
     monkeypatch.setattr(typed, "QUESTION", 3600.0)
 
     @asynccontextmanager
@@ -249,7 +258,9 @@ EFFECTS: dict[str, Callable[[Any], bool]] = {
 
 @pytest.mark.parametrize("begins", ["a", "b", "w"])
 @pytest.mark.parametrize("key", EFFECTS)
-async def test_a_key_that_cancels_or_leaves_does_not_wait_for_a_question(slow: Any, key: str, begins: str) -> None:
+async def test_a_key_that_cancels_or_leaves_does_not_wait_for_a_question(
+    slow: Any, key: str, begins: str
+) -> None:
     async with slow() as (app, pilot, screen):
         burst(app, [begins])
         await _come(pilot, lambda: bool(screen.going("ask")))
@@ -259,7 +270,9 @@ async def test_a_key_that_cancels_or_leaves_does_not_wait_for_a_question(slow: A
 
 
 @pytest.mark.parametrize("key", EFFECTS)
-async def test_what_was_typed_for_a_question_that_is_given_up_does_nothing(slow: Any, key: str) -> None:
+async def test_what_was_typed_for_a_question_that_is_given_up_does_nothing(
+    slow: Any, key: str
+) -> None:
     async with slow() as (app, pilot, screen):
         burst(app, ["a", *"nnn", "question_mark", "5"])
         await _come(pilot, lambda: bool(screen.going("ask")))
@@ -287,7 +300,9 @@ async def test_work_that_asks_nothing_holds_no_key(slow: Any) -> None:
         await _come(pilot, lambda: screen.noted == 2)
 
 
-async def test_what_is_typed_for_the_second_of_two_questions_goes_there(slow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_typed_for_the_second_of_two_questions_goes_there(
+    slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with slow() as (app, pilot, screen):
 
         async def twice() -> None:
@@ -315,7 +330,9 @@ async def test_ctrl_c_twice_counts_twice(slow: Any) -> None:
         await _come(pilot, lambda: app.asked_to_end)
 
 
-async def test_keys_of_the_user_do_not_wait_either(open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_of_the_user_do_not_wait_either(
+    open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(typed, "QUESTION", 3600.0)
     folder = app_paths().config
     folder.mkdir(parents=True)
@@ -338,10 +355,13 @@ async def test_esc_that_follows_a_question_at_once_still_closes_that(slow: Any) 
         assert app.screen is screen and screen.noted == 0
 
 
-# -- bursts decide nothing ------------------------------------------------------------------------------------------
+# -- bursts decide nothing
+# ------------------------------------------------------------------------------------------
 
 
-async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, project: Path, settle: Any) -> None:
+async def test_a_key_in_the_middle_of_a_burst_is_no_answer(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         answers: list[bool] = []
 
@@ -351,7 +371,9 @@ async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, projec
         app.run_worker(ask())
         while not app.screen.is_modal:
             await pilot.pause()
-        storms.send(app, [*"xyyy", "enter", "y"], events.Key("a", "a").time - 10 * storms.PACE)  # all of them by now
+        storms.send(
+            app, [*"xyyy", "enter", "y"], events.Key("a", "a").time - 10 * storms.PACE
+        )  # all of them by now
         await _handled(pilot)
         assert app.screen.is_modal and answers == []
         await asyncio.sleep(3 * BURST)  # a decision comes by itself
@@ -360,9 +382,15 @@ async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, projec
         assert answers == [True]
 
 
-async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, project: Path, settle: Any) -> None:
+async def test_a_burst_does_not_end_the_app_or_write_a_demo(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
-        storms.send(app, ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"], events.Key("a", "a").time - 10 * storms.PACE)
+        storms.send(
+            app,
+            ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"],
+            events.Key("a", "a").time - 10 * storms.PACE,
+        )
         await _handled(pilot)
         assert app.is_running and not app.asked_to_end and not list(project.iterdir())
         await asyncio.sleep(3 * BURST)
@@ -371,9 +399,17 @@ async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, proje
         assert app.asked_to_end
 
 
-@pytest.mark.parametrize("step", ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"])
+@pytest.mark.parametrize(
+    "step",
+    ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"],
+)
 async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
-    open_app: Any, project: Path, settle: Any, looked: None, monkeypatch: pytest.MonkeyPatch, step: str
+    open_app: Any,
+    project: Path,
+    settle: Any,
+    looked: None,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HUD_MCP_URL", "http://127.0.0.1:9")
@@ -391,7 +427,9 @@ async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
         await pilot.pause()  # the app ends when no dialog is being opened or closed any more
 
 
-async def test_the_last_row_of_an_empty_table_is_none(open_app: Any, project: Path, settle: Any) -> None:
+async def test_the_last_row_of_an_empty_table_is_none(
+    open_app: Any, project: Path, settle: Any
+) -> None:
     async with open_app(project) as (app, pilot):
         app.open_screen("run")
         await settle(pilot)

@@ -75,14 +75,19 @@ def test_spans(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(-5, "now"), (59, "now"), (61, "1 min ago"), (7300, "2 h ago"), (1e6, "11 d ago")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "now"), (59, "now"), (61, "1 min ago"), (7300, "2 h ago"), (1e6, "11 d ago")],
+)
 def test_ago(seconds: float, text: str) -> None:
     assert ago(seconds) == text
 
 
 @pytest.fixture
 def show(open_app: Callable[..., Any], project: Path) -> Callable[..., Any]:
-    async def shown(widget: Widget, fill: Callable[[Any], None], check: Callable[[Any, Any], Any]) -> None:
+    async def shown(
+        widget: Widget, fill: Callable[[Any], None], check: Callable[[Any, Any], Any]
+    ) -> None:
         async with open_app(project, size=(80, 24), services=SERVICES) as (app, pilot):
             await app.push_screen(Holder(widget))
             fill(widget)
@@ -152,7 +157,9 @@ async def test_text_in_the_json_view_is_cleaned_and_wraps(show: Any, screen_text
         await pilot.pause()
         assert "the-end" in screen_text(app).replace("\n", "")
 
-    await show(JsonView(), lambda view: view.show_text(HOSTILE + "\n" + "long " * 40 + "the-end"), check)
+    await show(
+        JsonView(), lambda view: view.show_text(HOSTILE + "\n" + "long " * 40 + "the-end"), check
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +172,14 @@ async def test_text_in_the_json_view_is_cleaned_and_wraps(show: Any, screen_text
         {"properties": {"a": {"$ref": "http://elsewhere/x"}, "b": {"$ref": "#/none"}}},
         {"properties": {"a": {"properties": {"a": {"$ref": "#/properties/a"}}}}},
         {
-            "properties": {"a": {"enum": [HOSTILE], "default": HOSTILE, "description": HOSTILE * 100, "minimum": "x"}},
+            "properties": {
+                "a": {
+                    "enum": [HOSTILE],
+                    "default": HOSTILE,
+                    "description": HOSTILE * 100,
+                    "minimum": "x",
+                }
+            },
             "required": 7,
         },
         {"properties": {str(n): {"type": "string"} for n in range(5000)}},
@@ -182,7 +196,9 @@ def test_parameters_are_shown_as_text() -> None:
     assert "a  optional  string" in shown and PLAIN in shown
 
 
-async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any, screen_text: Any) -> None:
+async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(
+    show: Any, screen_text: Any
+) -> None:
     async def listed(app: Any, pilot: Any) -> None:
         assert PLAIN in screen_text(app)
         await pilot.press("G")
@@ -190,7 +206,11 @@ async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any,
         await pilot.press("g", "j", "j", "k")
         assert app.screen.widget.highlighted == 1
 
-    await show(Choices(), lambda rows: rows.add_options([Choices.option(f"{HOSTILE} {n}") for n in range(10)]), listed)
+    await show(
+        Choices(),
+        lambda rows: rows.add_options([Choices.option(f"{HOSTILE} {n}") for n in range(10)]),
+        listed,
+    )
 
     def plant(tree: Any) -> None:
         branch = tree.root.add(HOSTILE)

@@ -22,7 +22,19 @@ def tmux(*arguments: str) -> None:
 
 def session(name: str, text: str, window: str = "work") -> None:
     """A tmux session that shows a text and stays."""
-    tmux("new-session", "-d", "-x", "100", "-y", "30", "-s", name, "-n", window, f"printf '%s\\n' '{text}'; read end")
+    tmux(
+        "new-session",
+        "-d",
+        "-x",
+        "100",
+        "-y",
+        "30",
+        "-s",
+        name,
+        "-n",
+        window,
+        f"printf '%s\\n' '{text}'; read end",
+    )
 
 
 async def answer(pilot: Any, text: str) -> None:
@@ -36,7 +48,9 @@ def log_text(screen: Any) -> str:
     return "" if log is None else str(log.buffer.everything())
 
 
-async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_session_of_somebody_else_is_followed(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     session("theirs", "step 7/9 reward=0.5 loss=0.25\n\x1b]52;c;UFdORUQ=\x07after")
     tmux("new-window", "-d", "-t", "=theirs:", "-n", "server", "echo serving; read end")
     session("hudtui-other-1", "nothing")
@@ -51,30 +65,47 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
         assert "nothing is followed yet" in screen.message
         screen.list.choose("theirs")
         await pilot.press("enter")
-        await until(pilot, lambda: "after" in log_text(screen) and "0.500" in screen_text(app).partition("Curves")[0])
+        await until(
+            pilot,
+            lambda: (
+                "after" in log_text(screen) and "0.500" in screen_text(app).partition("Curves")[0]
+            ),
+        )
         assert "step 7/9" in screen_text(app) and "\x1b" not in log_text(screen)
         await pilot.press("full_stop")
         await until(pilot, lambda: "serving" in log_text(screen))
         await pilot.press("m")
-        await until(pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2)
+        await until(
+            pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2
+        )
         assert "● followed" in screen_text(app)
         tmux("kill-session", "-t", "=theirs")
-        await until(pilot, lambda: "○ no longer followed  the window was closed" in screen_text(app))
+        await until(
+            pilot, lambda: "○ no longer followed  the window was closed" in screen_text(app)
+        )
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen.NAME == "run")
 
 
-async def test_a_folder_of_a_tracker_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_folder_of_a_tracker_is_followed_by_its_path(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     path = project / "wandb" / "offline-run-1" / "run-1.wandb"
     path.parent.mkdir(parents=True)
     whole, part = (
-        wandb_file(history({"_step": n, "train/reward": n / 4, "loss": 1.0, "text": "hi"}) for n in range(steps))
+        wandb_file(
+            history({"_step": n, "train/reward": n / 4, "loss": 1.0, "text": "hi"})
+            for n in range(steps)
+        )
         for steps in (5, 4)
     )
     path.write_bytes(part)
     async with open_app(project, size=(120, 35)) as (app, pilot):
         app.open_screen("watch", file=str(project / "wandb"))
-        await until(pilot, lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen))
+        await until(
+            pilot,
+            lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen),
+        )
         assert "W&B: offline-run-1/run-1.wandb" in log_text(app.screen)
         assert "step 3" in screen_text(app) and "read-only" in screen_text(app)
         with path.open("ab") as file:
@@ -83,16 +114,27 @@ async def test_a_folder_of_a_tracker_is_followed_by_its_path(open_app: Any, proj
         assert app.screen.watching.numbers.told == {"reward": "train/reward", "loss": "loss"}
 
 
-async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any, settle: Any) -> None:
+async def test_a_log_is_followed_by_its_path(
+    open_app: Any, project: Path, screen_text: Any, settle: Any
+) -> None:
     path = project / "their.log"
     path.write_text("{'loss': '0.5', 'reward': '0.75'}\nRuntimeError: CUDA out of memory.\n")
     async with open_app(project, size=(80, 24)) as (app, pilot):
         app.open_screen("watch")
-        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app))
+        await until(
+            pilot,
+            lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app),
+        )
         await pilot.press("o")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
         await answer(pilot, str(path))
-        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "out of memory" in log_text(app.screen))
+        await until(
+            pilot,
+            lambda: (
+                getattr(app.screen, "NAME", "") == "watch"
+                and "out of memory" in log_text(app.screen)
+            ),
+        )
         await until(pilot, lambda: "0.750" in screen_text(app) and "batch_size" in screen_text(app))
         with path.open("a") as stream:
             stream.write("one more\n")
@@ -104,7 +146,9 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
             await until(pilot, lambda words=words: words in screen_text(app))
 
 
-async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_model_server_is_followed_by_its_port(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     state = project / "state.json"
     state.write_text(json.dumps({"running": 7, "waiting": 2, "kv": 0.5}))
     with vllm_server.make_server(state) as server:
@@ -113,13 +157,23 @@ async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Pa
         try:
             async with open_app(project, size=(120, 35)) as (app, pilot):
                 app.open_screen("watch")
-                await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app))
+                await until(
+                    pilot,
+                    lambda: (
+                        app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app)
+                    ),
+                )
                 await pilot.press("o")
                 await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
                 await pilot.press(*str(server.server_address[1]), "enter")
                 await until(pilot, lambda: "7 running 2 waiting KV 50 %" in screen_text(app))
                 assert "Qwen/Qwen2.5-3B-Instruct" in screen_text(app)
-                await until(pilot, lambda: len(app.screen.query_one("#run-metrics", MetricsPane)._charts.titles()) >= 3)
+                await until(
+                    pilot,
+                    lambda: (
+                        len(app.screen.query_one("#run-metrics", MetricsPane)._charts.titles()) >= 3
+                    ),
+                )
                 state.write_text(json.dumps({"status": 500}))
                 await until(pilot, lambda: "answers 500" in screen_text(app))
         finally:
@@ -127,37 +181,64 @@ async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Pa
             thread.join()
 
 
-async def test_the_whole_of_a_log_is_searched(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_the_whole_of_a_log_is_searched(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     """Lines that were never fetched are found, and read when they are scrolled to."""
     count = 3 * OPENING_LINES
     texts = {7: "the seed is 3", count - 5: "the seed is 4"}
-    (project / "their.log").write_text("".join(f"line {n} {texts.get(n, 'INFO step')}\n" for n in range(count)))
+    (project / "their.log").write_text(
+        "".join(f"line {n} {texts.get(n, 'INFO step')}\n" for n in range(count))
+    )
     async with open_app(project, size=(100, 30)) as (app, pilot):
         app.open_screen("watch", file=str(project / "their.log"))
-        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and f"line {count - 1}" in log_text(app.screen))
+        await until(
+            pilot,
+            lambda: (
+                getattr(app.screen, "NAME", "") == "watch"
+                and f"line {count - 1}" in log_text(app.screen)
+            ),
+        )
         log = app.screen.logs.view
         assert len(log.buffer) == OPENING_LINES and log.before
         app.screen.logs.front.focus()
         await pilot.press("slash", *"seed", "enter")
         await until(pilot, lambda: "“seed”: 2 of 2" in screen_text(app))
         await pilot.press("N")
-        await until(pilot, lambda: "line 7 the seed" in screen_text(app) and "“seed”: 1 of 2" in screen_text(app))
+        await until(
+            pilot,
+            lambda: "line 7 the seed" in screen_text(app) and "“seed”: 1 of 2" in screen_text(app),
+        )
 
 
-async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_machine_that_is_none_is_told(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
         app.open_screen("watch", machine="nobody@127.0.0.1:1")
         await until(pilot, lambda: app.screen.is_mounted and app.screen.NAME == "watch")
-        await until(pilot, lambda: "127.0.0.1" in app.screen.message and "Asking" not in app.screen.message)
+        await until(
+            pilot, lambda: "127.0.0.1" in app.screen.message and "Asking" not in app.screen.message
+        )
 
 
-async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
         app.open_screen("watch")
-        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app))
+        await until(
+            pilot,
+            lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app),
+        )
         await pilot.press("M")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
         await pilot.press(*(["backspace"] * 20), *"nobody@127.0.0.1:1", "enter")
-        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "127.0.0.1" in app.screen.message)
+        await until(
+            pilot,
+            lambda: (
+                getattr(app.screen, "NAME", "") == "watch" and "127.0.0.1" in app.screen.message
+            ),
+        )
         await until(pilot, lambda: "Asking" not in app.screen.message)
         assert app.screen.machine == "local" and "No tmux sessions found" in screen_text(app)

@@ -1,4 +1,5 @@
-"""How values are written on screens: JSON, wrapped lines with a lead, names that give way to counts, and columns of bars."""
+"""How values are written on screens: JSON, wrapped lines with a lead, names that give way to
+counts, and columns of bars."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ class Point:
 @pytest.mark.parametrize(
     "value",
     [
-        {"board": [[0, 0, 2], [4, 0, 0]], "note": "x", "deep": {"a": [1, "b", None], "empty": [], "none": {}}},
+        {
+            "board": [[0, 0, 2], [4, 0, 0]],
+            "note": "x",
+            "deep": {"a": [1, "b", None], "empty": [], "none": {}},
+        },
         [list(range(200)), ["a" * 80, "b"]],
         [{"a": 1}, {"a": [2]}],
         "text\nof two lines",
@@ -50,7 +55,10 @@ def test_a_board_takes_one_line_a_row() -> None:
         "}",
     ]
     assert pretty({1, 2}) == '"{1, 2}"'
-    assert pretty({"loss": float("nan"), "calls": ((1, 2), Point(3, 4))}).splitlines()[1:3] == ['  "loss": NaN,', '  "calls": [']
+    assert pretty({"loss": float("nan"), "calls": ((1, 2), Point(3, 4))}).splitlines()[1:3] == [
+        '  "loss": NaN,',
+        '  "calls": [',
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,12 @@ def test_an_answer_that_says_the_same_twice(text: str, structured: Any, twice: b
 async def test_wrapped_lines_begin_below_the_first_word(screen_text: Any) -> None:
     class Host(App[None]):
         def compose(self) -> Any:
-            yield Static(Hanging(Content("✗  103 "), Content("a finding that says more than fits on one line of this width")))
+            yield Static(
+                Hanging(
+                    Content("✗  103 "),
+                    Content("a finding that says more than fits on one line of this width"),
+                )
+            )
 
     app = Host()
     async with app.run_test(size=(30, 8)) as pilot:
@@ -85,10 +98,17 @@ def test_bars_begin_and_end_at_the_same_columns_in_every_group() -> None:
     stats = TaskStats(
         20,
         Lengths(((1, 2, 3), (2, 1024, 17)), 1, 3, 9, 1000),
-        (Bars("metadata.size", (("3", 12), ("4", 8))), Bars("a longer one", (("a rather long value", 20),))),
+        (
+            Bars("metadata.size", (("3", 12), ("4", 8))),
+            Bars("a longer one", (("a rather long value", 20),)),
+        ),
     )
     rows = [line for line in stats_content(stats, 80).plain.splitlines() if "█" in line]
-    assert len(rows) == 5 and len({line.index("█") for line in rows}) == 1 and len({len(line) for line in rows}) == 1
+    assert (
+        len(rows) == 5
+        and len({line.index("█") for line in rows}) == 1
+        and len({len(line) for line in rows}) == 1
+    )
     assert all(line.endswith("%") for line in rows) and " 12  60 %" in rows[2]
 
 
@@ -101,8 +121,14 @@ async def test_whole_ids_are_shown_where_there_is_room_and_what_broken_tasks_nam
         "evaluate_tool": {"name": "evaluate", "arguments": {"name": "judge_it"}},
         "system_prompt": "first line\nsecond line",
     }
-    tasks: list[Any] = [{"id": f"browser_2048_512_without_help_{number}", **task} for number in range(3)]
-    tasks += [{**tasks[0], "prompt": 3, "id": "broken", "mcp_config": json.dumps({"desk": {}})}, tasks[1], "text"]
+    tasks: list[Any] = [
+        {"id": f"browser_2048_512_without_help_{number}", **task} for number in range(3)
+    ]
+    tasks += [
+        {**tasks[0], "prompt": 3, "id": "broken", "mcp_config": json.dumps({"desk": {}})},
+        tasks[1],
+        "text",
+    ]
     (project / "tasks.json").write_text(json.dumps(tasks))
     async with open_app(project, size=(200, 40)) as (app, pilot):
         await pilot.press("3")
@@ -125,16 +151,24 @@ async def test_whole_ids_are_shown_where_there_is_room_and_what_broken_tasks_nam
         assert "browser_2048" in screen_text(app) and "✗ duplicate-id" in screen_text(app)
 
 
-async def test_a_long_name_gives_way_to_the_errors(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_long_name_gives_way_to_the_errors(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
     name = "a_very_long_name_" * 6
     (project / "configs").mkdir()
     (project / "configs" / f"{name}.yaml").write_text("action_mappings:\n  a: {_tool: 3}\n")
-    (project / f"{name}tasks.json").write_text(json.dumps([{"id": str(number), "prompt": 3} for number in range(7)]))
+    (project / f"{name}tasks.json").write_text(
+        json.dumps([{"id": str(number), "prompt": 3} for number in range(7)])
+    )
     async with open_app(project, size=(80, 24)) as (app, pilot):
         await pilot.press("2")
         await settle(pilot)
         title = str(app.screen.query_one("#map-file", Static).content)
-        assert "✓ saved" in title and "✗ 1" in title and len(title) <= app.screen.query_one("#map-file").size.width
+        assert (
+            "✓ saved" in title
+            and "✗ 1" in title
+            and len(title) <= app.screen.query_one("#map-file").size.width
+        )
         await pilot.press("escape", "3")
         await settle(pilot)
         head = str(app.screen.query_one("#ds-head", Static).content)

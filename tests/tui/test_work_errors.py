@@ -1,4 +1,5 @@
-"""Whatever goes wrong in work behind a screen is shown in words and logged; it never vanishes, and never ends the app."""
+"""Whatever goes wrong in work behind a screen is shown in words and logged; it never vanishes, and
+never ends the app."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def _calls(one: type) -> Iterator[str]:
     return (word for word in ("self.run_worker(", "@work") if word in source)
 
 
-# -- each place where an exception used to vanish ---------------------------------------------------------------------
+# -- each place where an exception used to vanish
+# ---------------------------------------------------------------------
 
 
 async def _copy(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
@@ -97,7 +99,9 @@ async def _switch(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
 
 async def _outside(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
     await pilot.press("3")
-    await until(pilot, lambda: getattr(app.screen, "NAME", "") == "dataset" and not app.screen.open.reading)
+    await until(
+        pilot, lambda: getattr(app.screen, "NAME", "") == "dataset" and not app.screen.open.reading
+    )
     await until(pilot, lambda: app.screen.open.opened is not None)
     patch.setattr("hudtui.core.tasks.read.fingerprint", broken)
     app.open_screen("home")
@@ -116,7 +120,11 @@ async def _open_log(app: Any, pilot: Any) -> None:
 
 
 @pytest.mark.defect
-@pytest.mark.parametrize("begins", [_copy, _trust, _search, _save, _switch, _outside, _act], ids=lambda one: one.__name__[1:])
+@pytest.mark.parametrize(
+    "begins",
+    [_copy, _trust, _search, _save, _switch, _outside, _act],
+    ids=lambda one: one.__name__[1:],
+)
 async def test_a_defect_in_work_is_shown_and_kept(
     open_app: Any,
     project: Path,
@@ -124,18 +132,26 @@ async def test_a_defect_in_work_is_shown_and_kept(
     begins: Callable[[Any, Any, pytest.MonkeyPatch], Awaitable[None]],
 ) -> None:
     (project / "some.log").write_text("step 1 reward 0.5\n")
-    (project / "tasks.json").write_text(json.dumps([{"prompt": "Play.", "mcp_config": {"a": {"command": "true"}}}]))
+    (project / "tasks.json").write_text(
+        json.dumps([{"prompt": "Play.", "mcp_config": {"a": {"command": "true"}}}])
+    )
     async with open_app(project) as (app, pilot):
         await begins(app, pilot, monkeypatch)
         await until(pilot, lambda: "hudtui made a mistake here" in told(app))
-        assert app.is_running and crashes() and "ZeroDivisionError: a defect" in crashes()[0].read_text()
+        assert (
+            app.is_running
+            and crashes()
+            and "ZeroDivisionError: a defect" in crashes()[0].read_text()
+        )
 
 
 @pytest.mark.defect
 async def test_the_preview_of_a_conversion_does_not_count_for_ever(
     open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (project / "tasks.json").write_text(json.dumps([{"prompt": "Play.", "mcp_config": {"a": {"command": "true"}}}]))
+    (project / "tasks.json").write_text(
+        json.dumps([{"prompt": "Play.", "mcp_config": {"a": {"command": "true"}}}])
+    )
     monkeypatch.setattr("hudtui.core.tasks.dataset.preview", broken)
     async with open_app(project, size=(120, 45)) as (app, pilot):
         await pilot.press("3", "c")
@@ -156,10 +172,13 @@ async def test_machines_are_asked_although_logins_cannot_be_prepared(
     monkeypatch.setattr(RentedRuns, "introduce", broken)
     monkeypatch.setattr(Spending, "begin", lambda spending: asked.append("machines"))
     async with open_app(project) as (app, pilot):
-        await until(pilot, lambda: asked == ["machines"] and "hudtui made a mistake here" in told(app))
+        await until(
+            pilot, lambda: asked == ["machines"] and "hudtui made a mistake here" in told(app)
+        )
 
 
-# -- leaving ----------------------------------------------------------------------------------------------------------
+# -- leaving
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.defect
@@ -168,7 +187,9 @@ async def test_one_can_leave_although_unsaved_work_cannot_be_kept(
     open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch, keeps: str
 ) -> None:
     async def keep(screen: Any) -> None:
-        raise ZeroDivisionError("a defect") if keeps == "a defect" else InputError("the disk is full")
+        raise (
+            ZeroDivisionError("a defect") if keeps == "a defect" else InputError("the disk is full")
+        )
 
     monkeypatch.setattr(MappingScreen, "unsaved", "2048.yaml")
     monkeypatch.setattr(MappingScreen, "keep_unsaved", keep)
@@ -204,12 +225,21 @@ async def test_one_can_leave_although_it_cannot_be_found_out_what_is_left_behind
         await until(pilot, lambda: app.asked_to_end)
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- words
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "name",
-    ["~nosuchuser/x.log", "~nosuchuser", "x" * 300, "a/" * 3000 + "x", "some.log/x.log", "/proc/x/y.log", "\u202e" * 200],
+    [
+        "~nosuchuser/x.log",
+        "~nosuchuser",
+        "x" * 300,
+        "a/" * 3000 + "x",
+        "some.log/x.log",
+        "/proc/x/y.log",
+        "\u202e" * 200,
+    ],
 )
 async def test_a_log_that_cannot_be_saved_is_told(open_app: Any, project: Path, name: str) -> None:
     (project / "some.log").write_text("step 1\n")
@@ -221,7 +251,9 @@ async def test_a_log_that_cannot_be_saved_is_told(open_app: Any, project: Path, 
         app.screen.dismiss(name)
         await until(pilot, lambda: not app.screen.is_modal and bool(app.screen.message))
         where = app.screen.message
-        assert "cannot be written" in where or (name.startswith("~nosuchuser") and "Saved 1 lines" in where)
+        assert "cannot be written" in where or (
+            name.startswith("~nosuchuser") and "Saved 1 lines" in where
+        )
         assert "made a mistake" not in where
 
 
@@ -237,11 +269,16 @@ async def test_an_error_meant_for_the_user_is_logged_and_shown_over_a_dialog(
         with caplog.at_level("WARNING", logger=applog.log.name):
             app.run_worker(refused)
             await until(pilot, lambda: "the file is odd" in told(app))
-        assert any("the file is odd" in toast.message and "Mend it." in toast.message for toast in app._notifications)
+        assert any(
+            "the file is odd" in toast.message and "Mend it." in toast.message
+            for toast in app._notifications
+        )
         assert "the file is odd" in caplog.text and not crashes()
 
 
-async def test_work_of_a_screen_that_is_not_shown_any_more_tells_its_error_here(open_app: Any, project: Path) -> None:
+async def test_work_of_a_screen_that_is_not_shown_any_more_tells_its_error_here(
+    open_app: Any, project: Path
+) -> None:
     async def refused() -> None:
         raise InputError("the file is odd")
 

@@ -16,13 +16,15 @@ from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
 
 SortOrder = Literal["price", "gpu-price", "vram", "count", "setup"]
-"""The first offer has: the lowest price, the lowest price per GPU, the most memory per GPU, the most GPUs, the shortest setup."""
+"""The first offer has: the lowest price, the lowest price per GPU, the most memory per GPU, the
+most GPUs, the shortest setup."""
 ORDERS: tuple[str, ...] = get_args(SortOrder)
 
 OWN_PROVIDERS = ("ssh", "local")
 """Providers of machines that the user owns: more GPUs than requested cost nothing there."""
 _DOUBTFUL = 0.1
-"""Share of the median price of a model below which a price is doubted: spot machines cost a third, and clearances a fifth."""
+"""Share of the median price of a model below which a price is doubted: spot machines cost a third,
+and clearances a fifth."""
 _LITTLE = ("low",)
 _NONE = ("unavailable", "none", "out of stock", "not confirmed")
 
@@ -32,7 +34,8 @@ class OfferMismatch:
     """One condition that an offer does not meet."""
 
     kind: str
-    """The condition: `type`, `count`, `socket`, `vram`, `price`, `spot`, `region`, `cloud`, `stock`."""
+    """The condition: `type`, `count`, `socket`, `vram`, `price`, `spot`, `region`, `cloud`,
+    `stock`."""
     text: str
 
 
@@ -70,22 +73,38 @@ class OfferChoice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice as JSON values; rejected offers are only counted, by reason."""
-        counts = Counter(objection.kind for rejected in self.rejected for objection in rejected.objections)
-        return {"offer": self.offer.to_json(), "reasons": list(self.reasons), "rejected": dict(counts)}
+        counts = Counter(
+            objection.kind for rejected in self.rejected for objection in rejected.objections
+        )
+        return {
+            "offer": self.offer.to_json(),
+            "reasons": list(self.reasons),
+            "rejected": dict(counts),
+        }
 
 
 def price_text(price: Price) -> str:
-    """Return the hourly price as text: `$2.10`; with `~` if it may change, `unknown` if it is not stated."""
-    return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
+    """Return the hourly price as text.
+
+    `$2.10`; with `~` if it may change, `unknown` if it is not stated.
+    """
+    return (
+        ("~" if price.variable else "") + money(price.hourly, price.currency)
+        if price.stated
+        else "unknown"
+    )
 
 
 def doubtful_prices(market: Iterable[Offer]) -> dict[Offer, str]:
-    """Return the offers whose prices are hardly right, each with the reason: at or below 0, or a tenth of what the others ask.
+    """Return the offers whose prices are hardly right, each with the reason.
 
-    A GPU is compared with the same model of others on the market. Machines of the user's own are never among them. Such an offer
-    is shown, and is rented only if it is named.
+    At or below 0, or a tenth of what the others ask. A GPU is compared with the same model of
+    others on the market. Machines of the user's own are never among them. Such an offer is shown,
+    and is rented only if it is named.
     """
-    offers = [offer for offer in market if offer.price.stated and offer.provider not in OWN_PROVIDERS]
+    offers = [
+        offer for offer in market if offer.price.stated and offer.provider not in OWN_PROVIDERS
+    ]
     asked: dict[tuple[str, float | None], list[float]] = defaultdict(list)
     for offer in offers:
         if offer.price.hourly > 0 and has_gpu(offer):
@@ -100,12 +119,18 @@ def doubtful_prices(market: Iterable[Offer]) -> dict[Offer, str]:
             price, prices = _gpu_in_usd(offer), asked[kind]
             others = max(prices) if len(prices) == 2 else usual[kind]
             if price < _DOUBTFUL * others:
-                found[offer] = f"it is less than a tenth of the usual {money(others)} for a {clean_line(offer.gpu_type, 40)}"
+                found[offer] = (
+                    f"it is less than a tenth of the usual {money(others)} for a "
+                    f"{clean_line(offer.gpu_type, 40)}"
+                )
     return found
 
 
 def _kind(offer: Offer) -> tuple[str, float | None]:
-    """The model of an offer's GPUs and their memory in GB: providers name it in the type, beside it, or both."""
+    """The model of an offer's GPUs and their memory in GB.
+
+    Providers name it in the type, beside it, or both.
+    """
     name, memory = split_type(offer.gpu_type)
     memory = offer.gpu_memory if memory is None else memory
     return name, None if memory is None else round(memory)
@@ -116,8 +141,13 @@ def _gpu_in_usd(offer: Offer) -> float:
 
 
 def price_in_usd(offer: Offer, hours: float | None = None) -> float:
-    """Return the price to compare offers by, in USD: per hour, or for `hours` including prepaid hours. See `in_usd`."""
-    return in_usd(offer.price.hourly if hours is None else offer.price.for_hours(hours), offer.price.currency)
+    """Return the price to compare offers by, in USD.
+
+    Per hour, or for `hours` including prepaid hours. See `in_usd`.
+    """
+    return in_usd(
+        offer.price.hourly if hours is None else offer.price.for_hours(hours), offer.price.currency
+    )
 
 
 def select(
@@ -130,7 +160,9 @@ def select(
     fit: Callable[[Offer], Fit] | None = None,
     market: Iterable[Offer] | None = None,
 ) -> OfferSelection:
-    """Sort the offers that meet all conditions. Machines without a GPU are rejected unless they are requested by name.
+    """Sort the offers that meet all conditions.
+
+    Machines without a GPU are rejected unless they are requested by name.
 
     Args:
         offers: All offers on the market; GPU names are resolved against them.
@@ -138,8 +170,10 @@ def select(
         spec: The wanted GPUs.
         order: One of `ORDERS`.
         hours: How long the machine will be used: prices are then compared with prepaid hours.
-        fit: Whether the GPUs of an offer hold the model to train. Those that hold it come first, then the order counts.
-        market: All offers that are known, by which prices are doubted, where `offers` is a part of them.
+        fit: Whether the GPUs of an offer hold the model to train. Those that hold it come first,
+            then the order counts.
+        market: All offers that are known, by which prices are doubted, where `offers` is a part of
+            them.
 
     Raises:
         InputError: No provider offers such a GPU, or the order does not exist.
@@ -174,13 +208,15 @@ def choose(
     named: Offer | None = None,
     market: Iterable[Offer] | None = None,
 ) -> OfferChoice:
-    """Return the first offer in the given order, by default the cheapest. Arguments as for `select`.
+    """Return the first offer in the given order, by default the cheapest.
 
-    Machines without a stated price come last in an order by price. An offer with a doubtful price is never chosen; `named` is one
-    that the user has named, which is taken whatever its price.
+    Arguments as for `select`. Machines without a stated price come last in an order by price. An
+    offer with a doubtful price is never chosen; `named` is one that the user has named, which is
+    taken whatever its price.
 
     Raises:
-        InputError: No offer meets all conditions; the error lists the failed conditions and the nearest offer.
+        InputError: No offer meets all conditions; the error lists the failed conditions and the
+            nearest offer.
     """
     if named is not None:
         doubt = doubtful_prices(offers).get(named)
@@ -188,30 +224,51 @@ def choose(
         if not only.found:
             raise _nothing(only, None)
         reasons = _reasons(named, only, order, hours, False, fit)
-        return OfferChoice(named, (*([f"Its price is doubtful: {doubt}."] if doubt else []), *reasons))
+        return OfferChoice(
+            named, (*([f"Its price is doubtful: {doubt}."] if doubt else []), *reasons)
+        )
     query = query or Query()
     wanted = (
-        spec if spec is None or spec.counted or query.gpu_count is not None else GpuSpec(1, spec.name, spec.memory, spec.socket)
+        spec
+        if spec is None or spec.counted or query.gpu_count is not None
+        else GpuSpec(1, spec.name, spec.memory, spec.socket)
     )
-    selection = select(offers, query=query, spec=wanted, order=order, hours=hours, fit=fit, market=market)
+    selection = select(
+        offers, query=query, spec=wanted, order=order, hours=hours, fit=fit, market=market
+    )
     if not selection.found:
         raise _nothing(selection, wanted)
     sound = tuple(offer for offer in selection.found if offer not in selection.doubts)
     if not sound:
         raise _only_doubtful(selection)
-    doubted, selection = selection.found[: selection.found.index(sound[0])], replace(selection, found=sound)
+    doubted, selection = (
+        selection.found[: selection.found.index(sound[0])],
+        replace(selection, found=sound),
+    )
     best = sound[0]
     reasons = [*_reasons(best, selection, order, hours, wanted is not spec, fit)]
-    reasons += [f"Passed over: {_brief(offer)}: {selection.doubts[offer]}." for offer in doubted[:2]]
+    reasons += [
+        f"Passed over: {_brief(offer)}: {selection.doubts[offer]}." for offer in doubted[:2]
+    ]
     return OfferChoice(best, tuple(reasons), selection.rejected)
 
 
-def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[OfferMismatch]:
-    if (spec is not None and offer.gpu_type not in types) or (query.gpu_types and offer.gpu_type not in query.gpu_types):
+def _objections(
+    offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]
+) -> Iterable[OfferMismatch]:
+    if (spec is not None and offer.gpu_type not in types) or (
+        query.gpu_types and offer.gpu_type not in query.gpu_types
+    ):
         yield OfferMismatch("type", f"it has {clean_line(offer.gpu_type, 40) or 'no GPU'}")
     elif spec is None and not query.gpu_types and not has_gpu(offer):
         yield OfferMismatch("type", "it has no GPU")
-    count = query.gpu_count if query.gpu_count is not None else spec.count if spec is not None and spec.counted else None
+    count = (
+        query.gpu_count
+        if query.gpu_count is not None
+        else spec.count
+        if spec is not None and spec.counted
+        else None
+    )
     enough = (
         count is None
         or not offer.gpu_count
@@ -219,18 +276,27 @@ def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[s
         or (offer.gpu_count > count and offer.provider in OWN_PROVIDERS)
     )
     if not enough:
-        yield OfferMismatch("count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}")
+        yield OfferMismatch(
+            "count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}"
+        )
     if spec is not None and spec.socket and not fits_socket(spec, offer):
         yield OfferMismatch("socket", f"its socket is {clean_line(offer.socket, 20) or 'unknown'}")
-    if query.min_vram is not None and (offer.gpu_memory is None or offer.gpu_memory < query.min_vram):
+    if query.min_vram is not None and (
+        offer.gpu_memory is None or offer.gpu_memory < query.min_vram
+    ):
         told = "unknown" if offer.gpu_memory is None else f"{offer.gpu_memory:g} GB a GPU"
         yield OfferMismatch("vram", f"its memory is {told}")
-    if query.max_price is not None and (not offer.price.stated or price_in_usd(offer) > query.max_price):
+    if query.max_price is not None and (
+        not offer.price.stated or price_in_usd(offer) > query.max_price
+    ):
         yield OfferMismatch("price", f"its price is {price_text(offer.price)}")
     if query.spot is not None and offer.spot != query.spot:
         yield OfferMismatch("spot", "it is spot" if offer.spot else "it is not spot")
     if query.regions and not any(_is_in(offer, region) for region in query.regions):
-        yield OfferMismatch("region", f"it is in {clean_line(offer.region or offer.country, 30) or 'an unknown place'}")
+        yield OfferMismatch(
+            "region",
+            f"it is in {clean_line(offer.region or offer.country, 30) or 'an unknown place'}",
+        )
     if query.clouds and _fold(offer.cloud or offer.provider) not in map(_fold, query.clouds):
         yield OfferMismatch("cloud", f"it is {clean_line(offer.cloud or offer.provider, 30)}'s")
     if offer.stock.lower() in _NONE:
@@ -240,7 +306,9 @@ def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[s
 def _is_in(offer: Offer, region: str) -> bool:
     """`eu` and `eu_north` mean regions, `FI` a country, `FIN-01` a data centre."""
     wanted = _fold(region)
-    return _fold(offer.region).split(" ")[: wanted.count(" ") + 1] == wanted.split(" ") or wanted in (
+    return _fold(offer.region).split(" ")[: wanted.count(" ") + 1] == wanted.split(
+        " "
+    ) or wanted in (
         _fold(offer.country),
         _fold(offer.data_center),
     )
@@ -256,10 +324,15 @@ def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, .
         "gpu-price": lambda offer: (price_in_usd(offer, hours) / max(offer.gpu_count, 1),),
         "vram": lambda offer: (-(offer.gpu_memory or 0.0),),
         "count": lambda offer: (-offer.gpu_count,),
-        "setup": lambda offer: (float("inf") if offer.setup_minutes is None else offer.setup_minutes,),
+        "setup": lambda offer: (
+            float("inf") if offer.setup_minutes is None else offer.setup_minutes,
+        ),
     }
     if order not in firsts:
-        raise InputError(f"offers cannot be sorted by {clean_line(order, 30)!r}", fix=f"Sort by {', '.join(ORDERS)}.")
+        raise InputError(
+            f"offers cannot be sorted by {clean_line(order, 30)!r}",
+            fix=f"Sort by {', '.join(ORDERS)}.",
+        )
     first, by_price = firsts[order], order in ("price", "gpu-price")
 
     def key(offer: Offer) -> tuple[Any, ...]:
@@ -267,7 +340,12 @@ def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, .
         return (
             (by_price and not price.stated, *first(offer)),
             (not price.stated, price_in_usd(offer, hours), price.variable, price.prepaid_hours),
-            (offer.spot, offer.stock.lower() in _LITTLE, offer.setup_minutes is None, offer.setup_minutes or 0.0),
+            (
+                offer.spot,
+                offer.stock.lower() in _LITTLE,
+                offer.setup_minutes is None,
+                offer.setup_minutes or 0.0,
+            ),
             (offer.provider, offer.id),
         )
 
@@ -299,7 +377,11 @@ def _reasons(
     others = found[1:]
     if verdict is not None and verdict.state in ("short", "unable"):
         all_of = len(selection.found)
-        yield f"None of the {all_of} offers of this choice holds it." if all_of > 1 else "It is the only offer of this choice."
+        yield (
+            f"None of the {all_of} offers of this choice holds it."
+            if all_of > 1
+            else "It is the only offer of this choice."
+        )
     elif verdict is not None and verdict.state == "unknown":
         yield f"It has {_BEST[order]} of the {len(found)} offers of which the fit is not known."
     elif not others:
@@ -314,12 +396,20 @@ def _reasons(
         yield f"It has {_BEST[order]}{span} of {those}; next comes {_brief(others[0])}."
     if fit is not None and verdict is not None and verdict.state in ("short", "unable"):
         holding = [item for item in selection.rejected if fit(item.offer).holds]
-        for item in sorted(holding, key=lambda item: (len(item.objections), price_in_usd(item.offer, hours)))[:2]:
+        for item in sorted(
+            holding, key=lambda item: (len(item.objections), price_in_usd(item.offer, hours))
+        )[:2]:
             yield f"Left out, but holds the model: {_brief(item.offer)}: {item.reason}."
     if fit is not None and verdict is not None and verdict.holds:
         least = price_in_usd(best, hours)
-        worse = [offer for offer in selection.found if fit(offer).state != verdict.state and offer.price.stated]
-        for offer in [one for one in worse if price_in_usd(one, hours) < least][:2]:  # the nearest to a fit come first
+        worse = [
+            offer
+            for offer in selection.found
+            if fit(offer).state != verdict.state and offer.price.stated
+        ]
+        for offer in [one for one in worse if price_in_usd(one, hours) < least][
+            :2
+        ]:  # the nearest to a fit come first
             yield f"Cheaper, but {fit(offer).reason or 'its memory is not known'}: {_brief(offer)}."
     others = selection.found[1:]
     price = best.price
@@ -338,30 +428,46 @@ def _reasons(
         yield f"Its price includes {money(price.disk, price.currency)} for the disk in it."
     foreign = {offer.price.currency.upper() for offer in selection.found} - {"USD"}
     if foreign:
-        yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates_text(foreign)}."
+        yield (
+            f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: "
+            f"{rates_text(foreign)}."
+        )
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone when you rent it."
     left_out = [
         item
         for item in selection.rejected
-        if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best) and item.offer not in selection.doubts
+        if _one_step_away(item)
+        and price_in_usd(item.offer) < price_in_usd(best)
+        and item.offer not in selection.doubts
     ]
     for item in sorted(left_out, key=lambda item: price_in_usd(item.offer))[:2]:
         yield f"Cheaper, but left out: {_brief(item.offer)}: {item.reason}."
-    own = next((offer for offer in others if offer.provider in OWN_PROVIDERS and not offer.price.stated), None)
+    own = next(
+        (offer for offer in others if offer.provider in OWN_PROVIDERS and not offer.price.stated),
+        None,
+    )
     if own is not None:
-        yield f"Your own machine {clean_line(own.cloud_id, 60)} would do too (--provider {own.provider})."
+        yield (
+            f"Your own machine {clean_line(own.cloud_id, 60)} would do too (--provider "
+            f"{own.provider})."
+        )
 
 
 def _one_step_away(item: RejectedOffer) -> bool:
-    """Return whether the offer fails only a condition that the user can relax, not the kind of machine."""
+    """Return whether the offer fails only a condition that the user can relax.
+
+    The kind of machine is none of those.
+    """
     return item.offer.price.stated and all(
         objection.kind in ("spot", "region", "cloud", "stock") for objection in item.objections
     )
 
 
 def _brief(offer: Offer) -> str:
-    where = " ".join(clean_line(word, 30) for word in (offer.cloud or offer.provider, offer.region) if word)
+    where = " ".join(
+        clean_line(word, 30) for word in (offer.cloud or offer.provider, offer.region) if word
+    )
     gpus = f"{offer.gpu_count}x {clean_line(offer.gpu_type, 40)}" if offer.gpu_type else "no GPU"
     return f"{gpus} at {price_text(offer.price)} ({where}{', spot' if offer.spot else ''})"
 
@@ -370,7 +476,9 @@ def _only_doubtful(selection: OfferSelection) -> InputError:
     first = selection.found[0]
     return InputError(
         "every offer that fits has a doubtful price",
-        why="; ".join(f"{_brief(offer)}: {selection.doubts[offer]}" for offer in selection.found[:3]),
+        why="; ".join(
+            f"{_brief(offer)}: {selection.doubts[offer]}" for offer in selection.found[:3]
+        ),
         fix=f"Take one all the same by naming it, such as {first.short}; or ask for other GPUs.",
     )
 
@@ -387,8 +495,15 @@ _HINTS: dict[str, Callable[[Offer], str]] = {
 
 
 def _nearest_counts(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> list[Offer]:
-    """The cheapest offers with the next smaller and the next larger number of GPUs, of those that only lack the number."""
-    only = [item.offer for item in rejected if [objection.kind for objection in item.objections] == ["count"]]
+    """Return the cheapest offers with the next smaller and the next larger number of GPUs.
+
+    Only offers that lack nothing but the number count.
+    """
+    only = [
+        item.offer
+        for item in rejected
+        if [objection.kind for objection in item.objections] == ["count"]
+    ]
     only.sort(key=lambda offer: (not offer.price.stated, price_in_usd(offer)))
     if spec is None:
         return only[:1]
@@ -397,24 +512,40 @@ def _nearest_counts(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> 
         max((size for size in sizes if size < spec.count), default=None),
         min((size for size in sizes if size > spec.count), default=None),
     }
-    return [next(offer for offer in only if offer.gpu_count == size) for size in sorted(size for size in near if size)]
+    return [
+        next(offer for offer in only if offer.gpu_count == size)
+        for size in sorted(size for size in near if size)
+    ]
 
 
 def _nothing(selection: OfferSelection, spec: GpuSpec | None) -> InputError:
-    rejected = [item for item in selection.rejected if item.offer not in selection.doubts] or selection.rejected
+    rejected = [
+        item for item in selection.rejected if item.offer not in selection.doubts
+    ] or selection.rejected
     what = f"no offer fits {spec}" if spec is not None else "no offer fits"
     if not rejected:
         return InputError(what, why="There are no offers at all at the moment.")
-    of_type = [item for item in rejected if all(objection.kind != "type" for objection in item.objections)]
+    of_type = [
+        item for item in rejected if all(objection.kind != "type" for objection in item.objections)
+    ]
     counts = Counter(objection.kind for item in of_type for objection in item.objections)
-    words = {"vram": "memory", "price": "their price", "spot": "spot", "stock": "nothing left in stock"}
+    words = {
+        "vram": "memory",
+        "price": "their price",
+        "spot": "spot",
+        "stock": "nothing left in stock",
+    }
     why = ", ".join(f"{number} by {words.get(kind, kind)}" for kind, number in counts.most_common())
     near: dict[str, Offer] = {}  # by failed condition, for offers with only one
-    for item in sorted(of_type, key=lambda item: (not item.offer.price.stated, price_in_usd(item.offer))):
+    for item in sorted(
+        of_type, key=lambda item: (not item.offer.price.stated, price_in_usd(item.offer))
+    ):
         if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
             near.setdefault(item.objections[0].kind, item.offer)
     counts_near = _nearest_counts(of_type, spec)
-    pairs = [(kind, offer) for kind, offer in near.items() if kind != "count"] + [("count", offer) for offer in counts_near]
+    pairs = [(kind, offer) for kind, offer in near.items() if kind != "count"] + [
+        ("count", offer) for offer in counts_near
+    ]
     hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in pairs]
     return InputError(
         what,

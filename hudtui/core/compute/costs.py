@@ -1,8 +1,8 @@
 """What rented machines cost: an hour, today, and each in all.
 
-The provider's own bill counts where there is one; else it is price times time since the machine was asked for, which is at most
-a little too much. Which of the two it is, is said everywhere. The header, the lists and the day's budget take the same figures
-from here.
+The provider's own bill counts where there is one; else it is price times time since the machine was
+asked for, which is at most a little too much. Which of the two it is, is said everywhere. The
+header, the lists and the day's budget take the same figures from here.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ _LATE = 900.0
 
 
 def cost_text(amount: float, currency: str, billed: bool) -> str:
-    """An amount, and where it comes from: `$1.25 billed` is the provider's bill, `about $1.30` is not."""
+    """An amount, and where it comes from.
+
+    `$1.25 billed` is the provider's bill, `about $1.30` is not.
+    """
     return f"{money(amount, currency)} billed" if billed else f"about {money(amount, currency)}"
 
 
 def charge_text(pod: Pod) -> str | None:
-    """What a provider says that a machine has cost in all: `$1.25`, `about $1.25 (estimated)`; None where it says nothing."""
+    """What a provider says that a machine has cost in all.
+
+    `$1.25`, `about $1.25 (estimated)`; None where it says nothing.
+    """
     if pod.billed is None:
         return None
     amount = money(pod.billed, pod.currency)
@@ -56,7 +62,8 @@ class PodCost:
     spent: float
     """In all, so far."""
     today: float
-    """The part of `spent` that falls on today. A bill is spread evenly over the time the machine was there."""
+    """The part of `spent` that falls on today. A bill is spread evenly over the time the machine
+    was there."""
     currency: str
     billed: bool
     """`spent` is the provider's bill, to the cent; else it is price times time, or an estimate."""
@@ -65,11 +72,13 @@ class PodCost:
     open: bool
     """It may still cost money."""
     expected: bool = True
-    """It is there, or a living process asks for it; False where it was asked for in the past and never seen."""
+    """It is there, or a living process asks for it; False where it was asked for in the past and
+    never seen."""
     unused: float = 0.0
     """The part of `spent` that was charged at once for time to come."""
     pending: float = 0.0
-    """What price times time comes to today beyond `today`: a bill may come late, and a machine may exist that was not seen."""
+    """What price times time comes to today beyond `today`: a bill may come late, and a machine may
+    exist that was not seen."""
     ahead: float = 0.0
     """Possible further cost until its guard ends it; until midnight without a known guard."""
 
@@ -90,13 +99,19 @@ class PodCost:
 
 
 def same_purse(endpoint: str, other: str) -> bool:
-    """Return whether machines of two services share the day's budget: all real ones do, those of a simulator alone."""
+    """Return whether machines of two services share the day's budget.
+
+    All real ones do, those of a simulator alone.
+    """
     return endpoint == other if is_loopback(endpoint) else not is_loopback(other)
 
 
 @dataclass(frozen=True)
 class CostSummary:
-    """What all machines cost together. Currencies are never added to each other, nor real money to simulated money."""
+    """What all machines cost together.
+
+    Currencies are never added to each other, nor real money to simulated money.
+    """
 
     pods: tuple[PodCost, ...] = ()
     """Every pod that was alive today, the oldest first."""
@@ -113,14 +128,21 @@ class CostSummary:
 
     @property
     def today(self) -> dict[str, float]:
-        """Return what all that was alive today has cost today, by currency: those that have ended included."""
+        """Return what all that was alive today has cost today, by currency.
+
+        Those that have ended included.
+        """
         return sums_of((pod.today, pod.currency) for pod in self.pods)
 
     @property
     def currency(self) -> str:
         """The currency in which most machines are paid, and the one of a sum of nothing."""
         currencies = [pod.currency for pod in self.pods]
-        return max(set(currencies), key=lambda one: (currencies.count(one), one == "USD", one), default="USD")
+        return max(
+            set(currencies),
+            key=lambda one: (currencies.count(one), one == "USD", one),
+            default="USD",
+        )
 
     @property
     def per_hour_text(self) -> str:
@@ -139,14 +161,20 @@ class CostSummary:
 
     @property
     def shown(self) -> CostSummary:
-        """The machines whose money is shown as one sum: the real ones; the simulated ones where no other is alive."""
+        """The machines whose money is shown as one sum.
+
+        The real ones; the simulated ones where no other is alive.
+        """
         simulated = [pod for pod in self.pods if is_loopback(pod.endpoint)]
         real = [pod for pod in self.pods if pod not in simulated]
         played = any(pod.open for pod in simulated) and not any(pod.open for pod in real)
         return CostSummary(tuple(simulated if played or not real else real))
 
     def beside(self, endpoint: str) -> CostSummary:
-        """Return the machines that share the day's budget with those of a service; see `same_purse`."""
+        """Return the machines that share the day's budget with those of a service.
+
+        See `same_purse`.
+        """
         return CostSummary(tuple(pod for pod in self.pods if same_purse(endpoint, pod.endpoint)))
 
     def at(self, provider: str) -> CostSummary:
@@ -154,13 +182,17 @@ class CostSummary:
         return CostSummary(tuple(pod for pod in self.pods if pod.provider == provider))
 
     def per_hour_at(self, provider: str, currency: str) -> float | None:
-        """Return what all that is alive at a provider costs per hour; None if some of it is paid in another currency."""
+        """Return what all that is alive at a provider costs per hour.
+
+        None if some of it is paid in another currency.
+        """
         return in_currency(currency, self.at(provider).per_hour)
 
     def to_json(self, provider: str, currency: str) -> dict[str, Any]:
-        """Return what all at a provider cost, for `--json`: `per_hour` of those alive, and `today`, in `currency`.
+        """Return what all at a provider cost, for `--json`.
 
-        If some are paid in another currency, both are None; `per_hour_by_currency` and `today_by_currency` have each sum.
+        `per_hour` of those alive, and `today`, in `currency`. If some are paid in another currency,
+        both are None; `per_hour_by_currency` and `today_by_currency` have each sum.
         """
         there = self.at(provider)
         return {
@@ -178,14 +210,24 @@ class CostSummary:
         return LimitUsage(pod.hours, pod.spent - pod.unused, spent_day, currency=pod.currency)
 
     def of(self, name: str) -> PodCost | None:
-        """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""
-        found = [pod for pod in self.pods if name == pod.name] or [pod for pod in reversed(self.pods) if name == pod.pod]
+        """One pod, by its name or its provider's id.
+
+        Another account may use an id again: a living pod comes first.
+        """
+        found = [pod for pod in self.pods if name == pod.name] or [
+            pod for pod in reversed(self.pods) if name == pod.pod
+        ]
         return next((pod for pod in found if pod.open), found[0] if found else None)
 
 
 def sum_text(sums: Mapping[str, float], currency: str) -> str:
-    """Return amounts by currency as text, such as `$3.20 + €1.00`; 0 in `currency` where there is none."""
-    return " + ".join(money(value, paid_in) for paid_in, value in sums.items()) or money(0.0, currency)
+    """Return amounts by currency as text, such as `$3.20 + €1.00`.
+
+    0 in `currency` where there is none.
+    """
+    return " + ".join(money(value, paid_in) for paid_in, value in sums.items()) or money(
+        0.0, currency
+    )
 
 
 def in_currency(currency: str, sums: Mapping[str, float]) -> float | None:
@@ -201,8 +243,12 @@ def sums_of(amounts: Iterable[tuple[float, str]]) -> dict[str, float]:
     return sums
 
 
-def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: float, currency: str) -> str | None:
-    """How long the wallet pays for one more pod beside those that are alive at the provider, for people; None if unknown.
+def wallet_text(
+    account: Account, costs: CostSummary, provider: str, hourly: float, currency: str
+) -> str | None:
+    """Return how long the wallet pays for one more pod, for people; None if unknown.
+
+    The pod is beside those that are alive at the provider.
 
     `hourly` is what the new pod costs an hour, in `currency`.
     """
@@ -213,8 +259,15 @@ def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: flo
     hours = None if alive is None else account.lasts(together, currency)
     if hours is None:
         return f"Your wallet has {balance}."
-    others = "" if together == hourly else f", together with what is alive ({money(together, account.currency)}/h)"
-    return f"{'! ' if hours < 1 else ''}Your wallet ({balance}) lasts {duration(hours * HOUR)}{others}."
+    others = (
+        ""
+        if together == hourly
+        else f", together with what is alive ({money(together, account.currency)}/h)"
+    )
+    return (
+        f"{'! ' if hours < 1 else ''}Your wallet ({balance}) lasts "
+        f"{duration(hours * HOUR)}{others}."
+    )
 
 
 def sum_costs(
@@ -228,12 +281,14 @@ def sum_costs(
     """Add up what machines cost.
 
     Args:
-        records: The ledger. What providers charged so far is written there by each look at the machines; see `reconcile`.
+        records: The ledger. What providers charged so far is written there by each look at the
+            machines; see `reconcile`.
         now: Seconds since the epoch.
-        here: Who is asked. What was rented from a simulator counts only where that one is among them.
+        here: Who is asked. What was rented from a simulator counts only where that one is among
+            them.
         others: Machines that are alive, ours, and not in the ledger, or ended as far as that knows.
-        accounts: By the provider's name, what was charged to the accounts just now. With them only machines of providers that are
-            `here`, and paid by these accounts, count.
+        accounts: By the provider's name, what was charged to the accounts just now. With them only
+            machines of providers that are `here`, and paid by these accounts, count.
     """
     begin = midnight(now)
     living = {key for pod in others if pod.alive for key in (pod.id, pod.name)}
@@ -250,7 +305,9 @@ def sum_costs(
     pods = []
     for one in records.records(alive=False):
         if counts(one):
-            pods.append(pod_cost(one, now, accounts.get(one.provider) if accounts is not None else None))
+            pods.append(
+                pod_cost(one, now, accounts.get(one.provider) if accounts is not None else None)
+            )
     known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
     endpoints = {provider.name: provider.endpoint for provider in here}
     for pod in others:
@@ -264,15 +321,17 @@ def was_there(one: PodRecord, begin: float) -> bool:
     if one.state == "never":
         return False
     ended = one.ended or one.updated
-    # Where the provider's clock says that it ended before it was asked for, the time at which that was noted counts.
+    # Where the provider's clock says that it ended before it was asked for, the time at which that
+    # was noted counts.
     return one.open or (ended if ended > one.created else one.updated) >= begin
 
 
 def pod_cost(one: PodRecord, now: float, account: Account | None = None) -> PodCost:
     """Return what a machine of the ledger costs, and may cost.
 
-    A bill counts first. From what was charged so far, the cost goes on by the price; without that it is price times time since
-    the machine was asked for, at least the hours that are charged at once.
+    A bill counts first. From what was charged so far, the cost goes on by the price; without that
+    it is price times time since the machine was asked for, at least the hours that are charged at
+    once.
 
     Args:
         one: The record.
@@ -311,7 +370,9 @@ def pod_cost(one: PodRecord, now: float, account: Account | None = None) -> PodC
         hours=_hours(one.created, end),
         open=one.open,
         expected=expected,
-        unused=min(max(listed - hourly * _hours(one.created, end), 0.0), spent) if one.open else 0.0,
+        unused=min(max(listed - hourly * _hours(one.created, end), 0.0), spent)
+        if one.open
+        else 0.0,
         pending=0.0 if settled else max(listed_today - today, 0.0),
         ahead=_ahead(one, now) if one.open else 0.0,
     )
@@ -334,7 +395,10 @@ def _listed(one: PodRecord, end: float) -> float:
 
 
 def _charge(one: PodRecord, end: float, account: Account | None) -> tuple[float, bool] | None:
-    """What a machine has cost by what its provider says, and whether all of that is billed; None where that says nothing."""
+    """What a machine has cost by what its provider says, and whether all of that is billed.
+
+    None where that says nothing.
+    """
     if account is not None and _pays(account, one) and account.currency == one.currency:
         spent = account.spent.get(one.pod or "")
         if spent is not None:
@@ -385,4 +449,9 @@ def _share(spent: float, created: float, end: float, begin: float) -> float:
 
 def midnight(now: float) -> float:
     """When the day began, by the clock on the user's wall."""
-    return datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    return (
+        datetime.fromtimestamp(now)
+        .astimezone()
+        .replace(hour=0, minute=0, second=0, microsecond=0)
+        .timestamp()
+    )

@@ -1,8 +1,10 @@
-"""The demo's own Prime Intellect: a simulator in the background, started before machines are first asked for there.
+"""The demo's own Prime Intellect.
 
-It is a process of its own (`python -m hudtui.sim`), so that rented machines outlive the app, and it ends by itself after a while
-without a request and without a rented machine. What is known of it is in its folder: `lock` is held while it lives, and
-`server.json`, which other users cannot read, says where it answers and to which key.
+A simulator in the background, started before machines are first asked for there. It is a process of
+its own (`python -m hudtui.sim`), so that rented machines outlive the app, and it ends by itself
+after a while without a request and without a rented machine. What is known of it is in its folder:
+`lock` is held while it lives, and `server.json`, which other users cannot read, says where it
+answers and to which key.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ class DemoSimulator:
 
 
 def ensure_simulator(lookup: Callable[[str], str | None]) -> None:
-    """Start the demo's simulator where `HUDTUI_SIM` asks for it and it does not live; otherwise do nothing.
+    """Start the demo's simulator where `HUDTUI_SIM` asks for it and it does not live.
 
+    Otherwise do nothing.
     Blocks as `start_simulator` does: an event loop calls it in a thread.
 
     Raises:
@@ -60,11 +63,15 @@ def find_simulator(folder: Path | None = None) -> DemoSimulator | None:
     try:
         return _running(folder or _folder())
     except OSError as error:
-        raise ProviderError("the demo's simulator cannot be found", why=error.strerror or str(error)) from None
+        raise ProviderError(
+            "the demo's simulator cannot be found", why=error.strerror or str(error)
+        ) from None
 
 
 def start_simulator(folder: Path | None = None) -> DemoSimulator:
-    """The demo's simulator, which is started if it does not live. Blocks for a second in that case, for 30 at most.
+    """The demo's simulator, which is started if it does not live.
+
+    Blocks for a second in that case, for 30 at most.
 
     Raises:
         ProviderError: It does not start.
@@ -76,7 +83,9 @@ def start_simulator(folder: Path | None = None) -> DemoSimulator:
             fcntl.flock(turn, fcntl.LOCK_EX)  # two that begin at once
             return _running(folder) or _start(folder)
     except OSError as error:
-        raise ProviderError("the demo's simulator cannot be started", why=error.strerror or str(error)) from None
+        raise ProviderError(
+            "the demo's simulator cannot be started", why=error.strerror or str(error)
+        ) from None
 
 
 def _folder() -> Path:
@@ -104,9 +113,19 @@ def _told(line: str | bytes) -> DemoSimulator:
 
 def _start(folder: Path) -> DemoSimulator:
     (folder / "server.json").unlink(missing_ok=True)
-    words = [*python_command("-m", "hudtui.sim"), "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
+    words = [
+        *python_command("-m", "hudtui.sim"),
+        "--state",
+        str(folder),
+        "--now",
+        "--scenario",
+        "quick",
+        "--idle",
+        str(IDLE),
+    ]
     log = folder / "simulator.log"
-    # The log's descriptor and the pipe are all that it shares with whoever started it: it has to outlive them.
+    # The log's descriptor and the pipe are all that it shares with whoever started it: it has to
+    # outlive them.
     with log.open("wb") as errors:
         process = subprocess.Popen(
             words,
@@ -127,6 +146,8 @@ def _start(folder: Path) -> DemoSimulator:
         process.wait()
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         why = clean_line(said[-1], 300) if said else "it said nothing"
-        raise ProviderError("the demo's simulator did not start", why=why, fix=f"Its log: {log}") from None
+        raise ProviderError(
+            "the demo's simulator did not start", why=why, fix=f"Its log: {log}"
+        ) from None
     _started.append(process)
     return started

@@ -1,6 +1,7 @@
 """The entry of a provider in the registry: all that hudtui has to know before it opens one.
 
-Settings are made of the entries, and so each command reads them: an entry's module imports its provider when it is opened.
+Settings are made of the entries, and so each command reads them: an entry's module imports its
+provider when it is opened.
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ class ProviderEntry:
     key_request: Callable[[], KeyRequest] | None = None
     """Returns the question to the service whose key it is."""
     guard_key: str | None = None
-    """The setting with a key that may only end machines, for the guard on a machine; None if there are no such keys."""
+    """The setting with a key that may only end machines, for the guard on a machine; None if there
+    are no such keys."""
     on_demand: Callable[[Lookup], bool] | None = None
-    """Opened only where this returns True, where it is named, or where a machine of it may be alive; None: always."""
+    """Opened only where this returns True, where it is named, or where a machine of it may be
+    alive; None: always."""
     target: Callable[[Pod], SshTarget | None] | None = None
-    """Returns the login of a pod; None where the pod's address and the user's SSH key are the login."""
+    """Returns the login of a pod; None where the pod's address and the user's SSH key are the
+    login."""

@@ -1,4 +1,7 @@
-"""Whether the GPUs of a machine hold the model that will be trained on them: the verdict, and its words."""
+"""Whether the GPUs of a machine hold the model that will be trained on them.
+
+The verdict, and its words.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.values import Offer
 
 FitState = Literal["fits", "tight", "unknown", "short", "unable"]
-"""`fits` and `tight`: the model fits by the estimate, with or without the estimate's error as a reserve; `short`: memory is
-missing; `unable`: the GPUs cannot train it whatever their memory; `unknown`: the size of the model or the memory is not known."""
+"""`fits` and `tight`: the model fits by the estimate, with or without the estimate's error as a
+reserve; `short`: memory is missing; `unable`: the GPUs cannot train it whatever their memory;
+`unknown`: the size of the model or the memory is not known."""
 ERROR = 4 / 3
-"""The estimate of memory is good to about a third. Beyond this factor a model certainly does not fit."""
+"""The estimate of memory is good to about a third. Beyond this factor a model certainly does not
+fit."""
 _RANKS: dict[str, int] = {"fits": 0, "tight": 1, "unknown": 2, "short": 3, "unable": 4}
-_OLD = re.compile(r"(?:[vp]100|p40|p4|t4|k80|m[46]0|gtx.*|titan.*|rtx20\d\d.*|20[678]0(?:ti|super)?|16[56]0.*|10[678]0.*)")
+_OLD = re.compile(
+    r"(?:[vp]100|p40|p4|t4|k80|m[46]0|gtx.*|titan.*|rtx20\d\d.*|20[678]0(?:ti|super)?|16[56]0.*"
+    r"|10[678]0.*)"
+)
 """GPUs before Ampere, which compute no bfloat16."""
 _NO_CUDA = re.compile(r"(?:mi\d+.*|instinct.*|radeon.*|gaudi.*|hl2.*|tpu.*|max1\d+.*)")
 
@@ -46,7 +54,11 @@ class Fit:
         """Whether the model certainly does not fit, even if the estimate is a third too high."""
         if self.state == "unable":
             return True
-        return self.needed is not None and self.memory is not None and self.needed > self.memory * ERROR
+        return (
+            self.needed is not None
+            and self.memory is not None
+            and self.needed > self.memory * ERROR
+        )
 
     @property
     def mark(self) -> str:
@@ -62,20 +74,33 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods offers --model M --json`."""
-        return {"state": self.state, "short_gib": round(self.short, 1), "needed_gib": _rounded(self.needed), "why": self.why}
+        return {
+            "state": self.state,
+            "short_gib": round(self.short, 1),
+            "needed_gib": _rounded(self.needed),
+            "why": self.why,
+        }
 
 
 def judge_memory(needed: float | None, memory: float | None, *, role: str = "") -> Fit:
     """Compare the memory that a training needs with that of a GPU.
 
-    `needed` is the estimate for the fullest GPU and `memory` what one GPU has, in GiB; None where it is not known. `role` names
-    that GPU in the sentence, such as `GPU 1 (train)`.
+    `needed` is the estimate for the fullest GPU and `memory` what one GPU has, in GiB; None where
+    it is not known. `role` names that GPU in the sentence, such as `GPU 1 (train)`.
     """
     if needed is None:
-        return Fit("unknown", "Whether it fits is not known: the size of the model is not known here.", memory=memory)
+        return Fit(
+            "unknown",
+            "Whether it fits is not known: the size of the model is not known here.",
+            memory=memory,
+        )
     who = role or "The fullest GPU"
     if memory is None:
-        return Fit("unknown", f"{who} needs about {needed:.0f} GiB; its memory is not stated.", needed=needed)
+        return Fit(
+            "unknown",
+            f"{who} needs about {needed:.0f} GiB; its memory is not stated.",
+            needed=needed,
+        )
     text = f"{who} needs about {needed:.0f} GiB of {memory:.0f}"
     if needed <= memory / ERROR:
         return Fit("fits", f"{text}.", needed=needed, memory=memory)
@@ -95,7 +120,11 @@ def unable(offer: Offer, *, bfloat16: bool = True) -> Fit | None:
     if _NO_CUDA.fullmatch(name):
         return Fit("unable", "Its GPUs have no CUDA, which the trainer needs.", reason="no CUDA")
     if bfloat16 and _OLD.fullmatch(name):
-        return Fit("unable", "Its GPUs have no bfloat16: train with --set bf16=false, or take newer ones.", reason="no bfloat16")
+        return Fit(
+            "unable",
+            "Its GPUs have no bfloat16: train with --set bf16=false, or take newer ones.",
+            reason="no bfloat16",
+        )
     return None
 
 

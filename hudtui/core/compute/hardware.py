@@ -13,7 +13,8 @@ from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line
 
 TIMEOUT = 20.0
-"""Seconds that one question to the machine may take. A GPU driver that has to wake up needs several."""
+"""Seconds that one question to the machine may take. A GPU driver that has to wake up needs
+several."""
 
 _PROBE = r"""
 import json, os, platform, shutil, sys
@@ -111,7 +112,10 @@ async def inspect(host: Host, *, python: str = "python3") -> Hardware:
         found = None
     if not isinstance(found, dict):
         said = clean_line(answer.stderr or answer.stdout, 300)
-        raise MachineError(f"{host.name} did not say what it has", why=said or f"{python} ended with status {answer.exit_status}")
+        raise MachineError(
+            f"{host.name} did not say what it has",
+            why=said or f"{python} ended with status {answer.exit_status}",
+        )
     programs = found.get("programs") or {}
     gpus: tuple[Gpu, ...] = ()
     warnings: list[str] = []
@@ -137,7 +141,9 @@ async def inspect(host: Host, *, python: str = "python3") -> Hardware:
         disk_bytes=number("disk_bytes"),
         disk_free_bytes=number("disk_free_bytes"),
         gpus=gpus,
-        programs=tuple((name, clean_line(place) if place else None) for name, place in programs.items()),
+        programs=tuple(
+            (name, clean_line(place) if place else None) for name, place in programs.items()
+        ),
         warnings=tuple(warnings),
     )
 
@@ -146,12 +152,16 @@ async def find_gpus(host: Host, program: str = "nvidia-smi") -> tuple[tuple[Gpu,
     """The GPUs that the driver on a machine finds, and why it does not say so (None: it does)."""
     try:
         answer = await host.run(
-            [program, f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"], timeout=TIMEOUT
+            [program, f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"],
+            timeout=TIMEOUT,
         )
     except MachineError as error:
         return (), f"The GPU driver did not answer: {error.what}"
     if not answer.ok:
-        return (), f"The GPU driver does not work: {clean_line(answer.stdout or answer.stderr, 300)}"
+        return (
+            (),
+            f"The GPU driver does not work: {clean_line(answer.stdout or answer.stderr, 300)}",
+        )
     gpus = parse_gpus(answer.stdout)
     if not any(_DIVISIBLE.search(gpu.name) for gpu in gpus):
         return gpus, None
@@ -163,8 +173,9 @@ async def find_gpus(host: Host, program: str = "nvidia-smi") -> tuple[tuple[Gpu,
 
 
 def divided(gpus: tuple[Gpu, ...], text: str) -> tuple[Gpu, ...]:
-    """The GPUs that programs see: a GPU that is divided (MIG) is replaced by its parts, as `nvidia-smi -L` lists them.
+    """The GPUs that programs see.
 
+    A GPU that is divided (MIG) is replaced by its parts, as `nvidia-smi -L` lists them.
     A part has the name `NVIDIA H100 80GB HBM3 MIG 1g.10gb`, and the index of its GPU.
     """
     parts: dict[int, list[tuple[str, int]]] = {}
@@ -177,12 +188,18 @@ def divided(gpus: tuple[Gpu, ...], text: str) -> tuple[Gpu, ...]:
     found: list[Gpu] = []
     for gpu in gpus:
         mine = parts.get(gpu.index)
-        found += [replace(gpu, name=f"{gpu.name} MIG {name}", memory_mib=size) for name, size in mine] if mine else [gpu]
+        found += (
+            [replace(gpu, name=f"{gpu.name} MIG {name}", memory_mib=size) for name, size in mine]
+            if mine
+            else [gpu]
+        )
     return tuple(found)
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
-    """The GPUs in `nvidia-smi --query-gpu=index,name,memory.total,memory.used,utilization.gpu,driver_version` (CSV, no units).
+    """Return the GPUs in the CSV of `nvidia-smi`, without units.
+
+    The query is `--query-gpu=index,name,memory.total,memory.used,utilization.gpu,driver_version`.
 
     Lines of another form, which some drivers print between, are left out.
     """
@@ -191,8 +208,19 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != len(_GPU_FIELDS) or not fields[0].isdigit():
             continue
-        total, used, utilization = (int(field) if re.fullmatch(r"\d+", field) else None for field in fields[2:5])
-        gpus.append(Gpu(int(fields[0]), clean_line(fields[1], 80), total, used, utilization, clean_line(fields[5], 40)))
+        total, used, utilization = (
+            int(field) if re.fullmatch(r"\d+", field) else None for field in fields[2:5]
+        )
+        gpus.append(
+            Gpu(
+                int(fields[0]),
+                clean_line(fields[1], 80),
+                total,
+                used,
+                utilization,
+                clean_line(fields[5], 40),
+            )
+        )
     return tuple(gpus)
 
 

@@ -1,9 +1,11 @@
-"""The life of a rented pod: written down before it is requested, requested at most once, logged in to, ended and verified.
+"""The life of a rented pod.
 
+Written down before it is requested, requested at most once, logged in to, ended and verified.
     intended -> (request) -> created or adopted -> waiting -> installing -> trying -> ready
 
-Whatever stops this on the way (an error, the user, a crash) leaves no unknown pod: either the pod is ended and its end is
-verified, or the ledger has its record and the next start continues from there.
+Whatever stops this on the way (an error, the user, a crash) leaves no unknown pod: either the pod
+is ended and its end is verified, or the ledger has its record and the next start continues from
+there.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from hudtui.core.compute.gpus import GpuKind, kind_of
 from hudtui.core.compute.hardware import NO_DEVICES, find_gpus
 from hudtui.core.compute.limits import Limits, money
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, price_facts
-from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
+from hudtui.core.compute.provider import (
+    AuthError,
+    OutcomeUnknown,
+    PodGone,
+    Provider,
+    ProviderError,
+    ProvisionFailed,
+)
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.process import process_mark
@@ -34,10 +43,13 @@ from hudtui.core.remote.known_hosts import HostKeyChanged
 from hudtui.core.text import clean_line
 
 T = TypeVar("T")
-ProvisionStage = Literal["intended", "created", "adopted", "waiting", "installing", "trying", "ready"]
+ProvisionStage = Literal[
+    "intended", "created", "adopted", "waiting", "installing", "trying", "ready"
+]
 Sleep = Callable[[float], Awaitable[None]]
 Login = Callable[[Pod], Awaitable[Host]]
-"""Logs in to the first of a pod's addresses. `LoginRefused` means that no key was accepted (yet)."""
+"""Logs in to the first of a pod's addresses. `LoginRefused` means that no key was accepted
+(yet)."""
 
 PREFIX = "hudtui-"
 """The names of all pods that hudtui rents begin with it."""
@@ -55,7 +67,8 @@ _LOGIN_TIMEOUT = 90.0
 _USERS = ("root", "ubuntu")
 """Users to try when the user that the provider named is rejected."""
 _TERMINATE_PAUSES = (0.0, 2.0, 3.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 30.0, 30.0)
-"""Seconds before each request for the end of a pod and the check whether it has ended: two minutes together."""
+"""Seconds before each request for the end of a pod and the check whether it has ended: two minutes
+together."""
 _BILL_PAUSES = (0.0, 2.0, 5.0)
 _CHECKS_WHILE_DELETING = 3
 """The end of a pod that says it is being deleted is requested again after so many checks."""
@@ -85,8 +98,15 @@ class ProvisionStep:
 
 
 def unique_name(stem: str) -> str:
-    """A name that no pod has: at most 30 letters, digits and dashes, with `stem` to recognise it by."""
-    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[: _LONGEST_NAME - len(PREFIX) - 9].strip("-")
+    """A name that no pod has.
+
+    At most 30 letters, digits and dashes, with `stem` to recognise it by.
+    """
+    word = (
+        re.sub(r"[^a-z0-9]+", "-", stem.lower())
+        .strip("-")[: _LONGEST_NAME - len(PREFIX) - 9]
+        .strip("-")
+    )
     mark = "".join(secrets.choice(_NAME_LETTERS) for _ in range(8))
     return PREFIX + (f"{word}-{mark}" if word else mark)
 
@@ -111,7 +131,7 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled
 
 
-# --- from the order to the login ------------------------------------------------------------------------------------------
+# --- from the order to the login ------------------------------------------------------------------
 
 
 def acquire(
@@ -133,42 +153,48 @@ def acquire(
 ) -> AsyncGenerator[ProvisionStep, None]:
     """Rent the chosen pod, or nothing, and wait until it can be used.
 
-    Cancelling, or leaving the loop before `ready`, ends what was created. From `ready` on the pod belongs to the caller: it
-    costs money until `terminate_pod`.
+    Cancelling, or leaving the loop before `ready`, ends what was created. From `ready` on the pod
+    belongs to the caller: it costs money until `terminate_pod`.
 
     Args:
         order: What to rent, under a name from `unique_name`.
         provider: Where to rent it.
         ledger: Where the pod is written down first.
         login: Logs in to the pod.
-        limits: What the pod may cost. The day's budget is shared with all other pods. `PodRecord.until` is the moment at which
-            its watchdog has to end it.
-        tail: Seconds between the moment at which its limits stop the work on it and the one at which its watchdog ends it.
+        limits: What the pod may cost. The day's budget is shared with all other pods.
+            `PodRecord.until` is the moment at which its watchdog has to end it.
+        tail: Seconds between the moment at which its limits stop the work on it and the one at
+            which its watchdog ends it.
         run: The run that it is for.
         workspace: The project that the run belongs to.
         account: The account that pays, as the provider names it, where that is known.
         timeout: Seconds from creation to readiness; after them the pod is ended.
-        patience: Seconds without any change after which the pod counts as stuck, and is ended. Twice the time that the provider
-            estimates, where that is more.
+        patience: Seconds without any change after which the pod counts as stuck, and is ended.
+            Twice the time that the provider estimates, where that is more.
         sleep: Waits.
         clock: Seconds, for `timeout` and `patience`.
-        say: Receives what became of the pod if this is cancelled, when the steps have no reader any more.
+        say: Receives what became of the pod if this is cancelled, when the steps have no reader any
+            more.
 
     Yields:
         Steps; the last one is `ready`, with pod and host.
 
     Raises:
         OutOfCapacity, InsufficientFunds, AuthError: Nothing was created.
-        OutcomeUnknown: It may have been created; it has not been seen, and the next start looks for it again.
+        OutcomeUnknown: It may have been created; it has not been seen, and the next start looks for
+            it again.
         ProvisionFailed, PodGone: It was created and is ended; `fix` says what became of it.
         TerminationUnverified: It could not be ended, and may still cost money.
         ProviderError: The order was refused; nothing was created.
         BudgetExceeded: The day's budget has no room for it; nothing was requested.
-        InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was requested.
+        InputError: The name was used before, or the offer cannot be had as it was ordered; nothing
+            was requested.
         MachineError: The ledger cannot be written; nothing was requested.
     """
     attempt = _Attempt(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
-    return attempt.steps(attempt.rent(order, limits, tail, run=run, workspace=workspace, account=account))
+    return attempt.steps(
+        attempt.rent(order, limits, tail, run=run, workspace=workspace, account=account)
+    )
 
 
 def resume(
@@ -183,12 +209,14 @@ def resume(
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[ProvisionStep, None]:
-    """Continue preparing a pod that the ledger has, after a crash. The pod is never requested again.
+    """Continue preparing a pod that the ledger has, after a crash.
 
+    The pod is never requested again.
     Args: as for `acquire`.
 
     Raises:
-        ProviderError: Another living process prepares it, it was never created, or it is ending; and as `acquire`.
+        ProviderError: Another living process prepares it, it was never created, or it is ending;
+            and as `acquire`.
     """
     attempt = _Attempt(record.name, provider, ledger, login, timeout, patience, sleep, clock, say)
     return attempt.steps(attempt.adopt(record))
@@ -212,9 +240,11 @@ class _Attempt:
     requested: bool = False
     """The request was begun, so a pod may exist."""
     outcome: str | None = None
-    """How it ended, for people, when the ledger has the end of it; None while there may be something to clean up."""
+    """How it ended, for people, when the ledger has the end of it; None while there may be
+    something to clean up."""
     asked_at: float | None = None
-    """When an earlier process requested the pod, in seconds since the epoch; None: this process did."""
+    """When an earlier process requested the pod, in seconds since the epoch; None: this process
+    did."""
     unclear: ProviderError | None = None
     """Why it is not known whether the request created a pod."""
     pod: Pod | None = None
@@ -224,8 +254,13 @@ class _Attempt:
     offer: Offer | None = None
     """What was chosen; None where a record does not say it."""
 
-    async def steps(self, beginning: AsyncGenerator[ProvisionStep, None]) -> AsyncGenerator[ProvisionStep, None]:
-        """The steps of `beginning`, which leads to a pod, then those until the login; what fails or is left is cleaned up."""
+    async def steps(
+        self, beginning: AsyncGenerator[ProvisionStep, None]
+    ) -> AsyncGenerator[ProvisionStep, None]:
+        """The steps of `beginning`, which leads to a pod, then those until the login.
+
+        What fails or is left is cleaned up.
+        """
         try:
             for part in (beginning, self.wait()):
                 async with aclosing(part):
@@ -238,18 +273,29 @@ class _Attempt:
         try:
             yield self.step("ready", f"{self.name} is ready: {self.pod.addresses[0]}")
         finally:
-            # From here on the pod belongs to the caller, also if the caller is cancelled at this very moment. It is claimed until
-            # the caller goes on: were it killed before, the next start would find a pod that nobody was told of.
+            # From here on the pod belongs to the caller, also if the caller is cancelled at this
+            # very moment. It is claimed until the caller goes on: were it killed before, the next
+            # start would find a pod that nobody was told of.
             try:
                 with contextlib.suppress(MachineError):
                     await run_shielded(self.ledger.run(self.ledger.unclaim, self.name))
             finally:
                 task = asyncio.current_task()
-                if self.say is not None and self.run is None and task is not None and task.cancelling():
-                    self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
+                if (
+                    self.say is not None
+                    and self.run is None
+                    and task is not None
+                    and task.cancelling()
+                ):
+                    self.say(
+                        f"{self.name} is ready, and stays: it costs money until `hudtui pods "
+                        f"terminate {self.name}`"
+                    )
 
     def step(self, kind: ProvisionStage, text: str) -> ProvisionStep:
-        return ProvisionStep(kind, time.time(), self.pod, self.host if kind == "ready" else None, text)
+        return ProvisionStep(
+            kind, time.time(), self.pod, self.host if kind == "ready" else None, text
+        )
 
     async def update(self, state: Any, **facts: Any) -> None:
         await self.ledger.run(self.ledger.update, self.name, state, **facts)
@@ -268,18 +314,34 @@ class _Attempt:
     ) -> AsyncGenerator[ProvisionStep, None]:
         """Write the pod down and request it."""
         endpoint, self.run, self.offer = self.provider.endpoint, run, order.offer
-        grant = None if limits is None else grant_new(order.name, order.offer.price, endpoint, limits, tail=tail)
+        grant = (
+            None
+            if limits is None
+            else grant_new(order.name, order.offer.price, endpoint, limits, tail=tail)
+        )
 
         def reserve() -> PodRecord:
-            facts: dict[str, Any] = {"run": run, "workspace": workspace, "account": account, "limits": limits}
-            record = self.ledger.reserve(order, provider=self.provider.name, endpoint=endpoint, grant=grant, **facts)
-            self.claimed = True  # also if the caller is cancelled meanwhile and never sees the record
+            facts: dict[str, Any] = {
+                "run": run,
+                "workspace": workspace,
+                "account": account,
+                "limits": limits,
+            }
+            record = self.ledger.reserve(
+                order, provider=self.provider.name, endpoint=endpoint, grant=grant, **facts
+            )
+            self.claimed = (
+                True  # also if the caller is cancelled meanwhile and never sees the record
+            )
             return record
 
         record = await self.ledger.run(reserve)
         if record.until is not None:
             order = replace(order, max_hours=max(record.until - record.created, 0.0) / HOUR)
-        yield self.step("intended", f"asking {self.provider.title} for {offer_title(order.offer)} as {order.name}")
+        yield self.step(
+            "intended",
+            f"asking {self.provider.title} for {offer_title(order.offer)} as {order.name}",
+        )
         self.requested = True
         self.patience = max(self.patience, 120.0 * (order.offer.setup_minutes or 0.0))
         # A request that is cut off in the middle may or may not have been carried out.
@@ -289,7 +351,8 @@ class _Attempt:
         await self.update("created", pod=pod.id, last=pod)
         self.compare(pod)
         yield self.step(
-            "created" if created else "adopted", f"{self.name} is created as {clean_line(pod.id)}{_dearer(pod, order)}"
+            "created" if created else "adopted",
+            f"{self.name} is created as {clean_line(pod.id)}{_dearer(pod, order)}",
         )
 
     async def _request(self, order: Order) -> None:
@@ -306,14 +369,19 @@ class _Attempt:
     async def adopt(self, record: PodRecord) -> AsyncGenerator[ProvisionStep, None]:
         """Find the pod of a record."""
         if not record.open or record.state == "ending":
-            raise ProviderError(f"{record.name} cannot be prepared any further: it is {record.state}", why=record.why)
+            raise ProviderError(
+                f"{record.name} cannot be prepared any further: it is {record.state}",
+                why=record.why,
+            )
 
         def claim() -> None:
             self.claimed = self.ledger.claim(record.name)
 
         await self.ledger.run(claim)
         if not self.claimed:
-            raise ProviderError(f"{record.name} is being prepared by another hudtui on this machine")
+            raise ProviderError(
+                f"{record.name} is being prepared by another hudtui on this machine"
+            )
         self.requested, self.asked_at, self.run = True, record.created, record.run
         self.offer = record.order.offer if record.order is not None else None
         pod = await self.provider.get(record.pod) if record.pod else await self.look()
@@ -327,7 +395,9 @@ class _Attempt:
         yield self.step("adopted", f"found {record.name} again: {pod.status or pod.stage}")
 
     async def look(self) -> Pod:
-        """Find the pod by its name after a request whose outcome is unknown; the pod is never requested again.
+        """Find the pod by its name after a request whose outcome is unknown.
+
+        The pod is never requested again.
 
         Raises:
             OutcomeUnknown: It has not appeared, and may still appear.
@@ -358,12 +428,14 @@ class _Attempt:
             with contextlib.suppress(MachineError):
                 await self.update("never", why="it was never seen")
             raise ProviderError(f"{self.name} was never created")
-        self.outcome = f"It could not be confirmed that {self.name} was created."  # its record stays `intended`
+        # its record stays `intended`
+        self.outcome = f"It could not be confirmed that {self.name} was created."
         raise OutcomeUnknown(
             f"it could not be confirmed whether {self.name} was created",
             why="; ".join(trouble.lines()) if trouble else None,
-            fix=f"No machine of that name appeared within {sum(_LOOKUP_PAUSES):.0f} s. It was not asked for again; it is looked "
-            "for at every start, and by `hudtui pods reconcile`.",
+            fix=f"No machine of that name appeared within {sum(_LOOKUP_PAUSES):.0f} s. It was not "
+            "asked for again; it is looked for at every start, and by `hudtui pods "
+            "reconcile`.",
         )
 
     @property
@@ -382,7 +454,9 @@ class _Attempt:
         self._require_chosen((kind_of(pod.gpu_type, socket=pod.socket),), pod.gpu_count, told)
 
     async def look_inside(self, pod: Pod, host: Host) -> None:
-        """Compare the GPUs that the driver on the pod finds with what was chosen. A driver that does not work says nothing.
+        """Compare the GPUs that the driver on the pod finds with what was chosen.
+
+        A driver that does not work says nothing.
 
         Raises:
             ProvisionFailed: It is another machine.
@@ -391,9 +465,14 @@ class _Attempt:
         if complaint is not None and NO_DEVICES in complaint:
             self._require_chosen((kind_of("CPU_NODE"),), 0, "no GPU, by its driver")
         if gpus:
-            kinds = [kind_of(gpu.name, None if gpu.memory_mib is None else gpu.memory_mib / 1024) for gpu in gpus]
+            kinds = [
+                kind_of(gpu.name, None if gpu.memory_mib is None else gpu.memory_mib / 1024)
+                for gpu in gpus
+            ]
             count = len(gpus) if len(pod.addresses) == 1 else 0  # of several machines, this is one
-            size = "" if gpus[0].memory_mib is None else f" with {gpus[0].memory_mib / 1024:.0f} GiB"
+            size = (
+                "" if gpus[0].memory_mib is None else f" with {gpus[0].memory_mib / 1024:.0f} GiB"
+            )
             self._require_chosen(kinds, count, f"{len(gpus)} x {gpus[0].name}{size}, by its driver")
 
     def _require_chosen(self, given: Sequence[GpuKind], count: int, told: str) -> None:
@@ -402,7 +481,9 @@ class _Attempt:
             return
         chosen = kind_of(offer.gpu_type, offer.gpu_memory, offer.socket)
         others = [kind for kind in given if kind.differs(chosen)]
-        if not self.provider.features.paid:  # the user's own machine may have more than what was chosen of it
+        if (
+            not self.provider.features.paid
+        ):  # the user's own machine may have more than what was chosen of it
             others = others if len(others) == len(given) else []
         elif 0 < count != offer.gpu_count > 0:
             others = [*given]
@@ -427,7 +508,9 @@ class _Attempt:
                 before, changed = state, self.clock()
                 yield self.step(*_pod_state(pod))
             if pod.stage == "failed":
-                raise ProvisionFailed(f"{self.name} failed: {clean_line(pod.failure or pod.status)}")
+                raise ProvisionFailed(
+                    f"{self.name} failed: {clean_line(pod.failure or pod.status)}"
+                )
             if pod.stage == "ready" and pod.addresses:
                 if not arrived:
                     arrived = True
@@ -436,20 +519,33 @@ class _Attempt:
                 if entered is not None:
                     self.pod, self.host = entered
                     await self.look_inside(*entered)
-                    await self.update("ready", pod=pod.id, last=self.pod, why=UNGUARDED if self.run is None else None)
+                    await self.update(
+                        "ready",
+                        pod=pod.id,
+                        last=self.pod,
+                        why=UNGUARDED if self.run is None else None,
+                    )
                     return
                 if logins.news:
                     yield self.step("trying", logins.news)
             now = self.clock()
             if now - began > self.timeout:
                 raise ProvisionFailed(
-                    f"{self.name} was not ready after {(now - began) / 60:.0f} min", why=f"its last state: {_pod_state(pod)[1]}"
+                    f"{self.name} was not ready after {(now - began) / 60:.0f} min",
+                    why=f"its last state: {_pod_state(pod)[1]}",
                 )
             if now - changed > self.patience and pod.stage != "ready":
                 raise ProvisionFailed(
-                    f"{self.name} is stuck: {_pod_state(pod)[1]}", why=f"nothing has changed for {(now - changed) / 60:.0f} min"
+                    f"{self.name} is stuck: {_pod_state(pod)[1]}",
+                    why=f"nothing has changed for {(now - changed) / 60:.0f} min",
                 )
-            interval = 5.0 if pod.stage == "ready" or now - began < 120 else 10.0 if now - began < 600 else 15.0
+            interval = (
+                5.0
+                if pod.stage == "ready" or now - began < 120
+                else 10.0
+                if now - began < 600
+                else 15.0
+            )
             await self.sleep(_until_beat(now, interval))
             try:
                 self.pod = await self._refresh(pod)
@@ -459,18 +555,27 @@ class _Attempt:
                 yield self.step("waiting", f"{error.what}; asking again")
 
     async def _whole(self, pod: Pod) -> Pod:
-        """All that the provider says of the pod, where it answers: what it says of many at once lacks the GPUs."""
+        """All that the provider says of the pod, where it answers.
+
+        What it says of many at once lacks the GPUs.
+        """
         with contextlib.suppress(ProviderError):
             return await self.provider.get(pod.id) or pod
         return pod
 
     async def _refresh(self, pod: Pod) -> Pod:
         """The pod as it is now."""
-        found = next((item for item in await self.provider.status([pod.id]) if item.id == pod.id), None)
+        found = next(
+            (item for item in await self.provider.status([pod.id]) if item.id == pod.id), None
+        )
         if found is None:  # a pod that the short answer leaves out may be there all the same
             found = await self.provider.get(pod.id)
         if found is not None and found.stage != "gone":
-            return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
+            return replace(
+                found,
+                name=found.name or pod.name,
+                hourly=pod.hourly if found.hourly is None else found.hourly,
+            )
         self.outcome = f"{self.name} is gone."
         with contextlib.suppress(MachineError):
             record = await self.ledger.run(self.ledger.get, self.name)
@@ -478,7 +583,8 @@ class _Attempt:
                 await mark_terminated(record, self.provider, self.ledger, pod=found or pod)
         if found is not None and found.failure:
             raise ProvisionFailed(
-                f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it."
+                f"{self.name} failed: {clean_line(found.failure, 300)}",
+                fix="It is gone; nothing is left of it.",
             )
         unknown = "no longer knows it" if found is None else f"calls it {clean_line(found.status)}"
         raise PodGone(
@@ -486,20 +592,26 @@ class _Attempt:
             why=f"{self.provider.title} {unknown}",
             fix="Spot machines can be taken away at any moment: choose another offer."
             if pod.spot
-            else "Is there money left? `hudtui pods wallet` says so. Otherwise choose another offer.",
+            else (
+                "Is there money left? `hudtui pods wallet` says so. Otherwise choose another offer."
+            ),
         )
 
     # --- the end of a failed or cancelled attempt ---
 
     async def clean_up(self, error: BaseException) -> None:
-        """End what may have been created; what became of it goes into the fix of `error`, or to `say` after a cancellation.
+        """End what may have been created.
+
+        What became of it goes into the fix of `error`, or to `say` after a cancellation.
 
         Raises:
             TerminationUnverified: The pod may still exist.
         """
         problem = await run_shielded(self._clean_up(error))
         if isinstance(problem, TerminationUnverified) and isinstance(error, HudtuiError):
-            raise TerminationUnverified(problem.what, why=f"{error.what}; {problem.why}", fix=problem.fix) from error
+            raise TerminationUnverified(
+                problem.what, why=f"{error.what}; {problem.why}", fix=problem.fix
+            ) from error
 
     async def _clean_up(self, error: BaseException) -> HudtuiError | None:
         if not self.claimed:
@@ -514,7 +626,9 @@ class _Attempt:
         known, problem = self.outcome is not None, None
         if not known:
             try:
-                await self._end_what_was_created(error.what if isinstance(error, HudtuiError) else "cancelled")
+                await self._end_what_was_created(
+                    error.what if isinstance(error, HudtuiError) else "cancelled"
+                )
             except HudtuiError as caught:
                 problem = caught
                 self.outcome = f"{problem.what}. {problem.fix or ''}".strip()
@@ -532,7 +646,9 @@ class _Attempt:
             self.outcome = f"{self.name} was not requested."
             return
         pod = self.pod or await self.look()
-        with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
+        with contextlib.suppress(
+            MachineError
+        ):  # a ledger that cannot be written must not keep the pod alive
             await self.update("created", pod=pod.id, **price_facts(pod))
         try:
             ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
@@ -540,14 +656,19 @@ class _Attempt:
             self.outcome = f"{error.what}: {error.why}"
             return
         charge = charge_text(ended)
-        self.outcome = f"{self.name} was ended, and that was verified." + ("" if charge is None else f" It has cost {charge}.")
+        self.outcome = f"{self.name} was ended, and that was verified." + (
+            "" if charge is None else f" It has cost {charge}."
+        )
 
 
 def _dearer(pod: Pod, order: Order) -> str:
     price = order.offer.price
     if pod.hourly is None or not price.stated or pod.hourly <= price.hourly * 1.01:
         return ""
-    return f"; it costs {money(pod.hourly, pod.currency)} an hour, not {money(price.hourly, price.currency)}"
+    return (
+        f"; it costs {money(pod.hourly, pod.currency)} an hour, not "
+        f"{money(price.hourly, price.currency)}"
+    )
 
 
 def _pod_state(pod: Pod) -> tuple[ProvisionStage, str]:
@@ -555,12 +676,17 @@ def _pod_state(pod: Pod) -> tuple[ProvisionStage, str]:
     if pod.stage == "ready" and pod.addresses:
         return "trying", f"logging in to {pod.addresses[0]}"
     if pod.stage in ("installing", "ready"):
-        return "installing", f"installing: {word}" + ("" if pod.progress is None else f", {pod.progress} %")
+        return "installing", f"installing: {word}" + (
+            "" if pod.progress is None else f", {pod.progress} %"
+        )
     return "waiting", f"waiting for the machine: {word}"
 
 
 def _until_beat(now: float, interval: float) -> float:
-    """Seconds to the next multiple of `interval`: attempts that wait side by side ask at the same moments, in one request."""
+    """Seconds to the next multiple of `interval`.
+
+    Attempts that wait side by side ask at the same moments, in one request.
+    """
     pause = interval - now % interval
     return pause if pause >= 1.0 else pause + interval
 
@@ -572,7 +698,7 @@ def offer_title(offer: Offer) -> str:
     return clean_line(f"{gpus}{where}{', spot' if offer.spot else ''}")
 
 
-# --- logging in -----------------------------------------------------------------------------------------------------------
+# --- logging in -----------------------------------------------------------------------------------
 
 
 async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
@@ -587,7 +713,9 @@ async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
     """
     refusal: LoginRefused | None = None
     for user in dict.fromkeys((*(address.user for address in pod.addresses[:1]), *_USERS)):
-        tried = replace(pod, addresses=tuple(replace(address, user=user) for address in pod.addresses))
+        tried = replace(
+            pod, addresses=tuple(replace(address, user=user) for address in pod.addresses)
+        )
         try:
             return tried, await login(tried)
         except LoginRefused as error:
@@ -597,7 +725,10 @@ async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
 
 
 class LoginAttempts:
-    """Repeated logins to one pod that its provider calls ready: keys may arrive late, and the SSH server too."""
+    """Repeated logins to one pod that its provider calls ready.
+
+    Keys may arrive late, and the SSH server too.
+    """
 
     def __init__(self, login: Login, clock: Callable[[], float]) -> None:
         self._login, self._clock = login, clock
@@ -627,16 +758,24 @@ class LoginAttempts:
                 raise ProvisionFailed(
                     f"{pod.addresses[0]} rejected every SSH key for {now - self._refused:.0f} s",
                     why=error.why,
-                    fix="Does the provider have the key that you log in with? `hudtui pods keys list` shows both.",
+                    fix=(
+                        "Does the provider have the key that you log in with? `hudtui pods keys "
+                        "list` shows both."
+                    ),
                 ) from None
             self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
         except (MachineError, OSError, TimeoutError) as error:
             now = self._clock()
             self._silent = now if self._silent is None else self._silent
-            what = error.what if isinstance(error, HudtuiError) else clean_line(str(error)) or type(error).__name__
+            what = (
+                error.what
+                if isinstance(error, HudtuiError)
+                else clean_line(str(error)) or type(error).__name__
+            )
             if now - self._silent > _LOGIN_PATIENCE:
                 raise ProvisionFailed(
-                    f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s", why=what
+                    f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s",
+                    why=what,
                 ) from None
             self._say(f"{what}; trying again")
         return None
@@ -646,27 +785,33 @@ class LoginAttempts:
         self._last = text
 
 
-# --- the end --------------------------------------------------------------------------------------------------------------
+# --- the end --------------------------------------------------------------------------------------
 
 
-async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, why: str, sleep: Sleep = asyncio.sleep) -> Pod:
+async def terminate_pod(
+    pod: str | Pod, provider: Provider, ledger: Ledger, *, why: str, sleep: Sleep = asyncio.sleep
+) -> Pod:
     """End a pod, verify that it is gone, and note the bill.
 
-    Its end is requested again for as long as it is there. It counts as gone when the provider, asked for this pod, says so or
-    no longer knows it, and the provider's list of living pods lacks it.
+    Its end is requested again for as long as it is there. It counts as gone when the provider,
+    asked for this pod, says so or no longer knows it, and the provider's list of living pods lacks
+    it.
 
     Args:
-        pod: The name it was ordered under, its provider's id, or the pod itself. A pod without a record can be ended too.
+        pod: The name it was ordered under, its provider's id, or the pod itself. A pod without a
+            record can be ended too.
         provider: Where it is.
         ledger: Where every step is noted.
         why: Why it is ended, for people.
         sleep: Waits between two checks.
 
     Returns:
-        The pod as it ended, with its bill where the provider says it. A pod that was never created has no id.
+        The pod as it ended, with its bill where the provider says it. A pod that was never created
+        has no id.
 
     Raises:
-        TerminationUnverified: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
+        TerminationUnverified: It may still cost money. The ledger keeps it as `ending`, and every
+            start shows it.
         EndUnrecorded: It has ended, and the ledger cannot be written.
     """
     given = pod if isinstance(pod, Pod) and pod.id else None
@@ -675,7 +820,8 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
             record = await ledger.run(ledger.record_of, pod, provider)
         else:
             record = await ledger.run(ledger.get, pod)
-    except MachineError:  # a ledger that cannot be read must not keep the pod alive: its provider knows it by its name
+    # a ledger that cannot be read must not keep the pod alive: its provider knows it by its name
+    except MachineError:
         record = None
         if given is None:
             given = await provider.find(pod.name if isinstance(pod, Pod) else pod)
@@ -686,17 +832,27 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
     name = record.name if record else given.name if given else str(pod)
     pod_id = given.id if given else record.pod if record and record.pod else str(pod)
     if record is not None:
-        with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
+        with contextlib.suppress(
+            MachineError
+        ):  # a ledger that cannot be written must not keep the pod alive
             await ledger.run(ledger.update, record.name, "ending", pod=pod_id, why=why)
     last, problem = await _end(provider, pod_id, given, sleep)
     if problem is not None:
         hourly = (last.hourly if last else None) or (record.hourly if record else None)
         currency = last.currency if last else record.currency if record else ""
-        cost = f"It may still cost {money(hourly, currency)} an hour. " if hourly else "It may still cost money. "
+        cost = (
+            f"It may still cost {money(hourly, currency)} an hour. "
+            if hourly
+            else "It may still cost money. "
+        )
         raise TerminationUnverified(
-            f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended: its end is not verified",
+            f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended: its end is not "
+            "verified",
             why="; ".join(problem.lines()),
-            fix=f"{cost}End it with `hudtui pods terminate {clean_line(pod_id)}` or on {provider.title}'s own page.",
+            fix=(
+                f"{cost}End it with `hudtui pods terminate {clean_line(pod_id)}` or on "
+                f"{provider.title}'s own page."
+            ),
         )
     ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
     if record is not None:
@@ -707,22 +863,33 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
             charge = charge_text(ended)
             raise EndUnrecorded(
                 f"{clean_line(name)} is ended, and that was verified; it could not be written down",
-                why="; ".join(filter(None, ("; ".join(error.lines()), charge and f"it has cost {charge}"))),
+                why="; ".join(
+                    filter(None, ("; ".join(error.lines()), charge and f"it has cost {charge}"))
+                ),
                 fix="The next start, or `hudtui pods reconcile`, writes it down.",
             ) from None
     return ended
 
 
-async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger, *, pod: Pod | None = None) -> PodRecord:
-    """Note that a pod was found to have ended, why, and with its bill as far as the provider tells it now.
+async def mark_terminated(
+    record: PodRecord, provider: Provider, ledger: Ledger, *, pod: Pod | None = None
+) -> PodRecord:
+    """Note that a pod was found to have ended, why, and with its bill.
 
-    A pod whose end was not requested and whose time was not over is noted as `unasked`: it was taken back.
+    The bill is as far as the provider tells it now.
+
+    A pod whose end was not requested and whose time was not over is noted as `unasked`: it was
+    taken back.
 
     Raises:
         MachineError: The ledger cannot be written.
     """
-    ended = await _with_bill(pod or Pod(provider.name, record.pod or "", record.name, "gone"), provider, None)
-    latest = await ledger.run(ledger.get, record.name)  # it may have been ended meanwhile, by another process or by hand
+    ended = await _with_bill(
+        pod or Pod(provider.name, record.pod or "", record.name, "gone"), provider, None
+    )
+    latest = await ledger.run(
+        ledger.get, record.name
+    )  # it may have been ended meanwhile, by another process or by hand
     if latest is not None and latest.state in ("ending", "ended"):
         why, unasked = latest.why, latest.unasked
     elif record.until is not None and (record.seen or record.created) < record.until <= time.time():
@@ -731,11 +898,16 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
         why, unasked = f"it failed: {clean_line(pod.failure, 300)}", True
     else:
         why, unasked = await _why_taken_back(record, provider), True
-    return await ledger.run(ledger.update, record.name, "ended", **end_facts(ended), why=why, unasked=unasked)
+    return await ledger.run(
+        ledger.update, record.name, "ended", **end_facts(ended), why=why, unasked=unasked
+    )
 
 
 def end_facts(pod: Pod) -> dict[str, Any]:
-    """Return id, end and bill of a pod that has ended, with the price in the currency of the bill, for `Ledger.update`."""
+    """Return id, end and bill of a pod that has ended, for `Ledger.update`.
+
+    The price is in the currency of the bill.
+    """
     return {"pod": pod.id or None, "ended": pod.terminated, "billed": pod.bill, **price_facts(pod)}
 
 
@@ -748,11 +920,18 @@ async def _why_taken_back(record: PodRecord, provider: Provider) -> str:
         balance = None
     if balance is not None and balance <= max((record.hourly or 0.0) / 60, 0.01):
         return f"the wallet is empty, so {provider.title} ended it"
-    return f"it was taken back by {provider.title}, or ended elsewhere: hudtui did not ask for its end"
+    return (
+        f"it was taken back by {provider.title}, or ended elsewhere: hudtui did not ask for its end"
+    )
 
 
-async def find_in_history(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
-    """The entry of the provider's history for a pod, by its id or its name; None if there is none or it cannot be read."""
+async def find_in_history(
+    provider: Provider, *, pod: str | None = None, name: str | None = None
+) -> Pod | None:
+    """The entry of the provider's history for a pod, by its id or its name.
+
+    None if there is none or it cannot be read.
+    """
     try:
         rows = await provider.history()
     except ProviderError:
@@ -779,7 +958,11 @@ async def _mark_never(record: PodRecord, provider: Provider, ledger: Ledger, why
             why="It may still be created.",
             fix="End that hudtui, or the run there; then try again.",
         )
-    if record.state != "never" and record.state != "ended" and time.time() - record.created < UNSEEN_GRACE:
+    if (
+        record.state != "never"
+        and record.state != "ended"
+        and time.time() - record.created < UNSEEN_GRACE
+    ):
         raise TerminationUnverified(
             f"{record.name} was requested a moment ago and is not listed yet",
             why="It may still be created.",
@@ -796,7 +979,9 @@ async def _mark_never(record: PodRecord, provider: Provider, ledger: Ledger, why
     return Pod(provider.name, "", record.name, "gone")
 
 
-async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) -> tuple[Pod | None, ProviderError | None]:
+async def _end(
+    provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep
+) -> tuple[Pod | None, ProviderError | None]:
     """The pod as it was last seen, and why its end is not certain (None: it is certain)."""
     problem: ProviderError | None = None
     checks = 0
@@ -823,7 +1008,9 @@ async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) 
             return now or seen, None
         seen = now or seen
         checks = (checks + 1) % _CHECKS_WHILE_DELETING if now is not None and now.ending else 0
-        problem = ProviderError(f"{provider.title} lists it still" + (f" as {clean_line(now.status)}" if now else ""))
+        problem = ProviderError(
+            f"{provider.title} lists it still" + (f" as {clean_line(now.status)}" if now else "")
+        )
     return seen, problem
 
 

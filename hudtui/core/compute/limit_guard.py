@@ -1,4 +1,7 @@
-"""The end of machines without a run that have reached a limit. Those of runs are ended by whoever manages the run."""
+"""The end of machines without a run that have reached a limit.
+
+Those of runs are ended by whoever manages the run.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +31,35 @@ class LimitGuard:
         return tuple(sentences)
 
     def due(self, snapshot: PodsSnapshot) -> tuple[PodRow, ...]:
-        """Return the machines that have reached a limit and are not being ended yet. The caller ends each of them."""
+        """Return the machines that have reached a limit and are not being ended yet.
+
+        The caller ends each of them.
+        """
         rows = [
             row
             for row in snapshot.pods
-            if row.verdict is not None and row.verdict.level == "end" and row.run is None and row.pod.name not in self._ending
+            if row.verdict is not None
+            and row.verdict.level == "end"
+            and row.run is None
+            and row.pod.name not in self._ending
         ]
         self._ending.update(row.pod.name for row in rows)
         return tuple(rows)
 
     async def end(self, row: PodRow, overview: Overview, *, sleep: Sleep) -> str:
-        """End a machine, verify its end, and return a sentence that says so. After a failure it is due again.
+        """End a machine, verify its end, and return a sentence that says so.
+
+        After a failure it is due again.
 
         Raises:
-            HudtuiError: As `lifecycle.terminate_pod`, and if the machine's provider is not set up any more.
+            HudtuiError: As `lifecycle.terminate_pod`, and if the machine's provider is not set up
+                any more.
         """
         try:
             provider = overview.provider_of(row.pod.provider)
-            await terminate_pod(row.pod, provider, overview.ledger, why=f"guard: {reasons_of(row)}", sleep=sleep)
+            await terminate_pod(
+                row.pod, provider, overview.ledger, why=f"guard: {reasons_of(row)}", sleep=sleep
+            )
         except BaseException:
             self._ending.discard(row.pod.name)  # the next look tries again
             raise

@@ -1,7 +1,8 @@
-"""Limits: how much a machine may cost and how long it may live. Pure functions; the callers enforce the verdicts.
+"""Limits: how much a machine may cost and how long it may live.
 
-Amounts are in the provider's currency, those of the day's budget in USD; times are in hours unless the name says minutes. An
-unknown value is None and does not count against a limit.
+Pure functions; the callers enforce the verdicts. Amounts are in the provider's currency, those of
+the day's budget in USD; times are in hours unless the name says minutes. An unknown value is None
+and does not count against a limit.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ RATES_FROM = "November 2026"
 _RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
 """USD per unit, for the day's budget, and to sort offers and filter them by price.
 
-The rates are high on purpose: an offer in another currency comes first only if it is certainly cheaper, and the machines of a day
-cost less than its budget. They were set in November 2026.
+The rates are high on purpose: an offer in another currency comes first only if it is certainly
+cheaper, and the machines of a day cost less than its budget. They were set in November 2026.
 """
 _HIGHEST_RATE = 3.5
 """USD per unit of any other currency: none is worth more."""
@@ -63,7 +64,9 @@ class Limits:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Limits:
-        """Read what `to_json` returned. Unknown names are ignored; missing limits get their defaults.
+        """Read what `to_json` returned.
+
+        Unknown names are ignored; missing limits get their defaults.
 
         Raises:
             InputError: A value is not a valid limit.
@@ -108,7 +111,9 @@ def limits_from_settings(settings: Settings) -> Limits:
     given: dict[str, Any] = {}
     for name, setting in LIMIT_SETTINGS.items():
         if problem := checked.problems.get(setting):
-            raise InputError(f"{setting} cannot be used", why=problem, where=settings.location(setting))
+            raise InputError(
+                f"{setting} cannot be used", why=problem, where=settings.location(setting)
+            )
         value = checked.values.get(setting)
         if isinstance(value, float):
             given[name] = None if math.isinf(value) else value
@@ -149,7 +154,9 @@ def estimate(offer: Offer, hours: float) -> Estimate:
     if price.prepaid_hours:
         words.append(f"{amount(price.prepaid_hours)} h are charged at once, used or not")
     words.append(
-        f"ready in about {amount(minutes)} min" if minutes is not None else "setting it up takes a few minutes to half an hour"
+        f"ready in about {amount(minutes)} min"
+        if minutes is not None
+        else "setting it up takes a few minutes to half an hour"
     )
     if price.variable:
         words.append("the price may change while it runs")
@@ -196,9 +203,10 @@ def judge(limits: Limits, usage: LimitUsage) -> LimitVerdict:
 
 
 def hours_left(limits: Limits, usage: LimitUsage, hourly: float) -> float | None:
-    """Return the hours until the first limit ends a machine at `hourly`, in its currency; None without such a limit.
+    """Return the hours until the first limit ends a machine at `hourly`, in its currency.
 
-    The day's budget counts as if this were the only machine and the day did not end. Idling is not predicted.
+    None without such a limit. The day's budget counts as if this were the only machine and the day
+    did not end. Idling is not predicted.
     """
     left = [] if limits.max_hours is None else [limits.max_hours - usage.hours]
     budgets = (
@@ -211,12 +219,26 @@ def hours_left(limits: Limits, usage: LimitUsage, hourly: float) -> float | None
     return max(min(left), 0.0) if left else None
 
 
-def _measures(limits: Limits, usage: LimitUsage) -> tuple[tuple[float | None, float | None, str], ...]:
+def _measures(
+    limits: Limits, usage: LimitUsage
+) -> tuple[tuple[float | None, float | None, str], ...]:
     return (
-        (usage.spent_run, limits.run_budget, f"the budget of {_sum(limits.run_budget, usage.currency)}"),
-        (usage.spent_day, limits.day_budget, f"the day's budget of {_sum(limits.day_budget, 'USD')}"),
+        (
+            usage.spent_run,
+            limits.run_budget,
+            f"the budget of {_sum(limits.run_budget, usage.currency)}",
+        ),
+        (
+            usage.spent_day,
+            limits.day_budget,
+            f"the day's budget of {_sum(limits.day_budget, 'USD')}",
+        ),
         (usage.hours, limits.max_hours, f"the limit of {_limit(limits.max_hours)} h"),
-        (usage.idle_minutes, limits.idle_minutes, f"the limit of {_limit(limits.idle_minutes)} idle minutes"),
+        (
+            usage.idle_minutes,
+            limits.idle_minutes,
+            f"the limit of {_limit(limits.idle_minutes)} idle minutes",
+        ),
     )
 
 
@@ -235,7 +257,10 @@ def in_usd(amount: float, currency: str) -> float:
 
 def rates_text(currencies: Iterable[str]) -> str:
     """Return the rates of `in_usd` as text: `1 EUR as 1.2 USD`. USD itself is left out."""
-    return ", ".join(f"1 {name} as {in_usd(1.0, name):g} USD" for name in sorted({*map(str.upper, currencies)} - {"USD"}))
+    return ", ".join(
+        f"1 {name} as {in_usd(1.0, name):g} USD"
+        for name in sorted({*map(str.upper, currencies)} - {"USD"})
+    )
 
 
 def amount(value: float) -> str:
@@ -244,7 +269,10 @@ def amount(value: float) -> str:
 
 
 def money(value: float, currency: str = "USD") -> str:
-    """Return an amount of money as text: `$3.20`, `€0.004`, `12.50 GBP`. Amounts below one cent keep their digits."""
+    """Return an amount of money as text: `$3.20`, `€0.004`, `12.50 GBP`.
+
+    Amounts below one cent keep their digits.
+    """
     digits = f"{value:,.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.3f}"
     sign = {"USD": "$", "EUR": "€"}.get(currency)
     return f"{sign}{digits}" if sign else f"{digits} {currency}"

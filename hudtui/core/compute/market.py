@@ -1,4 +1,7 @@
-"""The offers of all providers as they are known at a moment: what was answered, what failed, what is still only remembered."""
+"""The offers of all providers as they are known at a moment.
+
+What was answered, what failed, what is still only remembered.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,11 @@ class ProviderOffers:
     remembered: bool = False
     """The offers are of an earlier session: they can be shown, but not ordered."""
     warnings: tuple[str, ...] = ()
-    """What failed when it was asked last. What was known before is among the offers for one answer more; see `unconfirmed`."""
+    """What failed when it was asked last. What was known before is among the offers for one answer
+    more; see `unconfirmed`."""
     unconfirmed: frozenset[str] = frozenset()
-    """Ids of offers that the last answer did not have, and may have lacked. What the next one lacks as well is gone."""
+    """Ids of offers that the last answer did not have, and may have lacked. What the next one lacks
+    as well is gone."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,10 @@ class Market:
     @property
     def oldest(self) -> float | None:
         """When the oldest of what is shown was heard; None while nothing is."""
-        return min((part.at for part in self.parts.values() if part.offers and part.at is not None), default=None)
+        return min(
+            (part.at for part in self.parts.values() if part.offers and part.at is not None),
+            default=None,
+        )
 
     @property
     def remembered(self) -> bool:
@@ -86,10 +94,14 @@ async def fetch_offers(
     """Ask all providers side by side.
 
     Yields:
-        The market as it is known then: at once, with everything on its way, and after each answer. Of a provider that
+        The market as it is known then: at once, with everything on its way, and after each answer.
+            Of a provider that
         fails, the earlier offers stay, with a warning.
     """
-    parts = {name: market.parts.get(name, ProviderOffers(name, provider.title)) for name, provider in providers.items()}
+    parts = {
+        name: market.parts.get(name, ProviderOffers(name, provider.title))
+        for name, provider in providers.items()
+    }
     parts = {name: replace(part, asking=True) for name, part in parts.items()}
     yield Market(dict(parts))
     tasks = {asyncio.ensure_future(provider.offers()): name for name, provider in providers.items()}
@@ -113,9 +125,12 @@ def _after(before: ProviderOffers, task: asyncio.Future[Offers], now: float) -> 
         answer = task.result()
         kept: tuple[Offer, ...] = ()
         if answer.warnings and not before.remembered:
-            # Such an answer may lack offers: what was there a moment ago is not taken for gone, nor for as it was.
+            # Such an answer may lack offers: what was there a moment ago is not taken for gone, nor
+            # for as it was.
             gone = {offer.id for offer in answer.found} | before.unconfirmed
-            kept = tuple(replace(offer, stock=UNCONFIRMED) for offer in before.offers if offer.id not in gone)
+            kept = tuple(
+                replace(offer, stock=UNCONFIRMED) for offer in before.offers if offer.id not in gone
+            )
         return replace(
             before,
             offers=answer.found + kept,
@@ -131,10 +146,12 @@ def _after(before: ProviderOffers, task: asyncio.Future[Offers], now: float) -> 
 
 
 def save_cache(market: Market, path: Path) -> None:
-    """Keep what was answered, for the first moment of the next session and for completion in a shell.
+    """Keep the providers' answers for the next start and for completion in a shell.
 
-    Offers are kept by the provider's title: a simulated provider is another one. Those of providers that are not in the market
-    stay as they are.
+    The next session shows them in its first moment.
+
+    Offers are kept by the provider's title: a simulated provider is another one. Those of providers
+    that are not in the market stay as they are.
 
     Raises:
         InputError: The file cannot be written.
@@ -144,7 +161,11 @@ def save_cache(market: Market, path: Path) -> None:
         for part in market.parts.values()
         if part.at is not None
     }
-    write_atomic(path, json.dumps({"version": _VERSION, "providers": kept}, separators=(",", ":")), mode=0o600)
+    write_atomic(
+        path,
+        json.dumps({"version": _VERSION, "providers": kept}, separators=(",", ":")),
+        mode=0o600,
+    )
 
 
 def _cached(path: Path) -> dict[str, Any]:
@@ -158,7 +179,10 @@ def _cached(path: Path) -> dict[str, Any]:
 
 
 def cached_offers(path: Path) -> tuple[Offer, ...]:
-    """Return all offers that were kept, whoever made them. Offers that cannot be read are left out."""
+    """Return all offers that were kept, whoever made them.
+
+    Offers that cannot be read are left out.
+    """
     found = []
     for part in _cached(path).values():
         with contextlib.suppress(KeyError, TypeError, ValueError, InputError):

@@ -1,4 +1,7 @@
-"""The fields of offers for filters, such as `gpus:h100 count:=4 price:<6 -spot eu`, and the list that a filter leaves."""
+"""The fields of offers for filters, and the list that a filter leaves.
+
+A filter is such as `gpus:h100 count:=4 price:<6 -spot eu`.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, doubtful_prices, price_in_usd, select
+from hudtui.core.compute.choose import (
+    OWN_PROVIDERS,
+    OfferChoice,
+    choose,
+    doubtful_prices,
+    price_in_usd,
+    select,
+)
 from hudtui.core.compute.fit import Fit
 from hudtui.core.compute.gpus import has_gpu
 from hudtui.core.compute.values import Offer
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import Fields, RowFilter
 
-SORTS = ("price", "gpu-price", "gpu", "count", "vram", "spot", "provider", "region", "stock", "setup", "images")
+SORTS = (
+    "price",
+    "gpu-price",
+    "gpu",
+    "count",
+    "vram",
+    "spot",
+    "provider",
+    "region",
+    "stock",
+    "setup",
+    "images",
+)
 """What a list of offers can be sorted by."""
 
 _STOCKS = {"high": 0, "medium": 1, "low": 2, "": 3, "unavailable": 4}
@@ -101,4 +123,5 @@ FIELDS: Fields[Offer] = {
     "socket": lambda offer: _words(offer.socket, offer.security),
     "offer": lambda offer: offer.short,
 }
-"""Fields of an offer by name: GB of one GPU as `vram`, USD an hour for the machine as `price`. See `core.row_filter`."""
+"""Fields of an offer by name: GB of one GPU as `vram`, USD an hour for the machine as `price`. See
+`core.row_filter`."""

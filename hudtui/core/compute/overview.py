@@ -1,4 +1,7 @@
-"""The overview of all providers: what they offer, which pods are alive there, and what those cost."""
+"""The overview of all providers.
+
+What they offer, which pods are alive there, and what those cost.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +28,28 @@ from hudtui.core.errors import InputError
 class PodsSnapshot:
     """Everything that is alive or may be, and whose money it is.
 
-    A provider that does not answer takes no row away: its machines stay among `pods`, as the ledger knows them, with
-    `reachable` False and the time they were `seen`; `silent` says who did not answer, why, and how old that state is. Where
-    `pods` is empty and `silent` is not, it is not known that nothing is alive.
+    A provider that does not answer takes no row away: its machines stay among `pods`, as the ledger
+    knows them, with `reachable` False and the time they were `seen`; `silent` says who did not
+    answer, why, and how old that state is. Where `pods` is empty and `silent` is not, it is not
+    known that nothing is alive.
     """
 
     at: float
     """The time of this snapshot, in seconds since the epoch."""
     pods: tuple[PodRow, ...] = ()
-    """Those that no run owns first, the dearest first among them; those whose provider does not answer after the others of this
-    program; those that are not of this program last."""
+    """Those that no run owns first, the dearest first among them; those whose provider does not
+    answer after the others of this program; those that are not of this program last."""
     spending: CostSummary = field(default_factory=CostSummary)
     accounts: Mapping[str, Account] = field(default_factory=dict)
-    """By the provider's name. A provider that did not answer is left out, and named in the warnings."""
+    """By the provider's name. A provider that did not answer is left out, and named in the
+    warnings."""
     unclear: tuple[str, ...] = ()
-    """Names of machines that may exist: their providers do not say. Each has a row in `pods` that is not `reachable`."""
+    """Names of machines that may exist: their providers do not say. Each has a row in `pods` that
+    is not `reachable`."""
     taken: tuple[PodRecord, ...] = ()
-    """Machines that ended in the last 24 hours without being asked to (a spot machine taken back, an empty wallet), the latest
-    first. `PodRecord.why` says why, for people; `PodRecord.updated` when that was noted. They stay in `hudtui pods history`."""
+    """Machines that ended in the last 24 hours without being asked to (a spot machine taken back,
+    an empty wallet), the latest first. `PodRecord.why` says why, for people; `PodRecord.updated`
+    when that was noted. They stay in `hudtui pods history`."""
     warnings: tuple[str, ...] = ()
     silent: tuple[ProviderOutage, ...] = ()
     """Providers that did not answer; `ProviderOutage.text(now)` is the line to show."""
@@ -52,8 +59,9 @@ class PodsSnapshot:
         return replace(one, cost=self.spending.of(one.pod.id) or self.spending.of(one.pod.name))
 
     def left(self, one: PodRow) -> float | None:
-        """Hours until a machine ends: by its limits, by the guard on it, or because the wallet is empty by then.
+        """Hours until a machine ends.
 
+        By its limits, by the guard on it, or because the wallet is empty by then.
         The wallet pays for all that is alive at its provider. None: nothing is known that ends it.
         """
         if one.cost is None:
@@ -66,7 +74,10 @@ class PodsSnapshot:
         return min(found, default=None)
 
     def wallet_lasts(self, one: PodRow) -> float | None:
-        """Hours for which the wallet pays for all that is alive at a machine's provider; None where that is not known."""
+        """Hours for which the wallet pays for all that is alive at a machine's provider.
+
+        None where that is not known.
+        """
         account = self.accounts.get(one.pod.provider)
         if account is None or one.cost is None:
             return None
@@ -87,7 +98,8 @@ class PodsSnapshot:
 class Overview:
     """Asks the providers and remembers what they said.
 
-    `cache` is the file in which offers are remembered from one session to the next; for `active` see `reconcile`.
+    `cache` is the file in which offers are remembered from one session to the next; for `active`
+    see `reconcile`.
     """
 
     def __init__(
@@ -118,7 +130,10 @@ class Overview:
             InputError: No such provider is set up.
         """
         if name not in self.providers:
-            raise InputError(f"there is no provider {name!r} here", fix="Its key may be missing: see the settings.")
+            raise InputError(
+                f"there is no provider {name!r} here",
+                fix="Its key may be missing: see the settings.",
+            )
         return self.providers[name]
 
     async def refresh(self) -> AsyncGenerator[Market, None]:
@@ -130,7 +145,9 @@ class Overview:
             await asyncio.to_thread(save_cache, self.market, self._cache)
 
     async def look(self) -> PodsSnapshot:
-        """See what is alive and what it costs, and bring the ledger up to date. Each provider is asked once for each thing.
+        """See what is alive and what it costs, and bring the ledger up to date.
+
+        Each provider is asked once for each thing.
 
         Raises:
             MachineError: The ledger cannot be used.
@@ -140,8 +157,13 @@ class Overview:
         self.holdings = await asyncio.to_thread(self._hold, found, accounts, warnings)
         return self.holdings
 
-    async def _ask_accounts(self, found: Reconciliation) -> tuple[dict[str, Account], tuple[str, ...]]:
-        """The accounts of all providers, and all warnings. What `reconcile` has asked is not asked again."""
+    async def _ask_accounts(
+        self, found: Reconciliation
+    ) -> tuple[dict[str, Account], tuple[str, ...]]:
+        """The accounts of all providers, and all warnings.
+
+        What `reconcile` has asked is not asked again.
+        """
 
         async def ask(provider: Provider) -> Account | ProviderError:
             try:
@@ -157,12 +179,22 @@ class Overview:
             for provider, answer in answers.items()
             if isinstance(answer, ProviderError) and provider.name not in unreachable
         ]
-        known = {**found.accounts, **{provider.name: answer for provider, answer in answers.items()}}
-        return {name: one for name, one in known.items() if isinstance(one, Account)}, (*found.warnings, *refused)
+        known = {
+            **found.accounts,
+            **{provider.name: answer for provider, answer in answers.items()},
+        }
+        return {name: one for name, one in known.items() if isinstance(one, Account)}, (
+            *found.warnings,
+            *refused,
+        )
 
-    def _hold(self, found: Reconciliation, accounts: Mapping[str, Account], warnings: tuple[str, ...]) -> PodsSnapshot:
+    def _hold(
+        self, found: Reconciliation, accounts: Mapping[str, Account], warnings: tuple[str, ...]
+    ) -> PodsSnapshot:
         now = self.now()
-        spending = sum_costs(self.ledger, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
+        spending = sum_costs(
+            self.ledger, now, here=self.paid, others=[orphan.pod for orphan in found.orphans]
+        )
         rows = [*found.orphans, *found.alive]
         rows += [self._unreachable(record) for record in found.unclear]
         held = [self._judged(row, spending) for row in rows]
@@ -179,7 +211,11 @@ class Overview:
         )
 
     def _taken(self, now: float) -> tuple[PodRecord, ...]:
-        found = [one for one in self.ledger.records(alive=False) if one.unasked and one.updated > now - 24 * HOUR]
+        found = [
+            one
+            for one in self.ledger.records(alive=False)
+            if one.unasked and one.updated > now - 24 * HOUR
+        ]
         return tuple(sorted(found, key=lambda one: -one.updated))
 
     def _unreachable(self, record: PodRecord) -> PodRow:
@@ -189,11 +225,16 @@ class Overview:
 
     def _judged(self, row: PodRow, spending: CostSummary) -> PodRow:
         """The machine with its cost, its limits, and how near it is to them."""
-        cost, limits = spending.of(row.pod.name) or spending.of(row.pod.id), self.ledger.limits(row.pod.name)
+        cost, limits = (
+            spending.of(row.pod.name) or spending.of(row.pod.id),
+            self.ledger.limits(row.pod.name),
+        )
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, spending.usage(cost))
         return replace(row, cost=cost, limits=limits, verdict=verdict)
 
     async def close(self) -> None:
-        await asyncio.gather(*(provider.close() for provider in self.providers.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(provider.close() for provider in self.providers.values()), return_exceptions=True
+        )

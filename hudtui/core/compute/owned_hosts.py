@@ -1,5 +1,6 @@
-"""Machines that the user has already, as offers: what they have is looked up, what they cost is what the user states.
+"""Machines that the user has already, as offers.
 
+What they have is looked up, what they cost is what the user states.
 Nothing is rented here: `create` and `terminate` leave the machine as it is.
 """
 
@@ -28,7 +29,8 @@ from hudtui.core.remote.target import parse_target
 from hudtui.core.text import clean_line
 
 LOOK = 30.0
-"""Seconds that a machine may take to say what it has: connecting, and a GPU driver that has to wake up."""
+"""Seconds that a machine may take to say what it has: connecting, and a GPU driver that has to wake
+up."""
 _BUSY = 0.1
 """Share of a GPU's memory in use from which on another program counts as working there."""
 
@@ -78,7 +80,9 @@ def read_owned_hosts(path: Path) -> tuple[OwnedHost, ...]:
 
         def bad(what: str, key: str | None = None, name: str = name) -> InputError:
             return InputError(
-                what, fix="Write price: NUMBER and currency: USD.", where=document.location((name, *([key] if key else [])))
+                what,
+                fix="Write price: NUMBER and currency: USD.",
+                where=document.location((name, *([key] if key else []))),
             )
 
         if not isinstance(facts, dict):
@@ -87,11 +91,17 @@ def read_owned_hosts(path: Path) -> tuple[OwnedHost, ...]:
             key = min(unknown)
             raise bad(f"a machine has no {clean_line(str(key), 30)!r}", key)
         price, currency = facts.get("price"), facts.get("currency", "USD")
-        if price is not None and (isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e6):
+        if price is not None and (
+            isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e6
+        ):
             raise bad("the price of an hour is a number", "price")
-        if not isinstance(currency, str) or not (len(currency) == 3 and currency.isascii() and currency.isalpha()):
+        if not isinstance(currency, str) or not (
+            len(currency) == 3 and currency.isascii() and currency.isalpha()
+        ):
             raise bad("a currency has three letters", "currency")
-        found.append(OwnedHost(str(name), None if price is None else float(price), currency.upper()))
+        found.append(
+            OwnedHost(str(name), None if price is None else float(price), currency.upper())
+        )
     return tuple(found)
 
 
@@ -102,7 +112,9 @@ def offers_of(machine: Hardware, own: OwnedHost, provider: str) -> tuple[Offer, 
         "cloud_id": own.name,
         "vcpus": machine.cpus,
         "memory_gb": None if machine.memory_bytes is None else round(machine.memory_bytes / 1e9),
-        "disk_gb": None if machine.disk_free_bytes is None else round(machine.disk_free_bytes / 1e9),
+        "disk_gb": None
+        if machine.disk_free_bytes is None
+        else round(machine.disk_free_bytes / 1e9),
         "setup_minutes": 0.0,
     }
     kinds: dict[tuple[str, float | None, str], list[Gpu]] = defaultdict(list)
@@ -127,14 +139,16 @@ def offers_of(machine: Hardware, own: OwnedHost, provider: str) -> tuple[Offer, 
 
 
 def _busy(gpu: Gpu) -> bool:
-    return bool(gpu.memory_mib and gpu.used_mib is not None and gpu.used_mib > _BUSY * gpu.memory_mib)
+    return bool(
+        gpu.memory_mib and gpu.used_mib is not None and gpu.used_mib > _BUSY * gpu.memory_mib
+    )
 
 
 class OwnedHostsProvider:
     """A provider of machines that are there already. See `Provider`.
 
-    `machines` tells which machines are asked when offers are wanted; `look` looks at one, for `patience` seconds at most;
-    `address` tells how to log in to one, None for this machine.
+    `machines` tells which machines are asked when offers are wanted; `look` looks at one, for
+    `patience` seconds at most; `address` tells how to log in to one, None for this machine.
     """
 
     endpoint = ""
@@ -164,11 +178,16 @@ class OwnedHostsProvider:
             async with asyncio.timeout(self._patience):
                 machine = await self._look(own.name)
         except TimeoutError:
-            return (), f"{clean_line(own.name, 60)} did not say what it has within {self._patience:g} s"
+            return (
+                (),
+                f"{clean_line(own.name, 60)} did not say what it has within {self._patience:g} s",
+            )
         except HudtuiError as error:
             return (), f"{clean_line(own.name, 60)}: {clean_line('; '.join(error.lines()), 300)}"
         warning = "; ".join(machine.warnings)
-        return offers_of(machine, own, self.name), f"{clean_line(own.name, 60)}: {warning}" if warning else None
+        return offers_of(
+            machine, own, self.name
+        ), f"{clean_line(own.name, 60)}: {warning}" if warning else None
 
     async def create(self, order: Order) -> Pod:
         """The machine as it is; nothing is requested."""
@@ -229,14 +248,24 @@ class OwnedHostsProvider:
         Raises:
             ProviderError: Always; it says what to do instead.
         """
-        raise ProviderError("machines of your own have no list of keys", fix="Put a key onto one with: ssh-copy-id USER@HOST")
+        raise ProviderError(
+            "machines of your own have no list of keys",
+            fix="Put a key onto one with: ssh-copy-id USER@HOST",
+        )
 
     async def close(self) -> None:
         """Nothing is held open."""
 
 
 _DEEPEST = 8
-_FORGES = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "hf.co", "ssh.dev.azure.com")
+_FORGES = (
+    "github.com",
+    "gitlab.com",
+    "bitbucket.org",
+    "codeberg.org",
+    "hf.co",
+    "ssh.dev.azure.com",
+)
 """Hosts in many SSH configs that give no shell."""
 
 
@@ -247,11 +276,18 @@ _SSH_PATIENCE = 30.0
 class SshProvider(OwnedHostsProvider):
     """The user's machines behind SSH."""
 
-    def __init__(self, machines: Sequence[OwnedHost], *, connect: Callable[[str], Awaitable[Host]] = open_host) -> None:
+    def __init__(
+        self,
+        machines: Sequence[OwnedHost],
+        *,
+        connect: Callable[[str], Awaitable[Host]] = open_host,
+    ) -> None:
         async def look(name: str) -> Hardware:
             return await inspect(await connect(name))
 
-        super().__init__("ssh", "your own machines", machines, look, address=_address, patience=_SSH_PATIENCE)
+        super().__init__(
+            "ssh", "your own machines", machines, look, address=_address, patience=_SSH_PATIENCE
+        )
 
 
 def _address(name: str) -> Address:
@@ -260,8 +296,9 @@ def _address(name: str) -> Address:
 
 
 def config_names(config: Path | None = None) -> tuple[str, ...]:
-    """The names of machines in an SSH config and in what it includes, in their order; patterns and code forges are left out.
+    """The names of machines in an SSH config and in what it includes, in their order.
 
+    Patterns and code forges are left out.
     By default the file is `~/.ssh/config`. It need not exist.
     """
     found: dict[str, None] = {}

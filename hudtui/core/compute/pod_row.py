@@ -1,4 +1,7 @@
-"""One machine, for all lists, commands and screens: what its provider says, what the ledger knows, and what it costs."""
+"""One machine, for all lists, commands and screens.
+
+What its provider says, what the ledger knows, and what it costs.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,25 @@ from hudtui.core.text import clean_line, duration
 class PodRow:
     """One machine.
 
-    Where `reachable` is False, everything in `pod` is what the ledger knows: stage, price and address are those of `seen`, a
-    login with that address may still work, and the machine counts as alive and is paid for until its provider says otherwise.
+    Where `reachable` is False, everything in `pod` is what the ledger knows: stage, price and
+    address are those of `seen`, a login with that address may still work, and the machine counts as
+    alive and is paid for until its provider says otherwise.
     """
 
     pod: Pod
     provider: Provider | None
     """None where no key is here for its provider."""
     record: PodRecord | None = None
-    """Its record in the ledger; None for a machine that was ordered elsewhere, or before the ledger was lost."""
+    """Its record in the ledger; None for a machine that was ordered elsewhere, or before the ledger
+    was lost."""
     cost: PodCost | None = None
     """None for a machine that hudtui did not rent, and where nobody asked for its cost."""
     limits: Limits | None = None
     verdict: LimitVerdict | None = None
     """What the guard says; None where there are no limits."""
     unclaimed: str | None = None
-    """Why no run owns it, for users. None for the machine of a run, one that was rented by hand, and one of others."""
+    """Why no run owns it, for users. None for the machine of a run, one that was rented by hand,
+    and one of others."""
     reachable: bool = True
     """Its provider said just now that it is there."""
     seen: float | None = None
@@ -49,7 +55,10 @@ class PodRow:
 
     @property
     def run(self) -> str | None:
-        """The run that it is for; None for a machine that was rented by hand, or that no run owns."""
+        """The run that it is for.
+
+        None for a machine that was rented by hand, or that no run owns.
+        """
         return self.record.run if self.record is not None and self.unclaimed is None else None
 
     @property
@@ -66,7 +75,10 @@ class PodRow:
 
     @property
     def until(self) -> float | None:
-        """When the guard on it ends it, in seconds since the epoch; None: never, or not known. See `budget`."""
+        """When the guard on it ends it, in seconds since the epoch; None: never, or not known.
+
+        See `budget`.
+        """
         return self.record.until if self.record is not None else None
 
     @property
@@ -107,7 +119,9 @@ class PodRow:
     def state_text(self) -> str:
         """Its stage, how far its installation is, and why it failed."""
         pod = self.pod
-        progress = f" {pod.progress} %" if pod.progress is not None and pod.stage == "installing" else ""
+        progress = (
+            f" {pod.progress} %" if pod.progress is not None and pod.stage == "installing" else ""
+        )
         return f"{pod.stage}{progress}" + (f": {pod.failure}" if pod.failure else "")
 
     def seen_text(self, now: float) -> str:
@@ -117,7 +131,9 @@ class PodRow:
     def cells(self, now: float) -> tuple[str, ...]:
         """Return the cells under `POD_HEAD`."""
         old = self.seen_text(now)
-        owner = self.run or ("by hand" if self.by_hand else "no run") if self.ours else "not hudtui's"
+        owner = (
+            self.run or ("by hand" if self.by_hand else "no run") if self.ours else "not hudtui's"
+        )
         return (
             self.pod.name or self.pod.id,
             self.state_text + (f", {old}" if old else ""),
@@ -143,7 +159,12 @@ class PodRow:
             ("GPUs", self.gpus_text + (", spot" if pod.spot and pod.gpu_type else "")),
             ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
             ("price", "–" if pod.hourly is None else f"{self.price_text} an hour"),
-            ("cost", f"{self.cost_text} in {duration(cost.hours * HOUR)}" if cost and self.cost_text else "–"),
+            (
+                "cost",
+                f"{self.cost_text} in {duration(cost.hours * HOUR)}"
+                if cost and self.cost_text
+                else "–",
+            ),
             ("run", owner),
             ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
         )
@@ -174,17 +195,29 @@ def seen_text(at: float | None, now: float) -> str:
 
 
 def costed(pod: Pod, record: PodRecord | None, endpoint: str, now: float) -> PodCost:
-    """Return what one machine costs: by its record where that is open, else by what its provider says."""
-    return pod_cost(record, now) if record is not None and record.open else foreign_cost(pod, endpoint, now)
+    """Return what one machine costs.
+
+    By its record where that is open, else by what its provider says.
+    """
+    return (
+        pod_cost(record, now)
+        if record is not None and record.open
+        else foreign_cost(pod, endpoint, now)
+    )
 
 
 def unclaimed_reason(record: PodRecord | None, *, closed: bool = False) -> str:
-    """Return why no run owns a living machine, for users. It is neither of a run at work, nor rented by hand.
+    """Return why no run owns a living machine, for users.
+
+    It is neither of a run at work, nor rented by hand.
 
     `closed`: it was recorded as ended, or as never created, until now.
     """
     if record is None:
-        return "it has a name of hudtui's and was not ordered here: you on another machine, or a member of your team, may use it"
+        return (
+            "it has a name of hudtui's and was not ordered here: you on another machine, or a "
+            "member of your team, may use it"
+        )
     if record.state == "ending":
         return "its end was requested and is not confirmed"
     if closed or not record.open:
@@ -193,11 +226,19 @@ def unclaimed_reason(record: PodRecord | None, *, closed: bool = False) -> str:
         unguarded = record.state != "ready" or record.why == UNGUARDED
         return "its setup was interrupted" + (", and no guard is on it" if unguarded else "")
     if record.workspace is not None and not Path(record.workspace).is_dir():
-        return f"its run {record.run} may be at work: the project {clean_line(record.workspace)} cannot be read"
+        return (
+            f"its run {record.run} may be at work: the project {clean_line(record.workspace)} "
+            "cannot be read"
+        )
     return f"its run {record.run} is over"
 
 
-def known_row(pod: Pod, provider: Provider, record: PodRecord | None, *, reachable: bool = True) -> PodRow:
-    """Return a machine without its cost, as its provider says just now, or as the ledger knows it."""
+def known_row(
+    pod: Pod, provider: Provider, record: PodRecord | None, *, reachable: bool = True
+) -> PodRow:
+    """Return a machine without its cost, as its provider or the ledger knows it.
+
+    The provider's word is of just now.
+    """
     seen = time.time() if reachable else record.seen if record is not None else None
     return PodRow(pod, provider, record, reachable=reachable, seen=seen)

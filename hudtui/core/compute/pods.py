@@ -1,5 +1,6 @@
-"""The ledger: the pods that this user has requested, for all workspaces. Every pod is written down here before it is requested.
+"""The ledger: the pods that this user has requested, for all workspaces.
 
+Every pod is written down here before it is requested.
 A record outlives every crash: the next start continues from there.
 """
 
@@ -27,8 +28,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 RecordState = Literal["intended", "created", "ready", "ending", "ended", "never"]
-"""`intended`: it may have been asked for, and may exist; `created`: it exists; `ready`: a login has succeeded;
-`ending`: its end was asked for and not yet verified; `ended`: it is gone; `never`: it was never created.
+"""`intended`: it may have been asked for, and may exist; `created`: it exists; `ready`: a login has
+succeeded; `ending`: its end was asked for and not yet verified; `ended`: it is gone; `never`: it
+was never created.
 """
 
 OPEN_STATES: frozenset[RecordState] = frozenset({"intended", "created", "ready", "ending"})
@@ -67,7 +69,20 @@ CREATE TABLE machines (
 CREATE INDEX machines_by_state ON machines (state, created);
 CREATE TABLE limits (name TEXT PRIMARY KEY, limits_json TEXT NOT NULL) WITHOUT ROWID;
 """
-_FACTS = frozenset({"pod", "run", "workspace", "hourly", "currency", "ended", "billed", "why", "account", "unasked"})
+_FACTS = frozenset(
+    {
+        "pod",
+        "run",
+        "workspace",
+        "hourly",
+        "currency",
+        "ended",
+        "billed",
+        "why",
+        "account",
+        "unasked",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,8 @@ class PodRecord:
     why: str | None
     """How it came to the state it is in, in words: why it was ended, or why nothing came of it."""
     order: Order | None = None
-    """What was ordered; `Offer.kept` of the offer. None if it cannot be read: another version wrote it."""
+    """What was ordered; `Offer.kept` of the offer. None if it cannot be read: another version wrote
+    it."""
     seen: float | None = None
     """When its provider said last that it is alive; None: it never did."""
     last: Mapping[str, Any] | None = field(default=None, hash=False)
@@ -111,15 +127,21 @@ class PodRecord:
     until: float | None = None
     """When its guard ends it by its limits; None: never, or nothing is known of a guard."""
     account: str | None = None
-    """Whose money it was rented with, as the provider names the account; None where that was not known."""
+    """Whose money it was rented with, as the provider names the account; None where that was not
+    known."""
     unasked: bool = False
-    """It ended without being asked to: it was taken back, or its provider ended it; `why` says what is known of that."""
+    """It ended without being asked to: it was taken back, or its provider ended it; `why` says what
+    is known of that."""
 
     charged_at: float | None = None
-    """When its provider said last what it has cost so far; `last_pod` has the amount. None: it never did."""
+    """When its provider said last what it has cost so far; `last_pod` has the amount. None: it
+    never did."""
 
     def last_pod(self) -> Pod:
-        """The machine as it was known last: as its provider told of it, else as it was ordered (stage `unknown`)."""
+        """The machine as it was known last.
+
+        As its provider told of it, else as it was ordered (stage `unknown`).
+        """
         if self.last is not None:
             try:
                 pod = from_plain(dict(self.last), Pod)
@@ -152,8 +174,9 @@ class PodRecord:
 
     @property
     def by_hand(self) -> bool:
-        """It was rented for no run, and the user was told that it is ready: it is theirs until they or its limits end it.
+        """It was rented for no run, and the user was told that it is ready.
 
+        It is theirs until they or its limits end it.
         It stays claimed until then; the claim of a process that was killed before is left.
         """
         return self.run is None and self.state == "ready" and self.holder is None
@@ -169,25 +192,35 @@ class PodRecord:
         return self.holder is not None and is_this_machine(self.machine) and is_running(self.holder)
 
     def is_at(self, provider: Provider) -> bool:
-        """It was requested from that very service: a simulator's pods are not the real one's, nor another simulator's."""
+        """It was requested from that very service.
+
+        A simulator's pods are not the real one's, nor another simulator's.
+        """
         return self.provider == provider.name and self.endpoint in ("", provider.endpoint)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         order = None if self.order is None else to_plain(self.order)
-        return {**vars(self), "order": order, "last": dict(self.last) if self.last else None, "held": self.held}
+        return {
+            **vars(self),
+            "order": order,
+            "last": dict(self.last) if self.last else None,
+            "held": self.held,
+        }
 
 
 Grant = Callable[[Sequence[PodRecord]], float | None]
-"""Says of all entries until when a machine may live, in seconds since the epoch (None: for ever), or raises; see `budget`."""
+"""Says of all entries until when a machine may live, in seconds since the epoch (None: for ever),
+or raises; see `budget`."""
 
 
 class Ledger:
     """The pods of this user, as rows of a SQLite file. Any number of processes may use it at once.
 
-    The methods wait for the disk and for other processes that write. On an event loop: `await ledger.run(ledger.update, ...)`.
-    All of them raise `MachineError` if the file cannot be used. `path` is the user's own file by default. The first entry makes
-    it, readable by its owner alone. `patience`: seconds to wait for another process that writes.
+    The methods wait for the disk and for other processes that write. On an event loop:
+    `await ledger.run(ledger.update, ...)`. All of them raise `MachineError` if the file cannot be
+    used. `path` is the user's own file by default. The first entry makes it, readable by its owner
+    alone. `patience`: seconds to wait for another process that writes.
     """
 
     def __init__(self, path: Path | None = None, *, patience: float = 10.0) -> None:
@@ -198,13 +231,18 @@ class Ledger:
             version=_VERSION,
             schema=_SCHEMA,
             error=MachineError,
-            damaged_fix="Move it away, then look with `hudtui pods reconcile` for machines that it knew.",
+            damaged_fix=(
+                "Move it away, then look with `hudtui pods reconcile` for machines that it knew."
+            ),
             fix="No machine is asked for until it can be written.",
             patience=patience,
         )
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a method in the ledger's thread; a cancelled caller is cancelled after the method has ended. See `Database.run`."""
+        """Run a method in the ledger's thread.
+
+        A cancelled caller is cancelled after the method has ended. See `Database.run`.
+        """
         return await self._database.run(work, *args, **kwargs)
 
     def reserve(
@@ -221,9 +259,10 @@ class Ledger:
     ) -> PodRecord:
         """Add the record of a pod that is about to be requested, claimed by this process.
 
-        `endpoint` is the address of the provider's service, and `account` the provider's name of the paying account. `grant`
-        says until when the pod may live. It is called inside the transaction, so that of two launches at the same moment the
-        second one knows of the first. If it raises, nothing is written.
+        `endpoint` is the address of the provider's service, and `account` the provider's name of
+        the paying account. `grant` says until when the pod may live. It is called inside the
+        transaction, so that of two launches at the same moment the second one knows of the first.
+        If it raises, nothing is written.
 
         Raises:
             InputError: A record of that name exists: names are used once.
@@ -249,7 +288,9 @@ class Ledger:
         with self._database.writing() as database:
             try:
                 database.execute(
-                    f"INSERT INTO machines ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
+                    f"INSERT INTO machines ({', '.join(values)}) VALUES "
+                    f"({', '.join('?' * len(values))})",
+                    tuple(values.values()),
                 )
             except sqlite3.IntegrityError:
                 raise InputError(
@@ -258,13 +299,20 @@ class Ledger:
                 ) from None
             if limits is not None:
                 _set_limits(database, order.name, limits.to_json())
-            return _read(database, order.name) if grant is None else _grant(database, order.name, grant)
+            return (
+                _read(database, order.name)
+                if grant is None
+                else _grant(database, order.name, grant)
+            )
 
     def grant(self, name: str, grant: Grant, *, limits: Limits | None = None) -> PodRecord:
-        """Decide again until when a pod may live, under new limits or those that it has; see `reserve`.
+        """Decide again until when a pod may live, under new limits or those that it has.
+
+        See `reserve`.
 
         Raises:
-            MachineError: There is no such record, or the ledger cannot be written; the limits are as before.
+            MachineError: There is no such record, or the ledger cannot be written; the limits are
+                as before.
         """
         with self._database.writing() as database:
             if limits is not None:
@@ -276,7 +324,9 @@ class Ledger:
         with self._database.reading() as database:
             if database is None:
                 return None
-            row = database.execute("SELECT limits_json FROM limits WHERE name = ?", (name,)).fetchone()
+            row = database.execute(
+                "SELECT limits_json FROM limits WHERE name = ?", (name,)
+            ).fetchone()
         try:
             return None if row is None else Limits.from_json(json.loads(row[0]))
         except (TypeError, AttributeError, InputError):
@@ -287,12 +337,15 @@ class Ledger:
         with self._database.writing() as database:
             _set_limits(database, name, limits.to_json())
 
-    def update(self, name: str, state: RecordState | None = None, *, last: Pod | None = None, **facts: Any) -> PodRecord:
+    def update(
+        self, name: str, state: RecordState | None = None, *, last: Pod | None = None, **facts: Any
+    ) -> PodRecord:
         """Write down what became of a pod.
 
-        A pod in state `ended` stays so, unless it turns out to exist: `ending` is always accepted. A pod in state `never` may
-        turn out to have been created. The `facts` are any of pod, run, workspace, hourly, currency, ended, billed, why, account
-        and unasked. None keeps a value. `last` is the pod as its provider described it just now.
+        A pod in state `ended` stays so, unless it turns out to exist: `ending` is always accepted.
+        A pod in state `never` may turn out to have been created. The `facts` are any of pod, run,
+        workspace, hourly, currency, ended, billed, why, account and unasked. None keeps a value.
+        `last` is the pod as its provider described it just now.
 
         Raises:
             MachineError: There is no such record.
@@ -312,10 +365,13 @@ class Ledger:
                     values["holder"] = None
             return _update(database, name, {**values, "updated": time.time()})
 
-    def update_seen(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> tuple[PodRecord, ...]:
+    def update_seen(
+        self, pods: Mapping[str, Pod], at: float, account: str | None = None
+    ) -> tuple[PodRecord, ...]:
         """Keep what providers said of living pods, for the time when they do not answer.
 
-        `pods` has the pods by the name that each was ordered under; `at` is when the providers said so. None keeps the account.
+        `pods` has the pods by the name that each was ordered under; `at` is when the providers said
+        so. None keeps the account.
 
         Raises:
             MachineError: There is no such record.
@@ -324,10 +380,15 @@ class Ledger:
             return ()
         more = {} if account is None else {"account": account}
         with self._database.writing() as database:
-            return tuple(_update(database, name, {**_seen(_read(database, name), pod, at), **more}) for name, pod in pods.items())
+            return tuple(
+                _update(database, name, {**_seen(_read(database, name), pod, at), **more})
+                for name, pod in pods.items()
+            )
 
     def claim(self, name: str) -> bool:
-        """Claim a pod for this process, which continues preparing it. Returns False if another living process prepares it.
+        """Claim a pod for this process, which continues preparing it.
+
+        Returns False if another living process prepares it.
 
         Raises:
             MachineError: There is no such record.
@@ -342,36 +403,70 @@ class Ledger:
     def unclaim(self, name: str) -> None:
         """This process no longer prepares the pod; the owner of the pod does not change."""
         with self._database.writing() as database:
-            database.execute("UPDATE machines SET holder = NULL WHERE name = ? AND holder = ?", (name, process_mark()))
+            database.execute(
+                "UPDATE machines SET holder = NULL WHERE name = ? AND holder = ?",
+                (name, process_mark()),
+            )
 
     def get(self, name: str) -> PodRecord | None:
-        """The record of a pod, by the name it was ordered under or by its provider's id; None if there is none."""
+        """The record of a pod, by the name it was ordered under or by its provider's id.
+
+        None if there is none.
+        """
         with self._database.reading() as database:
             if database is None:
                 return None
             row = database.execute(
-                f"{_SELECT} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
+                f"{_SELECT} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1",
+                (name, name, name),
             ).fetchone()
         return None if row is None else _record(row)
 
     def record_of(self, pod: Pod, provider: Provider) -> PodRecord | None:
-        """The record of a provider's pod; None for another pod with the same name, or the same id at another service."""
+        """The record of a provider's pod.
+
+        None for another pod with the same name, or the same id at another service.
+        """
         found = (self.get(key) for key in (pod.name, pod.id) if key)
-        return next((one for one in found if one and one.is_at(provider) and (not pod.id or one.pod in (None, pod.id))), None)
+        return next(
+            (
+                one
+                for one in found
+                if one and one.is_at(provider) and (not pod.id or one.pod in (None, pod.id))
+            ),
+            None,
+        )
 
     def records(self, alive: bool = True) -> tuple[PodRecord, ...]:
-        """The pods that may exist, the oldest first; with `alive` False also those that have ended."""
+        """The pods that may exist, the oldest first.
+
+        With `alive` False also those that have ended.
+        """
         states = sorted(OPEN_STATES)
         where = f"WHERE state IN ({', '.join('?' * len(states))})" if alive else ""
         with self._database.reading() as database:
             if database is None:
                 return ()
-            rows = database.execute(f"{_SELECT} {where} ORDER BY created, name", states if alive else ()).fetchall()
+            rows = database.execute(
+                f"{_SELECT} {where} ORDER BY created, name", states if alive else ()
+            ).fetchall()
         return tuple(map(_record, rows))
 
 
 _COLUMNS = (
-    *("name", "provider", "endpoint", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
+    *(
+        "name",
+        "provider",
+        "endpoint",
+        "pod",
+        "run",
+        "workspace",
+        "machine",
+        "holder",
+        "state",
+        "hourly",
+        "currency",
+    ),
     *("created", "updated", "ended", "billed", "why", "order_json"),
     *("seen", "last_json", "until", "account", "unasked", "charged_at"),
 )
@@ -402,12 +497,18 @@ def _order(text: str) -> Order | None:
 
 
 def price_facts(pod: Pod) -> dict[str, Any]:
-    """Return the price of a pod as facts for `Ledger.update`; empty where the provider does not tell it."""
+    """Return the price of a pod as facts for `Ledger.update`.
+
+    Empty where the provider does not tell it.
+    """
     return {} if pod.hourly is None else {"hourly": pod.hourly, "currency": pod.currency}
 
 
 def _seen(before: PodRecord, pod: Pod, at: float) -> dict[str, Any]:
-    """The columns that say what a provider told of a machine. A price or a charge that it does not tell changes nothing."""
+    """The columns that say what a provider told of a machine.
+
+    A price or a charge that it does not tell changes nothing.
+    """
     facts = {"seen": at, **price_facts(pod)}
     if pod.billed is not None:
         facts["charged_at"] = at

@@ -1,4 +1,7 @@
-"""One protocol for every source of machines: Prime Intellect, SkyPilot, the user's own hosts, this computer."""
+"""One protocol for every source of machines.
+
+Prime Intellect, SkyPilot, the user's own hosts, this computer.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class OutOfCapacity(ProviderError):
 
 
 class OutcomeUnknown(ProviderError):
-    """A request may or may not have been carried out: its answer was lost. Look before asking again."""
+    """A request may or may not have been carried out: its answer was lost.
+
+    Look before asking again.
+    """
 
 
 class ProvisionFailed(ProviderError):
@@ -44,21 +50,24 @@ class Features:
     """What a provider does and what it leaves to hudtui."""
 
     paid: bool
-    """Its pods cost money from `create` until `terminate`, and hudtui ends them. False: the machines are the user's own."""
+    """Its pods cost money from `create` until `terminate`, and hudtui ends them. False: the
+    machines are the user's own."""
     simulated: bool = False
     """No real money is spent. Shown wherever the provider is."""
     brings_ssh_key: bool = False
     """It puts an SSH key of its own onto its pods: the user's key is not needed."""
     terminates_itself: bool = False
-    """Its pods end for good by themselves when their time is over; a pod that is only switched off would not."""
+    """Its pods end for good by themselves when their time is over; a pod that is only switched off
+    would not."""
 
 
 @runtime_checkable
 class Provider(Protocol):
     """A source of machines.
 
-    Reading methods may be called at any time and repeat themselves after passing faults; those that change something are never
-    repeated blindly. All raise `ProviderError` (or a subclass) in words for the user; none lets a key out.
+    Reading methods may be called at any time and repeat themselves after passing faults; those that
+    change something are never repeated blindly. All raise `ProviderError` (or a subclass) in words
+    for the user; none lets a key out.
     """
 
     @property
@@ -73,7 +82,10 @@ class Provider(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """Address of the service, so that a simulator's pods are never taken for real ones; empty where there is only one."""
+        """Address of the service, so that a simulator's pods are never taken for real ones.
+
+        Empty where there is only one.
+        """
         ...
 
     @property
@@ -82,7 +94,10 @@ class Provider(Protocol):
         ...
 
     def terminate_url(self, pod: str) -> str | None:
-        """The address to which a pod's own watchdog sends a DELETE with its key; None where that is not possible."""
+        """The address to which a pod's own watchdog sends a DELETE with its key.
+
+        None where that is not possible.
+        """
         ...
 
     async def offers(self) -> Offers:
@@ -108,12 +123,16 @@ class Provider(Protocol):
     async def find(self, name: str) -> Pod | None:
         """The pod that was ordered under a name, also while its order still waits for the provider.
 
-        None: there is no such pod, and this computer and the provider are at work on no such order that is known to them.
+        None: there is no such pod, and this computer and the provider are at work on no such order
+        that is known to them.
         """
         ...
 
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
-        """The state of many at once; ids that are not in the answer are unknown there, which is not the same as gone."""
+        """The state of many at once.
+
+        Ids that are not in the answer are unknown there, which is not the same as gone.
+        """
         ...
 
     async def get(self, pod: str) -> Pod | None:
@@ -121,7 +140,10 @@ class Provider(Protocol):
         ...
 
     async def terminate(self, pod: str) -> None:
-        """Ask for its end. Harmless when it has ended. Verified by `pods`, `get` and `history`, not by the answer."""
+        """Ask for its end. Harmless when it has ended.
+
+        Verified by `pods`, `get` and `history`, not by the answer.
+        """
         ...
 
     async def history(self) -> tuple[Pod, ...]:
@@ -151,7 +173,9 @@ def find_offer(offers: Sequence[Offer], name: str) -> Offer | None:
     Raises:
         InputError: Several offers have those six characters: which one is meant, its id says.
     """
-    found = [offer for offer in offers if name == offer.id] or [offer for offer in offers if name == offer.short]
+    found = [offer for offer in offers if name == offer.id] or [
+        offer for offer in offers if name == offer.short
+    ]
     if len({(offer.provider, offer.id) for offer in found}) > 1:
         raise InputError(
             f"{clean_line(name, 60)} means several offers",

@@ -1,6 +1,7 @@
-"""What a start of the app has to know: machines that live and that no run owns, and machines that ended meanwhile.
+"""What a start of the app has to know.
 
-A machine that was rented by hand, without a run, is its user's: it is no orphan, and is ended by name alone.
+Machines that live and that no run owns, and machines that ended meanwhile. A machine that was
+rented by hand, without a run, is its user's: it is no orphan, and is ended by name alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ IsActive = Callable[[PodRecord], bool]
 
 @dataclass(frozen=True)
 class ProviderOutage:
-    """A provider that could not be asked what is alive. What the ledger knows of its machines holds until it can be."""
+    """A provider that could not be asked what is alive.
+
+    What the ledger knows of its machines holds until it can be.
+    """
 
     provider: str
     """Its name, such as `prime`."""
@@ -35,7 +39,8 @@ class ProviderOutage:
     why: str
     """What kept it from answering, for people."""
     seen: float | None
-    """When it said last of one of our machines that it is alive, in seconds since the epoch; None: never, as far as is known."""
+    """When it said last of one of our machines that it is alive, in seconds since the epoch; None:
+    never, as far as is known."""
 
     def text(self, now: float) -> str:
         """One line: `Prime Intellect unreachable: last known state, 40 s old`."""
@@ -64,11 +69,13 @@ class Reconciliation:
     warnings: tuple[str, ...] = ()
     """What could not be checked, in words."""
     silent: tuple[ProviderOutage, ...] = ()
-    """Providers that did not answer. Their machines are among `unclear`; see `PodRecord.last_pod` and `PodRecord.seen`."""
+    """Providers that did not answer. Their machines are among `unclear`; see `PodRecord.last_pod`
+    and `PodRecord.seen`."""
     others: tuple[Pod, ...] = field(default=(), compare=False)
     """Living pods of the accounts that hudtui did not rent."""
     accounts: Mapping[str, Account | ProviderError] = field(default_factory=dict, compare=False)
-    """What the providers said of the accounts, by the provider's name; only those are asked that have pods of ours."""
+    """What the providers said of the accounts, by the provider's name; only those are asked that
+    have pods of ours."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods reconcile --json`."""
@@ -95,9 +102,9 @@ async def reconcile(
     Args:
         providers: Whom to ask; those whose machines cost nothing are left out.
         ledger: What was asked for.
-        active: Whether an entry's run is still at work (or will be: it is still preparing the machine). Without it, every
-            machine counts as owned that was got ready for a run. A machine that a living process is preparing is
-            owned in any case.
+        active: Whether an entry's run is still at work (or will be: it is still preparing the
+            machine). Without it, every machine counts as owned that was got ready for a run. A
+            machine that a living process is preparing is owned in any case.
         now: The time, seconds since the epoch.
 
     Raises:
@@ -111,7 +118,13 @@ async def reconcile(
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
-            _compare(provider, [entry for entry in entries if entry.is_at(provider)], notes, is_active, now)
+            _compare(
+                provider,
+                [entry for entry in entries if entry.is_at(provider)],
+                notes,
+                is_active,
+                now,
+            )
             for provider in paid.values()
         )
     )
@@ -125,13 +138,20 @@ async def reconcile(
             # Simulators come and go, and their machines with them.
             await notes.update(entry, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
-        f"{clean_line(entry.name)} cannot be checked, and may cost money: there is no key here for {entry.provider}"
+        (
+            f"{clean_line(entry.name)} cannot be checked, and may cost money: there is no key here "
+            f"for {entry.provider}"
+        )
         + (f" at {clean_line(entry.endpoint)}" if entry.endpoint else "")
         + "; one in a .env counts once it is trusted"
         for entry in strange
     ]
     return Reconciliation(
-        tuple(sorted((o for part in parts for o in part.orphans), key=lambda o: -(o.pod.hourly or 0.0))),
+        tuple(
+            sorted(
+                (o for part in parts for o in part.orphans), key=lambda o: -(o.pod.hourly or 0.0)
+            )
+        ),
         tuple(owned for part in parts for owned in part.lost),
         (*(owned for part in parts for owned in part.unclear), *strange),
         tuple(row for part in parts for row in part.alive),
@@ -144,13 +164,18 @@ async def reconcile(
 
 
 class _Notes:
-    """The ledger, where writing what was found may fail: a full disk must not hide the machines that live."""
+    """The ledger, where writing what was found may fail.
+
+    A full disk must not hide the machines that live.
+    """
 
     def __init__(self, ledger: Ledger, warnings: dict[str, None]) -> None:
         self._ledger, self._warnings = ledger, warnings
 
     def _failed(self, error: MachineError) -> None:
-        self._warnings.setdefault(f"what was found could not be written down: {'; '.join(error.lines())}")
+        self._warnings.setdefault(
+            f"what was found could not be written down: {'; '.join(error.lines())}"
+        )
 
     async def update(self, entry: PodRecord, state: RecordState, **facts: Any) -> PodRecord:
         """The entry with what became of its pod, written down where that is possible."""
@@ -160,8 +185,13 @@ class _Notes:
             self._failed(error)
             return replace(entry, state=state, **facts)
 
-    async def seen(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> dict[str, PodRecord]:
-        """The entries of living pods by name, with what their provider said; empty where that cannot be written down."""
+    async def seen(
+        self, pods: Mapping[str, Pod], at: float, account: str | None = None
+    ) -> dict[str, PodRecord]:
+        """The entries of living pods by name, with what their provider said.
+
+        Empty where that cannot be written down.
+        """
         try:
             entries = await self._ledger.run(self._ledger.update_seen, pods, at, account)
         except MachineError as error:
@@ -195,7 +225,11 @@ def _has_run(owned: PodRecord) -> bool:
 
 
 async def _compare(
-    provider: Provider, entries: list[PodRecord], notes: _Notes, active: IsActive, now: Callable[[], float]
+    provider: Provider,
+    entries: list[PodRecord],
+    notes: _Notes,
+    active: IsActive,
+    now: Callable[[], float],
 ) -> Reconciliation:
     try:
         pods = [pod for pod in await provider.pods() if pod.alive]
@@ -206,7 +240,9 @@ async def _compare(
         return Reconciliation(
             unclear=waiting,
             warnings=(f"{provider.title} could not be asked{loud}: {error.what}",),
-            silent=(ProviderOutage(provider.name, provider.title, "; ".join(error.lines()), latest),),
+            silent=(
+                ProviderOutage(provider.name, provider.title, "; ".join(error.lines()), latest),
+            ),
         )
     by_id = {entry.pod: entry for entry in entries if entry.pod}
     by_name = {entry.name: entry for entry in entries}
@@ -242,7 +278,9 @@ async def _compare(
     told = {entry.name: pod for pod, entry in ours if entry is not None}
     whose = account.name if account is not None else None
     fresh = await notes.seen(told, now(), whose)
-    ours = [(pod, fresh.get(entry.name, entry) if entry is not None else None) for pod, entry in ours]
+    ours = [
+        (pod, fresh.get(entry.name, entry) if entry is not None else None) for pod, entry in ours
+    ]
     lost, unclear = [], []
     for entry in entries:
         if entry.name in seen or not entry.open or entry.held:
@@ -255,13 +293,20 @@ async def _compare(
             continue
         if isinstance(found, Pod):
             found = _charged(found, await ask_account())
-            ours.append((found, (await notes.seen({entry.name: found}, now())).get(entry.name, entry)))
+            ours.append(
+                (found, (await notes.seen({entry.name: found}, now())).get(entry.name, entry))
+            )
         elif found.open:
             unclear.append(found)
             if found.pod:
-                whose = f" It was rented with the account {clean_line(found.account, 60)}." if found.account else ""
+                whose = (
+                    f" It was rented with the account {clean_line(found.account, 60)}."
+                    if found.account
+                    else ""
+                )
                 warnings.append(
-                    f"{provider.title} does not know {found.name}, not even in its history: is this the account's key?" + whose
+                    f"{provider.title} does not know {found.name}, not even in its history: is "
+                    "this the account's key?" + whose
                 )
         elif found.state == "ended":
             lost.append(found)
@@ -296,8 +341,13 @@ async def _compare(
     )
 
 
-async def _missing(entry: PodRecord, provider: Provider, notes: _Notes, now: Callable[[], float]) -> Pod | PodRecord:
-    """What became of an entry that the provider's list lacks: a machine that is alive all the same, or the entry as it is now."""
+async def _missing(
+    entry: PodRecord, provider: Provider, notes: _Notes, now: Callable[[], float]
+) -> Pod | PodRecord:
+    """What became of an entry that the provider's list lacks.
+
+    A machine that is alive all the same, or the entry as it is now.
+    """
     if entry.pod:
         pod = await provider.get(entry.pod)
         if pod is not None and pod.alive:

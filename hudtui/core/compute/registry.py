@@ -22,7 +22,10 @@ OWN = ("ssh", "local")
 
 
 def rentals() -> Mapping[str, ProviderEntry]:
-    """Return the providers that machines are rented from, by name, those of other packages included."""
+    """Return the providers that machines are rented from, by name.
+
+    Those of other packages are included.
+    """
     return extensions(PROVIDERS).loaded
 
 
@@ -32,7 +35,9 @@ def provider_names() -> tuple[str, ...]:
 
 
 def rental_titles(lookup: Lookup) -> Mapping[str, str]:
-    """Return the providers that machines are rented from, by name, each with its title as `Provider.title` has it.
+    """Return the titles of the providers that machines are rented from, by their names.
+
+    A title is as `Provider.title` has it.
 
     A provider need not be set up, and no request is made.
     """
@@ -46,7 +51,10 @@ def simulation_words(names: Collection[str]) -> str:
 
 
 def usual_rental(lookup: Lookup) -> ProviderEntry:
-    """Return the provider of a run that names none: the first that is set up, otherwise the first. No request is made."""
+    """Return the provider of a run that names none: the first that is set up, otherwise the first.
+
+    No request is made.
+    """
     first, *others = (entry for entry in rentals().values() if entry.on_demand is None)
     if lookup(SIMULATOR) not in (None, "", OFF):
         return first  # real machines are no substitute for simulated ones
@@ -56,11 +64,16 @@ def usual_rental(lookup: Lookup) -> ProviderEntry:
 
 
 def rents(lookup: Lookup, *, demo: bool) -> bool:
-    """Return whether machines can be rented, by the settings alone. `demo`: also those of the demo's simulator."""
+    """Return whether machines can be rented, by the settings alone.
+
+    `demo`: also those of the demo's simulator.
+    """
     simulator = lookup(SIMULATOR)
     if simulator not in (None, "", OFF) and (demo or simulator != DEMO):
         return True
-    return any(entry.key is not None and lookup(entry.key) is not None for entry in rentals().values())
+    return any(
+        entry.key is not None and lookup(entry.key) is not None for entry in rentals().values()
+    )
 
 
 def find_providers(
@@ -70,19 +83,26 @@ def find_providers(
     whole_config: bool = False,
     named: Collection[str] = (),
 ) -> Mapping[str, Provider]:
-    """Return all providers that are set up, by name. No request is made. A simulated Prime is called `prime`, too.
+    """Return all providers that are set up, by name. No request is made.
 
-    SSH hosts are included only if the user has listed them (see `owned_hosts.owned_hosts_file`) or `machines` names them: an SSH
-    config holds many others. A provider that is opened on demand, such as SkyPilot, is included if the settings ask for it, if it
-    is `named`, or if a machine rented from it may be alive. `machines` are further SSH hosts: names in ~/.ssh/config, or
-    `user@host[:port]`; with `whole_config` all hosts there are included.
+    A simulated Prime is called `prime`, too. SSH hosts are included only if the user has listed
+    them (see `owned_hosts.owned_hosts_file`) or `machines` names them: an SSH config holds many
+    others. A provider that is opened on demand, such as SkyPilot, is included if the settings ask
+    for it, if it is `named`, or if a machine rented from it may be alive. `machines` are further
+    SSH hosts: names in ~/.ssh/config, or `user@host[:port]`; with `whole_config` all hosts there
+    are included.
 
     Raises:
         InputError: The user's list of machines, or a setting of a provider, is invalid.
     """
     found: dict[str, Provider] = {}
     for name, entry in rentals().items():
-        if entry.on_demand is None or name in named or entry.on_demand(lookup) or _has_machines(name):
+        if (
+            entry.on_demand is None
+            or name in named
+            or entry.on_demand(lookup)
+            or _has_machines(name)
+        ):
             try:
                 provider = entry.make(lookup)
             except ProviderError:
@@ -104,7 +124,9 @@ def find_providers(
         found["ssh"] = SshProvider(tuple(own.values()))
     from hudtui.core.compute.owned_hosts import LocalProvider
 
-    found["local"] = LocalProvider(next((machine for machine in listed if machine.name == "local"), None))
+    found["local"] = LocalProvider(
+        next((machine for machine in listed if machine.name == "local"), None)
+    )
     return found
 
 
@@ -118,17 +140,22 @@ def _has_machines(provider: str) -> bool:
 
 
 def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
-    """Return the providers that cannot be used, by name, each with one line that says what to do."""
+    """Return the providers that cannot be used, by name, each with a line on what to do."""
     lacking = {name: entry.lacking(lookup) for name, entry in rentals().items()}
     told = {name: text for name, text in lacking.items() if text is not None}
     for name, why in extensions(PROVIDERS).broken.items():
         told[name] = f"The provider {clean_line(name, 40)} cannot be loaded: {clean_line(why, 200)}"
     if not read_owned_hosts(owned_hosts_file()):
-        told["ssh"] = f"No machine behind SSH is listed: name one with --host, or list them in {owned_hosts_file()}."
+        told["ssh"] = (
+            "No machine behind SSH is listed: name one with --host, or list them in "
+            f"{owned_hosts_file()}."
+        )
     return told
 
 
-def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider] | None = None) -> Provider:
+def open_provider(
+    name: str, lookup: Lookup, *, providers: Mapping[str, Provider] | None = None
+) -> Provider:
     """Return the provider with this name.
 
     Raises:
@@ -143,7 +170,10 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
     if name not in (*names, *extensions(PROVIDERS).broken):
         near = did_you_mean(name, names)
         others = f"There are: {', '.join(names)}. The clouds behind prime are chosen with --cloud."
-        raise InputError(f"there is no provider {clean_line(name, 40)!r}", fix=f"Did you mean {near}?" if near else others)
+        raise InputError(
+            f"there is no provider {clean_line(name, 40)!r}",
+            fix=f"Did you mean {near}?" if near else others,
+        )
     opened = None
     if entry is not None and (providers is None or entry.on_demand is not None):
         opened = entry.make(lookup)
@@ -160,7 +190,9 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
 
 
 def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
-    """Return the SSH login of a pod's first node; None for this computer. A pod's host key is kept by pod id, not by address.
+    """Return the SSH login of a pod's first node; None for this computer.
+
+    A pod's host key is kept by pod id, not by address.
 
     Raises:
         ProviderError: The pod's address is not known yet.
@@ -176,13 +208,18 @@ def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
         return target
     if not pod.addresses:
         raise ProviderError(
-            f"{clean_line(pod.name or pod.id, 60)} has no address yet", why=f"Its state is {pod.status or pod.stage}."
+            f"{clean_line(pod.name or pod.id, 60)} has no address yet",
+            why=f"Its state is {pod.status or pod.stage}.",
         )
     address, key = pod.addresses[0], key_path(lookup)
-    return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), pin=pod.id)
+    return SshTarget(
+        address.user, address.host, address.port, keys=(key,) if key else (), pin=pod.id
+    )
 
 
-async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
+async def pod_ssh_command(
+    pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True
+) -> tuple[str, ...]:
     """Return the `ssh` command for a shell on a pod, or for `command` there.
 
     This function connects to the pod once, to learn its host key and the right user.
@@ -205,7 +242,10 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
 
 
 def pod_login(lookup: Lookup) -> Callable[[Pod], Awaitable[Host]]:
-    """Return the function that logs in to a pod, for `acquire`: with the user's key, over the shared connections."""
+    """Return the function that logs in to a pod, for `acquire`.
+
+    With the user's key, over the shared connections.
+    """
 
     async def login(pod: Pod) -> Host:
         return await open_host(pod_target(pod, lookup) or "local")

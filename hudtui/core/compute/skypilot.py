@@ -1,7 +1,8 @@
-"""SkyPilot as a provider: many clouds, Kubernetes and Slurm, by its own program in an environment of its own.
+"""SkyPilot as a provider.
 
-It is never imported: it brings a hundred packages and a server. `sky` runs as a child process, reads a task file
-that is written here, and answers as JSON.
+Many clouds, Kubernetes and Slurm, by its own program in an environment of its own. It is never
+imported: it brings a hundred packages and a server. `sky` runs as a child process, reads a task
+file that is written here, and answers as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from typing import Any
 from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.provider import Features, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.skypilot_entry import PROGRAM, TITLE
-from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, PodStage, Price, SshKey
+from hudtui.core.compute.values import (
+    Account,
+    Address,
+    Offer,
+    Offers,
+    Order,
+    Pod,
+    PodStage,
+    Price,
+    SshKey,
+)
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.files import temporary_folder
 from hudtui.core.remote.host import Completed
@@ -30,18 +41,21 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.text import clean, clean_line
 
 INSTALL = (
-    "SkyPilot is not here: install it for your clouds with `uv tool install 'skypilot[aws]'`, or set "
-    f"{PROGRAM}=\"uvx --from 'skypilot[aws]' sky\"."
+    "SkyPilot is not here: install it for your clouds with `uv tool install 'skypilot[aws]'`, or "
+    f"set {PROGRAM}=\"uvx --from 'skypilot[aws]' sky\"."
 )
 IDLE_MINUTES = 10
 MAX_HOURS = 24.0
-"""How long a machine's task waits where no limit says it: a forgotten machine must not be paid for without end."""
+"""How long a machine's task waits where no limit says it: a forgotten machine must not be paid for
+without end."""
 _QUICK = 180.0
-"""Seconds for a question. The first one starts SkyPilot's server, which takes half a minute and more."""
+"""Seconds for a question. The first one starts SkyPilot's server, which takes half a minute and
+more."""
 _SLOW = 600.0
 """Seconds for taking a machine down."""
 _FRESH = {"check": 3600.0, "gpus": 3600.0, "cost-report": 120.0, "status": 12.0, "api": 12.0}
-"""Seconds for which an answer is good enough: each question costs seconds of a processor, and prices are those of a catalogue."""
+"""Seconds for which an answer is good enough: each question costs seconds of a processor, and
+prices are those of a catalogue."""
 _AT_ONCE = 3
 """So many questions are asked side by side."""
 _LAUNCH = ("launch", "--yes", "--async", "--detach-run", "--cluster")
@@ -50,7 +64,9 @@ _OVER = ("", "SUCCEEDED", "CANCELLED", "FAILED")
 """Statuses of a launch that nothing comes of any more; the first is that of no launch at all."""
 
 
-def find_sky(lookup: Callable[[str], str | None], which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:
+def find_sky(
+    lookup: Callable[[str], str | None], which: Callable[[str], str | None] = shutil.which
+) -> tuple[str, ...] | None:
     """How SkyPilot is called here; None where it is not.
 
     Raises:
@@ -70,8 +86,8 @@ def find_sky(lookup: Callable[[str], str | None], which: Callable[[str], str | N
 class SkyPilotProvider:
     """SkyPilot.
 
-    Its prices are those of its catalogue, not of the moment, and it tells nothing of stock. Its bills are its own estimates.
-    `program` is the words that call it.
+    Its prices are those of its catalogue, not of the moment, and it tells nothing of stock. Its
+    bills are its own estimates. `program` is the words that call it.
     """
 
     name = "sky"
@@ -79,7 +95,9 @@ class SkyPilotProvider:
     endpoint = ""
     features = Features(paid=True, brings_ssh_key=True, terminates_itself=True)
 
-    def __init__(self, program: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, program: Sequence[str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._program, self._clock = tuple(program), clock
         self._host = LocalHost()
         self._gate = asyncio.Semaphore(_AT_ONCE)
@@ -91,7 +109,9 @@ class SkyPilotProvider:
                 return await self._host.run([*self._program, *words], timeout=timeout)
         except MachineError as error:
             fix = None if shutil.which(self._program[0]) else INSTALL.partition(": ")[2]
-            raise ProviderError("SkyPilot did not do it", why="; ".join(error.lines()), fix=fix) from None
+            raise ProviderError(
+                "SkyPilot did not do it", why="; ".join(error.lines()), fix=fix
+            ) from None
 
     async def _ask(self, *words: str, fresh: bool = False) -> Any:
         """An answer as data, or, unless it is to be fresh, the one from a moment ago."""
@@ -106,10 +126,15 @@ class SkyPilotProvider:
         return answer
 
     async def offers(self) -> Offers:
-        """What its catalogue has of the clouds that it may use: prices as they were when that was made; see `Provider.offers`."""
+        """What its catalogue has of the clouds that it may use.
+
+        Prices as they were when that was made; see `Provider.offers`.
+        """
         clouds = enabled_clouds(await self._ask("check"))
         if not clouds:
-            return Offers(warnings=("SkyPilot may use none of its clouds: `sky check` says what they need",))
+            return Offers(
+                warnings=("SkyPilot may use none of its clouds: `sky check` says what they need",)
+            )
 
         async def ask(cloud: str) -> Offers:
             try:
@@ -124,10 +149,15 @@ class SkyPilotProvider:
         )
 
     async def create(self, order: Order) -> Pod:
-        """Begin to launch a cluster of one node; see `Provider.create`. Whether that succeeds, `get` tells."""
+        """Begin to launch a cluster of one node; see `Provider.create`.
+
+        Whether that succeeds, `get` tells.
+        """
         hours = MAX_HOURS if order.max_hours is None else order.max_hours
         text = task_file(order, idle_minutes=IDLE_MINUTES, max_hours=hours)
-        self._heard = {words: kept for words, kept in self._heard.items() if words[0] in ("check", "gpus")}
+        self._heard = {
+            words: kept for words, kept in self._heard.items() if words[0] in ("check", "gpus")
+        }
         with temporary_folder("hudtui-sky") as folder:
             path = folder / "task.yaml"
             path.write_text(text, encoding="utf-8")
@@ -135,14 +165,26 @@ class SkyPilotProvider:
                 done = await self._run(*_LAUNCH, order.name, str(path))
             except ProviderError as error:
                 raise OutcomeUnknown(
-                    f"it could not be confirmed whether {order.name} is launched", why="; ".join(error.lines())
+                    f"it could not be confirmed whether {order.name} is launched",
+                    why="; ".join(error.lines()),
                 ) from None
         if not done.ok:
             said = _said(done)
             if await self._may_launch(order.name):
-                raise OutcomeUnknown(f"it could not be confirmed whether {order.name} is launched", why=said)
-            if any(word in said.lower() for word in ("no launchable resource", "not enough resources", "no resource satisfying")):
-                raise OutOfCapacity(f"SkyPilot finds no {order.offer.gpu_type} as it was chosen", why=said)
+                raise OutcomeUnknown(
+                    f"it could not be confirmed whether {order.name} is launched", why=said
+                )
+            if any(
+                word in said.lower()
+                for word in (
+                    "no launchable resource",
+                    "not enough resources",
+                    "no resource satisfying",
+                )
+            ):
+                raise OutOfCapacity(
+                    f"SkyPilot finds no {order.offer.gpu_type} as it was chosen", why=said
+                )
             raise ProviderError("SkyPilot refused the task; nothing was created", why=said)
         offer = order.offer
         return Pod(
@@ -154,7 +196,9 @@ class SkyPilotProvider:
 
     async def pods(self) -> tuple[Pod, ...]:
         rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
-        return tuple(_with_address(parse_pod(row, costs.get(str(row.get("name"))))) for row in _rows(rows))
+        return tuple(
+            _with_address(parse_pod(row, costs.get(str(row.get("name"))))) for row in _rows(rows)
+        )
 
     async def _costs(self) -> Mapping[str, Mapping[str, Any]]:
         """The newest row of the report by cluster; nothing where there is no report."""
@@ -162,7 +206,10 @@ class SkyPilotProvider:
             rows = _rows(await self._ask("cost-report"))
         except ProviderError:
             return {}
-        return {str(row.get("name")): row for row in sorted(rows, key=lambda row: row.get("launched_at") or 0)}
+        return {
+            str(row.get("name")): row
+            for row in sorted(rows, key=lambda row: row.get("launched_at") or 0)
+        }
 
     async def find(self, name: str) -> Pod | None:
         """The cluster of that name; see `get`."""
@@ -173,14 +220,22 @@ class SkyPilotProvider:
         return tuple(pod for pod in found if pod is not None)
 
     async def get(self, pod: str) -> Pod | None:
-        """One cluster. While it is being launched it is `booting`, and `failed` when its launch has failed."""
+        """One cluster.
+
+        While it is being launched it is `booting`, and `failed` when its launch has failed.
+        """
         row, costs = await asyncio.gather(self._cluster(pod), self._costs())
         if row is None or str(row.get("status")).upper() == "INIT":
-            # In this order: a program hands its launch to the server, and that makes a cluster of it, while they are asked.
+            # In this order: a program hands its launch to the server, and that makes a cluster of
+            # it, while they are asked.
             submitting = row is None and await asyncio.to_thread(_is_submitting, pod)
             launch = await self._launch(pod, fresh=row is None)
             status = str((launch or {}).get("status") or "")
-            failed = await self._why_failed(str(launch["request_id"])) if launch and status == "FAILED" else None
+            failed = (
+                await self._why_failed(str(launch["request_id"]))
+                if launch and status == "FAILED"
+                else None
+            )
             if row is not None:
                 return parse_pod(row, costs.get(pod), failed=failed)
             if submitting or status not in _OVER:
@@ -197,12 +252,18 @@ class SkyPilotProvider:
 
     async def _launch(self, name: str, *, fresh: bool = False) -> Mapping[str, Any] | None:
         """The newest request that launches that cluster."""
-        rows = _rows(await self._ask("api", "status", "--all-status", "--verbose", "--cluster", name, fresh=fresh))
+        rows = _rows(
+            await self._ask(
+                "api", "status", "--all-status", "--verbose", "--cluster", name, fresh=fresh
+            )
+        )
         found = [
             row
             for row in rows
             # An older server ignores the name, and tells of all clusters.
-            if str(row.get("name", "")).endswith("launch") and row.get("request_id") and row.get("cluster_name") in (None, name)
+            if str(row.get("name", "")).endswith("launch")
+            and row.get("request_id")
+            and row.get("cluster_name") in (None, name)
         ]
         return max(found, key=lambda row: row.get("created_at") or 0, default=None)
 
@@ -229,18 +290,28 @@ class SkyPilotProvider:
         done = await self._run("down", "--yes", pod, timeout=_SLOW)
         self._heard.clear()
         if not done.ok and "not found" not in _said(done).lower():
-            raise ProviderError(f"SkyPilot did not take {clean_line(pod, 60)} down", why=_said(done))
+            raise ProviderError(
+                f"SkyPilot did not take {clean_line(pod, 60)} down", why=_said(done)
+            )
 
     def terminate_url(self, pod: str) -> None:
         """None: a cluster takes itself down."""
 
     async def history(self) -> tuple[Pod, ...]:
-        """What its cost report has of clusters that are gone, the newest first. Amounts are SkyPilot's own estimates."""
-        past = [pod for pod in map(parse_past, _rows(await self._ask("cost-report"))) if pod is not None]
+        """What its cost report has of clusters that are gone, the newest first.
+
+        Amounts are SkyPilot's own estimates.
+        """
+        past = [
+            pod for pod in map(parse_past, _rows(await self._ask("cost-report"))) if pod is not None
+        ]
         return tuple(sorted(past, key=lambda pod: -(pod.terminated or pod.created or 0.0)))
 
     async def account(self) -> Account:
-        """The accounts are the clouds' own: no balance is known. What was spent is SkyPilot's estimate."""
+        """The accounts are the clouds' own: no balance is known.
+
+        What was spent is SkyPilot's estimate.
+        """
         costs = await self._costs()
         pods = (parse_pod(row, row) for row in costs.values())
         spent = {pod.id: pod.billed for pod in pods if pod.billed is not None}
@@ -256,14 +327,18 @@ class SkyPilotProvider:
         Raises:
             ProviderError: Always.
         """
-        raise ProviderError("SkyPilot puts a key of its own onto its machines", fix="There is nothing to register.")
+        raise ProviderError(
+            "SkyPilot puts a key of its own onto its machines", fix="There is nothing to register."
+        )
 
     async def close(self) -> None:
         """Nothing is held open. SkyPilot's server stays; `sky api stop` ends it."""
 
 
 def _is_submitting(name: str) -> bool:
-    """Whether a program on this computer launches that cluster: a hudtui that was killed leaves its `sky launch` behind.
+    """Whether a program on this computer launches that cluster.
+
+    A hudtui that was killed leaves its `sky launch` behind.
 
     Raises:
         ProviderError: The programs cannot be listed.
@@ -275,15 +350,22 @@ def _is_submitting(name: str) -> bool:
                 with contextlib.suppress(ProcessLookupError, FileNotFoundError, PermissionError):
                     commands.append(path.read_bytes().replace(b"\0", b" "))
         else:
-            commands = subprocess.check_output(["ps", "-axww", "-o", "args="], timeout=30).splitlines()
+            commands = subprocess.check_output(
+                ["ps", "-axww", "-o", "args="], timeout=30
+            ).splitlines()
     except (OSError, subprocess.SubprocessError) as error:
-        raise ProviderError("it could not be confirmed whether SkyPilot is still launching here", why=str(error)) from None
+        raise ProviderError(
+            "it could not be confirmed whether SkyPilot is still launching here", why=str(error)
+        ) from None
     launch = f" {' '.join(_LAUNCH)} {name} ".encode()
     return any(launch in command + b" " for command in commands)
 
 
 def _with_address(pod: Pod) -> Pod:
-    """A cluster with its login: SkyPilot writes one into the SSH config under the cluster's name."""
+    """A cluster with its login.
+
+    SkyPilot writes one into the SSH config under the cluster's name.
+    """
     if pod.stage != "ready":
         return pod
     from dataclasses import replace
@@ -294,7 +376,11 @@ def _with_address(pod: Pod) -> Pod:
         target = parse_target(pod.id)
     except HudtuiError:
         return pod
-    return replace(pod, addresses=(Address(target.user, target.host, target.port),)) if target.host != pod.id else pod
+    return (
+        replace(pod, addresses=(Address(target.user, target.host, target.port),))
+        if target.host != pod.id
+        else pod
+    )
 
 
 def _rows(data: Any) -> tuple[Mapping[str, Any], ...]:
@@ -323,8 +409,9 @@ _FREE = ("kubernetes", "slurm", "ssh")
 def task_file(order: Order, *, idle_minutes: int, max_hours: float) -> str:
     """The task that holds the machine that was chosen, and no other, for so many hours at most.
 
-    The task only waits: what is to be done there is done over SSH. When it has ended and no user is logged in, the machine is
-    idle, and SkyPilot, which watches from the machine itself, takes it down.
+    The task only waits: what is to be done there is done over SSH. When it has ended and no user is
+    logged in, the machine is idle, and SkyPilot, which watches from the machine itself, takes it
+    down.
     """
     import yaml
 
@@ -361,33 +448,56 @@ def read_json(text: str, what: str) -> Any:
             return json.JSONDecoder().raw_decode(text, match.start())[0]
         except ValueError:
             continue
-    raise ProviderError(f"SkyPilot's {what} cannot be understood", why=clean_line(text, 300) or "it said nothing")
+    raise ProviderError(
+        f"SkyPilot's {what} cannot be understood", why=clean_line(text, 300) or "it said nothing"
+    )
 
 
 def enabled_clouds(data: Any) -> tuple[str, ...]:
-    """The clouds that may be computed on, by `sky check -o json`: by workspace, what each may be used for.
+    """The clouds that may be computed on, by `sky check -o json`.
 
-    Prime Intellect is left out: SkyPilot cannot make its machines take themselves down, and it is a provider here.
+    By workspace, what each may be used for. Prime Intellect is left out: SkyPilot cannot make its
+    machines take themselves down, and it is a provider here.
     """
     found: dict[str, None] = {}
     for clouds in data.values() if isinstance(data, Mapping) else ():
         for cloud, uses in clouds.items() if isinstance(clouds, Mapping) else ():
-            if isinstance(uses, list) and "compute" in uses and str(cloud).lower() != "primeintellect":
+            if (
+                isinstance(uses, list)
+                and "compute" in uses
+                and str(cloud).lower() != "primeintellect"
+            ):
                 found.setdefault(clean_line(str(cloud).lower(), 40))
     return tuple(found)
 
 
 def parse_offers(data: Any) -> tuple[Offer, ...]:
-    """The offers in `sky gpus list -o json`; with a spot price, each is two. Rows of another form are left out."""
+    """The offers in `sky gpus list -o json`; with a spot price, each is two.
+
+    Rows of another form are left out.
+    """
     rows = (
-        row for rows in (data.values() if isinstance(data, Mapping) else ()) for row in (rows or ()) if isinstance(row, Mapping)
+        row
+        for rows in (data.values() if isinstance(data, Mapping) else ())
+        for row in (rows or ())
+        if isinstance(row, Mapping)
     )
     return tuple(offer for row in rows for offer in _offers(row))
 
 
 def _offers(row: Mapping[str, Any]) -> Iterable[Offer]:
-    cloud, name, count = row.get("cloud"), row.get("accelerator_name"), _number(row.get("accelerator_count"))
-    if not isinstance(cloud, str) or not isinstance(name, str) or count is None or count != int(count) or count < 1:
+    cloud, name, count = (
+        row.get("cloud"),
+        row.get("accelerator_name"),
+        _number(row.get("accelerator_count")),
+    )
+    if (
+        not isinstance(cloud, str)
+        or not isinstance(name, str)
+        or count is None
+        or count != int(count)
+        or count < 1
+    ):
         return
     own = cloud.lower() in _FREE
     region = row.get("region")
@@ -399,7 +509,10 @@ def _offers(row: Mapping[str, Any]) -> Iterable[Offer]:
         vcpus = _number(row.get("cpu_count"))
         yield Offer(
             "sky",
-            "/".join(str(part or "") for part in (cloud, region, kind, f"{name}:{int(count)}", "spot" if spot else "")),
+            "/".join(
+                str(part or "")
+                for part in (cloud, region, kind, f"{name}:{int(count)}", "spot" if spot else "")
+            ),
             clean_line(name, 60),
             int(count),
             Price(0.0 if own else price or 0.0, stated=not own),
@@ -414,7 +527,9 @@ def _offers(row: Mapping[str, Any]) -> Iterable[Offer]:
         )
 
 
-def parse_pod(row: Mapping[str, Any], cost: Mapping[str, Any] | None, *, failed: str | None = None) -> Pod:
+def parse_pod(
+    row: Mapping[str, Any], cost: Mapping[str, Any] | None, *, failed: str | None = None
+) -> Pod:
     """A cluster in `sky status -o json`, with its row of `sky cost-report -o json`.
 
     `cost` is what the report says of it, and `failed` why its launch failed, where it did.
@@ -451,7 +566,9 @@ def parse_past(row: Mapping[str, Any]) -> Pod | None:
         return None
     name, count = _accelerators(row.get("accelerators"))
     ends = [
-        pair[1] for pair in row.get("usage_intervals") or () if isinstance(pair, list) and len(pair) == 2 and _number(pair[1])
+        pair[1]
+        for pair in row.get("usage_intervals") or ()
+        if isinstance(pair, list) and len(pair) == 2 and _number(pair[1])
     ]
     return Pod(
         "sky",
@@ -472,7 +589,10 @@ def parse_past(row: Mapping[str, Any]) -> Pod | None:
 
 
 def hourly_of(cost: Mapping[str, Any] | None) -> float | None:
-    """The price of an hour that a row of the cost report stands for: its estimate, divided by the time."""
+    """The price of an hour that a row of the cost report stands for.
+
+    Its estimate, divided by the time.
+    """
     total, seconds = _number((cost or {}).get("total_cost")), _number((cost or {}).get("duration"))
     return round(total * 3600 / seconds, 4) if total is not None and seconds else None
 

@@ -31,7 +31,10 @@ def _lacking(lookup: Lookup) -> str | None:
 
 
 def _target(pod: Pod) -> SshTarget | None:
-    """Return the name of a pod: SkyPilot writes the logins of its machines, with a key of its own, into the SSH config."""
+    """Return the name of a pod.
+
+    SkyPilot writes the logins of its machines, with a key of its own, into the SSH config.
+    """
     from hudtui.core.remote.target import parse_target
 
     return parse_target(pod.id, pin=pod.id) if pod.addresses else None
@@ -49,7 +52,8 @@ SKY = ProviderEntry(
     settings=(
         Setting(
             PROGRAM,
-            "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky; by default sky on PATH",
+            "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky; by default sky on "
+            "PATH",
             "command",
             in_folders=False,
         ),

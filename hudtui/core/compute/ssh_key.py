@@ -1,4 +1,7 @@
-"""The user's SSH key for rented machines: where it is, whether it can be used, and its public part."""
+"""The user's SSH key for rented machines.
+
+Where it is, whether it can be used, and its public part.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,11 @@ class KeyFile:
     @property
     def warning(self) -> str | None:
         """What keeps `ssh` from using it, and what to do."""
-        return f"others may read {self.path}, and ssh refuses such a key: chmod 400 {self.path}" if self.exposed else None
+        return (
+            f"others may read {self.path}, and ssh refuses such a key: chmod 400 {self.path}"
+            if self.exposed
+            else None
+        )
 
     @property
     def label(self) -> str:
@@ -51,7 +58,10 @@ class KeyFile:
 
 
 def key_path(lookup: Callable[[str], str | None]) -> Path | None:
-    """Where the private key is: the file that is set, or the first of `USUAL` that exists; None if there is none."""
+    """Where the private key is.
+
+    The file that is set, or the first of `USUAL` that exists; None if there is none.
+    """
     chosen = lookup(VARIABLE)
     if chosen:
         return typed_path(chosen).absolute()
@@ -81,7 +91,11 @@ def private_keys() -> list[Path]:
         return []
     for path in files:
         try:
-            if path.is_file() and path.suffix != ".pub" and b"PRIVATE KEY" in path.read_bytes()[:200]:
+            if (
+                path.is_file()
+                and path.suffix != ".pub"
+                and b"PRIVATE KEY" in path.read_bytes()[:200]
+            ):
                 found.append(path)
         except OSError:
             continue
@@ -89,7 +103,9 @@ def private_keys() -> list[Path]:
 
 
 def keep_path(path: Path, settings: Settings) -> Path | None:
-    """Write down that this key is for machines: in the user's own settings, or in the project's `.env` where that names another.
+    """Write down that this key is for machines.
+
+    In the user's own settings, or in the project's `.env` where that names another.
 
     Returns:
         The file that says it; None where the key is found without.
@@ -107,7 +123,9 @@ def keep_path(path: Path, settings: Settings) -> Path | None:
 
 
 def make_key(path: Path) -> Path:
-    """Make a new key without a pass-phrase, readable by its owner alone, with its public part beside it.
+    """Make a new key without a pass-phrase, with its public part beside it.
+
+    Its owner alone can read it.
 
     Raises:
         InputError: It cannot be written, or there is a file of that name.
@@ -139,11 +157,19 @@ def read_key(path: Path) -> KeyFile:
     try:
         data, mode = path.read_bytes()[:100_000], path.stat().st_mode
     except FileNotFoundError:
-        raise InputError("there is no such key", fix=f"Make one with: hudtui pods keys create {path}", where=where) from None
+        raise InputError(
+            "there is no such key",
+            fix=f"Make one with: hudtui pods keys create {path}",
+            where=where,
+        ) from None
     except OSError as error:
         raise InputError("this key cannot be read", why=error.strerror, where=where) from None
     if b"PRIVATE KEY" not in data:
-        hint = "It is a public key; the private one has the same name without .pub." if path.suffix == ".pub" else None
+        hint = (
+            "It is a public key; the private one has the same name without .pub."
+            if path.suffix == ".pub"
+            else None
+        )
         raise InputError("this is not a private key", fix=hint, where=where)
     locked = False
     try:
@@ -155,10 +181,18 @@ def read_key(path: Path) -> KeyFile:
     except asyncssh.KeyImportError as error:
         locked = "assphrase" in str(error)
         if not locked:
-            raise InputError("this private key cannot be understood", why=str(error), where=where) from None
+            raise InputError(
+                "this private key cannot be understood", why=str(error), where=where
+            ) from None
         public = _public_beside(path)
     exposed = os.name == "posix" and bool(stat.S_IMODE(mode) & 0o077)
-    return KeyFile(path, public.export_public_key("openssh").decode().strip(), public.get_fingerprint(), locked, exposed)
+    return KeyFile(
+        path,
+        public.export_public_key("openssh").decode().strip(),
+        public.get_fingerprint(),
+        locked,
+        exposed,
+    )
 
 
 def _public_beside(path: Path) -> asyncssh.SSHKey:

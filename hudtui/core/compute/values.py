@@ -1,7 +1,8 @@
 """Offers, pods and money as values: what can be rented, what was rented, and what it costs.
 
-Money is in the currency that the provider names, times are seconds since the epoch, sizes are in GB as the providers count them.
-A provider's unknown words (a new state, a new GPU type) are kept unchanged.
+Money is in the currency that the provider names, times are seconds since the epoch, sizes are in GB
+as the providers count them. A provider's unknown words (a new state, a new GPU type) are kept
+unchanged.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any, Literal
 PodStage = Literal["booting", "installing", "ready", "failed", "stopped", "gone", "unknown"]
 """The stage of a pod's life, the same words for all providers.
 
-`booting`: no system yet; `installing`: the system is there, its image is not; `ready`: the provider says that it can be used,
-which only a real login proves; `failed`: it will never be ready, and may cost money all the same; `stopped`: not running, still
-kept and possibly paid for; `gone`: ended, and no more is charged; `unknown`: the provider does not say.
+`booting`: no system yet; `installing`: the system is there, its image is not; `ready`: the provider
+says that it can be used, which only a real login proves; `failed`: it will never be ready, and may
+cost money all the same; `stopped`: not running, still kept and possibly paid for; `gone`: ended,
+and no more is charged; `unknown`: the provider does not say.
 """
 
-ALIVE: frozenset[PodStage] = frozenset({"booting", "installing", "ready", "failed", "stopped", "unknown"})
+ALIVE: frozenset[PodStage] = frozenset(
+    {"booting", "installing", "ready", "failed", "stopped", "unknown"}
+)
 """Stages in which a pod may still cost money: all except `gone`."""
 
 
@@ -53,7 +57,8 @@ class Offer:
     id: str
     """Unique id by the provider's rules; the user sees `short`."""
     gpu_type: str
-    """As the provider spells it, e.g. `H100_80GB`; `CPU_NODE` or empty for a machine without a GPU."""
+    """As the provider spells it, e.g. `H100_80GB`; `CPU_NODE` or empty for a machine without a
+    GPU."""
     gpu_count: int
     price: Price
     gpu_memory: float | None = None
@@ -89,7 +94,10 @@ class Offer:
 
     @property
     def kept(self) -> Offer:
-        """Return the offer as hudtui writes it down: without the provider's own data, and so not to be ordered."""
+        """Return the offer as hudtui writes it down.
+
+        Without the provider's own data, and so not to be ordered.
+        """
         return replace(self, raw={})
 
     @property
@@ -104,8 +112,18 @@ class Offer:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods offers --json`; what the provider said is left out."""
-        kept = {name: value for name, value in vars(self).items() if name not in ("raw", "price", "images")}
-        return {**kept, "short": self.short, "price": vars(self.price), "gpu_hour": self.gpu_hour, "images": list(self.images)}
+        kept = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("raw", "price", "images")
+        }
+        return {
+            **kept,
+            "short": self.short,
+            "price": vars(self.price),
+            "gpu_hour": self.gpu_hour,
+            "images": list(self.images),
+        }
 
 
 @dataclass(frozen=True)
@@ -113,7 +131,8 @@ class Query:
     """Conditions for offers. None and empty values match every offer."""
 
     gpu_types: tuple[str, ...] = ()
-    """Any of these types, in the provider's spelling; `gpus.resolve` finds them from the user's spelling."""
+    """Any of these types, in the provider's spelling; `gpus.resolve` finds them from the user's
+    spelling."""
     gpu_count: int | None = None
     min_vram: float | None = None
     """Least memory of one GPU, in GB."""
@@ -194,7 +213,11 @@ class Pod:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods --json`."""
-        return {**vars(self), "addresses": [str(address) for address in self.addresses], "alive": self.alive}
+        return {
+            **vars(self),
+            "addresses": [str(address) for address in self.addresses],
+            "alive": self.alive,
+        }
 
 
 @dataclass(frozen=True)
@@ -228,10 +251,14 @@ class Account:
     estimated: bool = False
     """`spent` holds the provider's estimates, not bills."""
     scopes: tuple[str, ...] = ()
-    """Permissions of the key, such as `instances:write`; empty if the provider does not state them."""
+    """Permissions of the key, such as `instances:write`; empty if the provider does not state
+    them."""
 
     def lasts(self, per_hour: float, currency: str = "USD") -> float | None:
-        """Return the hours for which the balance pays `per_hour`; None if unknown, in another currency, or `per_hour` is 0."""
+        """Return the hours for which the balance pays `per_hour`.
+
+        None if unknown, in another currency, or `per_hour` is 0.
+        """
         if self.balance is None or per_hour <= 0 or currency != self.currency:
             return None
         return max(self.balance, 0.0) / per_hour

@@ -1,6 +1,7 @@
-"""The watchdog on a rented machine, which keeps the limits while hudtui is closed: its rules, and how it is started.
+"""The watchdog on a rented machine, which keeps the limits while hudtui is closed.
 
-What it does stands in `hudtui/pod/watchdog.py`. Without a key of its own it can only switch the machine off; with one it ends it.
+Its rules, and how it is started. What it does stands in `hudtui/pod/watchdog.py`. Without a key of
+its own it can only switch the machine off; with one it ends it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from hudtui.core.text import failure_text
 FOLDER = ".hudtui-guard"
 """Where it is on machines that no run has been started on; below the home."""
 KEY_FILE = "guard.key"
-POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
+POWER_OFF = (
+    ["shutdown", "-h", "now"],
+    ["sudo", "-n", "shutdown", "-h", "now"],
+    ["poweroff"],
+    ["sudo", "-n", "poweroff"],
+)
 UNLIMITED = "No limit is set: it costs money until you end it."
 _PATIENCE = 60.0
 
@@ -39,10 +45,13 @@ class WatchdogPromise:
 
 
 def guard_key(provider: str, lookup: Callable[[str], str | None]) -> str | None:
-    """The key for the guards of machines that are rented from a provider; None where none was given, or it has no such keys.
+    """The key for the guards of machines that are rented from a provider.
+
+    None where none was given, or it has no such keys.
 
     Raises:
-        InputError: It is also another key of the user's, or the simulator's: those never go to a machine.
+        InputError: It is also another key of the user's, or the simulator's: those never go to a
+            machine.
     """
     entry = rentals().get(provider)
     setting = None if entry is None else entry.guard_key
@@ -64,8 +73,13 @@ def guard_key(provider: str, lookup: Callable[[str], str | None]) -> str | None:
     return key
 
 
-def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | None]) -> dict[str, str] | None:
-    """The guard's rule `end`: how it tells the provider; None where no key was given for that, or the provider has no such way.
+def terminate_rule(
+    provider: Provider, pod: str, lookup: Callable[[str], str | None]
+) -> dict[str, str] | None:
+    """The guard's rule `end`.
+
+    How it tells the provider; None where no key was given for that, or the provider has no such
+    way.
 
     Raises:
         InputError: See `guard_key`.
@@ -76,8 +90,12 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
     return {"url": url, "key_file": KEY_FILE}
 
 
-def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
-    """The rules of the watchdog on a machine without a run. They have no limit for idling, which is not measured there.
+def watchdog_rules(
+    until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]
+) -> dict[str, Any]:
+    """The rules of the watchdog on a machine without a run.
+
+    They have no limit for idling, which is not measured there.
 
     `until` is the moment at which its time is over; None: never. `pod` is the provider's id of it.
 
@@ -94,7 +112,9 @@ def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup:
     }
 
 
-async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
+async def arm_watchdog(
+    host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None
+) -> None:
     """Start the watchdog, or give the running one its rules.
 
     For the rules see `hudtui/pod/watchdog.py`; `key` goes into the file that the rule `end` names.
@@ -108,23 +128,34 @@ async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key
         await host.put(key.encode(), f"{folder}/{KEY_FILE}", mode=0o600)
     await host.put(json.dumps(dict(rules), indent=1).encode(), f"{folder}/guard.json", mode=0o600)
     for name in ("supervisor.py", "watchdog.py"):
-        await host.put(resources.files("hudtui.pod").joinpath(name).read_bytes(), f"{folder}/{name}", mode=0o700)
+        await host.put(
+            resources.files("hudtui.pod").joinpath(name).read_bytes(),
+            f"{folder}/{name}",
+            mode=0o700,
+        )
     await _run(host, ["python3", f"{folder}/watchdog.py", "arm", folder])
 
 
 async def _run(host: Host, command: list[str]) -> None:
     done = await host.run(command, timeout=_PATIENCE)
     if not done.ok:
-        raise MachineError(f"the guard of {host.name} could not be armed", why=failure_text(done.stderr))
+        raise MachineError(
+            f"the guard of {host.name} could not be armed", why=failure_text(done.stderr)
+        )
 
 
 async def start_watchdog(
-    host: Host, until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]
+    host: Host,
+    until: float | None,
+    provider: Provider,
+    pod: str,
+    *,
+    lookup: Callable[[str], str | None],
 ) -> WatchdogPromise | None:
     """Start the watchdog of a machine without a run, or give the running one other limits.
 
-    `until` is the moment at which its time is over, for which the day's budget has room; None: never. `pod` is the provider's id
-    of it.
+    `until` is the moment at which its time is over, for which the day's budget has room; None:
+    never. `pod` is the provider's id of it.
 
     Returns:
         What it will do; None where there is no limit that it could watch.
@@ -134,14 +165,20 @@ async def start_watchdog(
         InputError: See `terminate_rule`.
     """
     if provider.features.terminates_itself:
-        return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, even if hudtui is closed.")
+        return WatchdogPromise(
+            f"{provider.title} ends it by itself when its time is over, even if hudtui is closed."
+        )
     rules = watchdog_rules(until, provider, pod, lookup=lookup)
-    await arm_watchdog(host, FOLDER, rules, key=guard_key(provider.name, lookup) if rules["end"] else None)
+    await arm_watchdog(
+        host, FOLDER, rules, key=guard_key(provider.name, lookup) if rules["end"] else None
+    )
     if rules["max_seconds"] is None:
         return None
     entry = rentals().get(provider.name)
     setting = None if entry is None else entry.guard_key
-    return watchdog_promise(rules["max_seconds"] / 3600, ends=rules["end"] is not None, setting=setting)
+    return watchdog_promise(
+        rules["max_seconds"] / 3600, ends=rules["end"] is not None, setting=setting
+    )
 
 
 def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> str:
@@ -154,11 +191,17 @@ def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> 
         return f"When hudtui is closed, {provider.title} ends it in time."
     if terminate_rule(provider, "", lookup) is not None:
         return "When hudtui is closed, a guard on it ends it in time."
-    return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the billing."
+    return (
+        "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to "
+        "stop the billing."
+    )
 
 
 def watchdog_promise(hours: float, *, ends: bool, setting: str | None = None) -> WatchdogPromise:
-    """What the guard will do. `setting` is that of a key for guards, where the provider has such keys."""
+    """What the guard will do.
+
+    `setting` is that of a key for guards, where the provider has such keys.
+    """
     after = f"after {hours:.3g} h, even if hudtui is closed"
     if ends:
         return WatchdogPromise(f"Safety stop: a guard on the machine ends it {after}.")

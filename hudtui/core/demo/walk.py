@@ -1,4 +1,7 @@
-"""Walk through the demo without a screen: check the workspace, play its tasks as a run on this computer, follow it to the end."""
+"""Walk through the demo without a screen.
+
+Check the workspace, play its tasks as a run on this computer, follow it to the end.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,11 @@ async def walk(
     findings, notices = _check(workspace, settings)
     for notice in notices:
         yield notice
-    yield Progress("check", f"{CONFIG}: {_count(findings, 'finding')}; {TASKS}: {len(task_ids(folder))} tasks are valid")
+    yield Progress(
+        "check",
+        f"{CONFIG}: {_count(findings, 'finding')}; {TASKS}: {len(task_ids(folder))} tasks are "
+        "valid",
+    )
     checked = perf_counter()
     store = RunStore(folder / STATE_FOLDER)
     run = ""
@@ -131,22 +138,42 @@ async def walk(
             yield happened
     summary, record = await store.run(lambda: (store.summary(run), store.record(run)))
     if summary.state != "finished":
-        raise RunError(f"the run {run} {summary.state}", why=summary.why, fix=f"Its log: hudtui -C {folder} runs logs {run}")
+        raise RunError(
+            f"the run {run} {summary.state}",
+            why=summary.why,
+            fix=f"Its log: hudtui -C {folder} runs logs {run}",
+        )
     rows = tuple(_rows(folder, record))
     ended = perf_counter()
-    seconds = {"prepare": prepared - began, "check": checked - prepared, "run": ended - checked, "total": ended - began}
-    yield DemoResult(workspace, summary, rows, findings, {name: round(value, 3) for name, value in seconds.items()})
+    seconds = {
+        "prepare": prepared - began,
+        "check": checked - prepared,
+        "run": ended - checked,
+        "total": ended - began,
+    }
+    yield DemoResult(
+        workspace,
+        summary,
+        rows,
+        findings,
+        {name: round(value, 3) for name, value in seconds.items()},
+    )
 
 
 def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Notice]]:
-    """Lint the configuration and check the tasks against the environment. The number of lint's findings, and what to say."""
+    """Lint the configuration and check the tasks against the environment.
+
+    The number of lint's findings, and what to say.
+    """
     from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.files import read_text
     from hudtui.core.gym.lint.check import lint
     from hudtui.core.tasks.read import read_tasks
 
     folder, analysis = workspace.folder, workspace.analysis
-    findings = lint(read_text(folder / CONFIG), name=CONFIG, tools={tool.name: tool for tool in analysis.tools})
+    findings = lint(
+        read_text(folder / CONFIG), name=CONFIG, tools={tool.name: tool for tool in analysis.tools}
+    )
     notices = [Notice(finding.severity, finding.render(CONFIG)) for finding in findings]
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
@@ -157,7 +184,10 @@ def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Noti
             where=Location(str(folder / CONFIG), errors[0].line, errors[0].column),
         )
     tasks = read_tasks(
-        folder / TASKS, lookup=with_python_variable(settings.lookup), platform=settings.platform, analysis=analysis
+        folder / TASKS,
+        lookup=with_python_variable(settings.lookup),
+        platform=settings.platform,
+        analysis=analysis,
     )
     notices += [Notice(problem.severity, str(problem)) for problem in tasks.problems]
     if not tasks.tasks:
@@ -225,7 +255,13 @@ def _rows(folder: Path, record: RunRecord) -> Iterator[DemoRow]:
     for identity in task_ids(folder):
         if identity in found:
             episode = found[identity]
-            yield DemoRow(identity, episode.scores.reward, len(episode.turns), reached_tile(episode), episode.stop)
+            yield DemoRow(
+                identity,
+                episode.scores.reward,
+                len(episode.turns),
+                reached_tile(episode),
+                episode.stop,
+            )
 
 
 def reached_tile(episode: Episode) -> int | None:

@@ -1,8 +1,9 @@
 """The demo workspace: a small project around the bundled environment text-2048.
 
-Tasks, `.env.example` and `.gitignore` are written as they stand here; the lock file and the configuration come from a live look
-at the environment. Nothing in the files that are meant to be shared belongs to one machine: tasks start the environment with
-`${HUDTUI_PYTHON:-python3}`, and the interpreter of this machine goes into `.env`.
+Tasks, `.env.example` and `.gitignore` are written as they stand here; the lock file and the
+configuration come from a live look at the environment. Nothing in the files that are meant to be
+shared belongs to one machine: tasks start the environment with `${HUDTUI_PYTHON:-python3}`, and the
+interpreter of this machine goes into `.env`.
 """
 
 from __future__ import annotations
@@ -55,10 +56,12 @@ class DemoWorkspace:
 async def prepare(folder: Path) -> AsyncGenerator[Progress | Notice | DemoWorkspace, None]:
     """Create a demo workspace, or open an existing one. The last event is the workspace.
 
-    A file that exists is never changed, but for `HUDTUI_PYTHON` in the `.env` of a demo, when the interpreter there is gone.
+    A file that exists is never changed, but for `HUDTUI_PYTHON` in the `.env` of a demo, when the
+    interpreter there is gone.
 
     Raises:
-        InputError: The folder cannot be used: it has files of the demo's names that are not the demo's, or cannot be written to.
+        InputError: The folder cannot be used: it has files of the demo's names that are not the
+            demo's, or cannot be written to.
         HudtuiError: The bundled environment does not start.
     """
     from hudtui.core.environment.cache import save_analysis
@@ -73,7 +76,11 @@ async def prepare(folder: Path) -> AsyncGenerator[Progress | Notice | DemoWorksp
     mark = make_state_dir(_make_folder(folder)) / _MARK
     ours = mark.exists() or not (folder / ".env").exists()
     if not mark.exists():
-        write_atomic(mark, json.dumps({"made_at": datetime.now(UTC).isoformat(timespec="seconds"), "files": FILES}) + "\n")
+        write_atomic(
+            mark,
+            json.dumps({"made_at": datetime.now(UTC).isoformat(timespec="seconds"), "files": FILES})
+            + "\n",
+        )
     contents: dict[str, Callable[[], str]] = {
         TASKS: lambda: json.dumps(task_records(), indent=2) + "\n",
         LOCK: lambda: lock_text(analysis),
@@ -93,7 +100,9 @@ async def prepare(folder: Path) -> AsyncGenerator[Progress | Notice | DemoWorksp
 
 
 def make_workspace(folder: Path) -> tuple[Path, ...]:
-    """`prepare` for callers without an event loop, such as a worker thread. The files that were made.
+    """`prepare` for callers without an event loop, such as a worker thread.
+
+    The files that were made.
 
     Raises:
         HudtuiError: As `prepare`.
@@ -130,7 +139,8 @@ def task_records() -> list[dict[str, Any]]:
     records.append(
         _record(
             "efficiency-4x4-seed11",
-            "Play 2048 on a 4x4 board and earn at least 20 points a move: merge high tiles, waste no move.",
+            "Play 2048 on a 4x4 board and earn at least 20 points a move: merge high tiles, waste "
+            "no move.",
             {"board_size": 4, "seed": 11},
             {"name": "efficiency", "arguments": {"min_ratio": 20}},
             {"evaluator": "efficiency", "min_ratio": 20},
@@ -140,7 +150,11 @@ def task_records() -> list[dict[str, Any]]:
 
 
 def _record(
-    identity: str, prompt: str, board: dict[str, int], evaluate: dict[str, Any], metadata: dict[str, Any]
+    identity: str,
+    prompt: str,
+    board: dict[str, int],
+    evaluate: dict[str, Any],
+    metadata: dict[str, Any],
 ) -> dict[str, Any]:
     return {
         "id": identity,
@@ -153,7 +167,10 @@ def _record(
 
 
 def config_text(analysis: Analysis) -> str:
-    """The demo's configuration: as generated, with one action for each direction, and room for a whole game."""
+    """The demo's configuration.
+
+    As generated, with one action for each direction, and room for a whole game.
+    """
     from hudtui.core.gym.generate import generate
     from hudtui.core.gym.values import DEFAULT_MAX_TURNS
 
@@ -162,7 +179,10 @@ def config_text(analysis: Analysis) -> str:
 
 
 def lock_text(analysis: Analysis) -> str:
-    """The lock file: what was found in the environment, in format 1.3. There is no image, since none is needed here."""
+    """The lock file: what was found in the environment, in format 1.3.
+
+    There is no image, since none is needed here.
+    """
     import yaml
 
     tools = []
@@ -187,10 +207,18 @@ def lock_text(analysis: Analysis) -> str:
         },
         "tools": tools,
         "hubTools": {hub: list(functions) for hub, functions in analysis.hubs.items()},
-        "resources": [{"uri": one.uri, "name": one.name, "mimeType": one.mime_type} for one in analysis.resources],
+        "resources": [
+            {"uri": one.uri, "name": one.name, "mimeType": one.mime_type}
+            for one in analysis.resources
+        ],
     }
-    heading = f"# What `hudtui demo` found in the bundled environment {SOURCE}. It runs without a container: no image is named.\n"
-    plain = json.loads(json.dumps(lock, default=str))  # no aliases, no subclasses: they would show in the YAML
+    heading = (
+        f"# What `hudtui demo` found in the bundled environment {SOURCE}. It runs without a "
+        "container: no image is named.\n"
+    )
+    plain = json.loads(
+        json.dumps(lock, default=str)
+    )  # no aliases, no subclasses: they would show in the YAML
     return heading + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -198,10 +226,18 @@ def env_example() -> str:
     """Every key that hudtui knows, empty, with what it is for."""
     from hudtui.core.settings import known_settings
 
-    lines = ["# Copy what you need into .env (which stays out of version control) and fill it in. The demo needs none of these."]
+    lines = [
+        "# Copy what you need into .env (which stays out of version control) and fill it in. The "
+        "demo needs none of these."
+    ]
     for key in known_settings(HUD):
         if key.secret:
-            lines += ["", f"# {key.about}", *([f"# {key.get_it}"] if key.get_it else []), f"{key.name}="]
+            lines += [
+                "",
+                f"# {key.about}",
+                *([f"# {key.get_it}"] if key.get_it else []),
+                f"{key.name}=",
+            ]
     lines += [
         "",
         "# The Python that has hudtui: tasks start the bundled environment with it.",
@@ -224,7 +260,8 @@ def _refuse_foreign(folder: Path) -> None:
     foreign = [name for name in FILES if name != GITIGNORE and os.path.lexists(folder / name)]
     if foreign:
         raise InputError(
-            f"this folder holds a project of its own ({', '.join(foreign)}), and the demo changes nothing there",
+            f"this folder holds a project of its own ({', '.join(foreign)}), and the demo changes "
+            "nothing there",
             fix="Give the demo another folder: hudtui demo NEWFOLDER.",
             where=Location(os.fspath(folder)),
         )
@@ -235,14 +272,17 @@ def _make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            "this folder cannot be made", why=error.strerror or str(error), where=Location(os.fspath(folder))
+            "this folder cannot be made",
+            why=error.strerror or str(error),
+            where=Location(os.fspath(folder)),
         ) from None
     return folder
 
 
 def _keep_interpreter(folder: Path) -> bool:
-    """Note this interpreter in `.env`, unless another that exists is set. Whether the file was made.
+    """Note this interpreter in `.env`, unless another that exists is set.
 
+    Whether the file was made.
     A file that is made also says that machines of the demo are simulated.
     """
     from hudtui.core.compute.prime.entry import DEMO, SIMULATOR
@@ -258,5 +298,7 @@ def _keep_interpreter(folder: Path) -> bool:
         if not existed:
             save_project_setting(folder, SIMULATOR, DEMO)
     except InputError:
-        return False  # a `.env` that cannot be read or written is the user's affair: commands fall back on their own interpreter
+        # a `.env` that cannot be read or written is the user's affair: commands fall back on their
+        # own interpreter
+        return False
     return not existed

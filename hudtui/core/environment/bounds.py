@@ -84,7 +84,9 @@ def limit_stream(stream: Any, most: int, *, events: bool, tell: Callable[[str], 
 
 
 class ServerMessages:
-    """The messages of a server as a session reads them, without notifications and endless questions.
+    """The messages of a server as a session reads them.
+
+    Notifications and endless questions are left out.
 
     Args:
         incoming: The stream of messages.
@@ -93,7 +95,9 @@ class ServerMessages:
         asked: Receives the method and the parameters of each request of the server.
     """
 
-    def __init__(self, incoming: Any, name: str, calls: Calls, *, asked: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self, incoming: Any, name: str, calls: Calls, *, asked: Callable[[str, Any], None]
+    ) -> None:
         self._incoming = incoming
         self._name = name
         self._calls = calls
@@ -133,7 +137,8 @@ class ServerMessages:
                 self._asked += 1
                 if self._asked > MAX_SERVER_REQUESTS:
                     raise ConnectError(
-                        f"the server {self._name!r} sends requests without end instead of answering",
+                        f"the server {self._name!r} sends requests without end instead of "
+                        "answering",
                         why=f"It sent {MAX_SERVER_REQUESTS:,} requests in a row.",
                         fix="Check what it does, or use another version of it.",
                     )

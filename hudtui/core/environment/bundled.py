@@ -36,19 +36,30 @@ class BundledEnvironment:
     @property
     def mcp_config(self) -> dict[str, object]:
         """The entry of a task file: started by the `python` that has hudtui installed."""
-        return {self.name: {"command": "python", "args": list(python_command("-m", self.module)[1:])}}
+        return {
+            self.name: {"command": "python", "args": list(python_command("-m", self.module)[1:])}
+        }
 
     @property
     def portable_config(self) -> dict[str, object]:
-        """The `mcp_config` of a task file: the setting `HUDTUI_PYTHON` names the interpreter of each machine."""
-        return {self.name: {"command": f"${{{PYTHON_VARIABLE}:-python3}}", "args": list(python_command("-m", self.module)[1:])}}
+        """The `mcp_config` of a task file.
+
+        The setting `HUDTUI_PYTHON` names the interpreter of each machine.
+        """
+        return {
+            self.name: {
+                "command": f"${{{PYTHON_VARIABLE}:-python3}}",
+                "args": list(python_command("-m", self.module)[1:]),
+            }
+        }
 
 
 BUNDLED: tuple[BundledEnvironment, ...] = (
     BundledEnvironment(
         "text-2048",
         "hudtui.envs.text_2048",
-        "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile or efficiency.",
+        "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile "
+        "or efficiency.",
     ),
 )
 
@@ -64,16 +75,30 @@ def with_python_variable(lookup: Lookup) -> Lookup:
 
 def find_bundled(name: str) -> BundledEnvironment | None:
     """The bundled environment of that name; `text_2048` is understood as `text-2048`."""
-    return next((entry for entry in BUNDLED if entry.name == name.strip().lower().replace("_", "-")), None)
+    return next(
+        (entry for entry in BUNDLED if entry.name == name.strip().lower().replace("_", "-")), None
+    )
 
 
-_PYTHONS = ("python", "python3", "$HUDTUI_PYTHON", "${HUDTUI_PYTHON}", "${HUDTUI_PYTHON:-python3}", "${HUDTUI_PYTHON:-python}")
+_PYTHONS = (
+    "python",
+    "python3",
+    "$HUDTUI_PYTHON",
+    "${HUDTUI_PYTHON}",
+    "${HUDTUI_PYTHON:-python3}",
+    "${HUDTUI_PYTHON:-python}",
+)
 
 
 def is_bundled(spec: ServerSpec) -> bool:
     """True if a server is a bundled environment, as we start it or as a task file names it."""
     if any(spec == one.spec for one in BUNDLED):
         return True
-    if spec.command not in (*_PYTHONS, sys.executable) or spec.env or spec.cwd is not None or spec.contained:
+    if (
+        spec.command not in (*_PYTHONS, sys.executable)
+        or spec.env
+        or spec.cwd is not None
+        or spec.contained
+    ):
         return False
     return any(spec.args in (("-m", one.module), ("-P", "-m", one.module)) for one in BUNDLED)

@@ -1,6 +1,7 @@
 """Analyses kept in the workspace, so that the last one shows at once while a new one is made.
 
-One JSON file per source under `.hudtui/analyses/`. Keys and tokens were masked when the analysis was made.
+One JSON file per source under `.hudtui/analyses/`. Keys and tokens were masked when the analysis
+was made.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ FORMAT = 1
 
 
 def load_analysis(source: Source) -> Analysis | None:
-    """The last analysis of a source, or None. A damaged file, or one of another format, counts as none."""
+    """The last analysis of a source, or None.
+
+    A damaged file, or one of another format, counts as none.
+    """
     return _read(_file(source), source.key)
 
 
@@ -27,7 +31,11 @@ def latest_analysis(folder: Path) -> Analysis | None:
     """The analysis that was saved last in this project folder, or None."""
     from hudtui.core.workspace import STATE_FOLDER
 
-    files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    files = sorted(
+        (folder / STATE_FOLDER / "analyses").glob("*.json"),
+        key=lambda file: file.stat().st_mtime,
+        reverse=True,
+    )
     return next((analysis for file in files if (analysis := _read(file)) is not None), None)
 
 
@@ -35,8 +43,14 @@ def recent_sources(folder: Path) -> tuple[str, ...]:
     """The sources that were analyzed in this project folder, the last one first."""
     from hudtui.core.workspace import STATE_FOLDER
 
-    files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return tuple(dict.fromkeys(analysis.source for file in files if (analysis := _read(file)) is not None))
+    files = sorted(
+        (folder / STATE_FOLDER / "analyses").glob("*.json"),
+        key=lambda file: file.stat().st_mtime,
+        reverse=True,
+    )
+    return tuple(
+        dict.fromkeys(analysis.source for file in files if (analysis := _read(file)) is not None)
+    )
 
 
 def save_analysis(source: Source, analysis: Analysis) -> None:
@@ -49,7 +63,9 @@ def save_analysis(source: Source, analysis: Analysis) -> None:
 
     make_state_dir(source.folder)
     if source.file is None:
-        agree(source.folder, source.all_powers)  # the user named it: no question about what is saved here
+        agree(
+            source.folder, source.all_powers
+        )  # the user named it: no question about what is saved here
     data = {"format": FORMAT, "key": source.key, "analysis": analysis.to_json()}
     write_atomic(_file(source), json.dumps(data, ensure_ascii=False, indent=1))
 

@@ -1,7 +1,8 @@
 """The calls of one connection that wait for an answer, and what becomes of an answer that is none.
 
-An answer that cannot be read, or that is for another call, fails the call that waits for it at once, with the server's words: who
-waits would otherwise learn of it by the time limit, and without them.
+An answer that cannot be read, or that is for another call, fails the call that waits for it at
+once, with the server's words: who waits would otherwise learn of it by the time limit, and without
+them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from hudtui.core.http import error_message
 from hudtui.core.text import clean_line
 
 TWICE_PATIENCE = 1.5
-"""Seconds that a call waits on after an answer to an earlier call came once more: the right one may be behind it."""
+"""Seconds that a call waits on after an answer to an earlier call came once more: the right one may
+be behind it."""
 
 _ESCAPES = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+    rb"|\\.",
+    re.DOTALL,
 )
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _BYTE_ORDER = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
@@ -35,7 +39,10 @@ _SHOWN = 300
 
 
 def mended(data: bytes) -> bytes:
-    """JSON as it came, with a replacement mark for each wrong byte and for each half of a surrogate pair."""
+    """Return JSON as it came, with replacement marks for what is no text.
+
+    There is a mark for each wrong byte and for each half of a surrogate pair.
+    """
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -51,22 +58,32 @@ def _without_half(escape_match: re.Match[bytes]) -> bytes:
 
 
 def is_answer(line: bytes) -> bool:
-    """True if a line that cannot be read was meant as an answer, and is not a program's other output."""
+    """True if a line that cannot be read was meant as an answer.
+
+    Otherwise it is a program's other output.
+    """
     text = line.strip()
     if text.startswith(b"{'jsonrpc'"):
         return True  # a value of Python, printed
-    return (text.startswith((b"{", b"[{")) or b'"jsonrpc"' in text) and _MEMBER.search(text) is not None
+    return (text.startswith((b"{", b"[{")) or b'"jsonrpc"' in text) and _MEMBER.search(
+        text
+    ) is not None
 
 
 def is_noise(line: bytes) -> bool:
-    """True if a line is neither a message nor text that a program prints: a page, or bytes that are no text."""
+    """True if a line is neither a message nor text that a program prints.
+
+    A page, or bytes that are no text.
+    """
     return _PAGE.match(line) is not None or _NO_TEXT.search(line) is not None
 
 
 class Call:
     """A request that waits for its answer."""
 
-    def __init__(self, asked: str, params: Mapping[str, Any] | None, until: float, *, handshake: bool) -> None:
+    def __init__(
+        self, asked: str, params: Mapping[str, Any] | None, until: float, *, handshake: bool
+    ) -> None:
         self.asked = asked
         """The method and what it is about, for messages."""
         self.params = params
@@ -115,7 +132,14 @@ class Calls:
         return bool(self._waiting)
 
     @contextmanager
-    def waiting(self, asked: str, params: Mapping[str, Any] | None, seconds: float, *, handshake: bool = False) -> Iterator[Call]:
+    def waiting(
+        self,
+        asked: str,
+        params: Mapping[str, Any] | None,
+        seconds: float,
+        *,
+        handshake: bool = False,
+    ) -> Iterator[Call]:
         """A call, for the length of the block; the requests that are sent in it are its own."""
         call = Call(asked, params, asyncio.get_running_loop().time() + seconds, handshake=handshake)
         self._waiting.append(call)
@@ -138,12 +162,17 @@ class Calls:
         return next((call for call in self._waiting if str(call.id) == str(number)), None)
 
     def fail(self, error: ConnectError, number: Any = None) -> None:
-        """Fail the call with an id; without one, or if no call has it, the one that has waited longest."""
+        """Fail the call with an id.
+
+        Without one, or if no call has it, the one that has waited longest.
+        """
         if (call := self._of(number)) is not None:
             self._fail_one(call, error)
 
     def take(self, number: Any, error: Any) -> bool:
-        """Note an answer that came. Returns whether it is for a call that was made, and not answered before.
+        """Note an answer that came.
+
+        Returns whether it is for a call that was made, and not answered before.
 
         Args:
             number: Its id.
@@ -174,14 +203,20 @@ class Calls:
             value = from_json(line)
         except ValueError:
             return False
-        return isinstance(value, dict) and value.get("id") is not None and self.find(value["id"]) is not None
+        return (
+            isinstance(value, dict)
+            and value.get("id") is not None
+            and self.find(value["id"]) is not None
+        )
 
     def has_answered(self, call: Call) -> bool:
         """True if the server itself has answered a call."""
         return str(call.id) in self._answered
 
     def refuse(self, data: bytes, number: Any = None, *, patient: bool = False) -> None:
-        """Fail the call with an id, or the one that has waited longest, with the words of `data`, which is no answer.
+        """Fail a call with the words of `data`, which is no answer.
+
+        The call is the one with the id, or else the one that has waited longest.
 
         Args:
             data: What came.
@@ -204,7 +239,7 @@ class Calls:
             self._fail_one(call, error)
 
     def check(self, data: bytes, number: Any = None, *, alone: bool = False) -> None:
-        """Fail the waiting call if `data` is no message of the protocol, or is the answer to another call.
+        """Fail the waiting call if `data` is no message of the protocol, or answers another.
 
         Args:
             data: One message.
@@ -220,7 +255,9 @@ class Calls:
         except ValueError:
             number_match = _ID.search(data)
             known = number_match[1].strip(b'"').decode() if number_match else None
-            self.fail(self._malformed(data.decode("utf-8", "replace"), known or number), known or number)
+            self.fail(
+                self._malformed(data.decode("utf-8", "replace"), known or number), known or number
+            )
             return
         try:
             read = jsonrpc_message_adapter.validate_python(value, by_name=False)
@@ -234,13 +271,22 @@ class Calls:
             self.refuse(data, number)
             return
         other = getattr(read, "id", None)
-        call = None if number is None or other is None or hasattr(read, "method") else self.find(number)
+        call = (
+            None
+            if number is None or other is None or hasattr(read, "method")
+            else self.find(number)
+        )
         if call is not None and str(other) != str(number):
             self.fail(self._other(other, call), number)
 
     def _of(self, number: Any) -> Call | None:
-        """The call with an id; without one, or if no call has it, the one that has waited longest."""
-        return (self.find(number) if number is not None else None) or (self._waiting[0] if self._waiting else None)
+        """The call with an id.
+
+        Without one, or if no call has it, the one that has waited longest.
+        """
+        return (self.find(number) if number is not None else None) or (
+            self._waiting[0] if self._waiting else None
+        )
 
     def _fail_one(self, call: Call, error: ConnectError) -> None:
         if call.waits and not call.fault.done():
@@ -254,7 +300,10 @@ class Calls:
             return ConnectError(
                 f"the server {self._name!r} does not answer as an MCP server",
                 why=f"It said: {text}" if text else "Its answer is empty.",
-                fix="Check the command; at a URL, the path: MCP endpoints usually end in /mcp or /sse.",
+                fix=(
+                    "Check the command; at a URL, the path: MCP endpoints usually end in /mcp or "
+                    "/sse."
+                ),
             )
         return ConnectError(
             f"the server {self._name!r} gave an answer{to} that is not of the protocol",
@@ -265,7 +314,10 @@ class Calls:
     def _other(self, number: Any, call: Call) -> ConnectError:
         return ConnectError(
             f"the server {self._name!r} answered another call than {call.asked}",
-            why=f"It answered the id {clean_line(str(number), 40)}, and was asked {clean_line(str(call.id), 40)}.",
+            why=(
+                f"It answered the id {clean_line(str(number), 40)}, and was asked "
+                f"{clean_line(str(call.id), 40)}."
+            ),
             fix="Check the server, and any proxy in front of it.",
         )
 
@@ -306,7 +358,9 @@ def words_of(message: Any) -> str:
         error = message.get("error")
         if isinstance(error, dict) and isinstance(error.get("message"), str):
             code = error.get("code")
-            return str(error["message"]) + ("" if isinstance(code, int) else f" (error code {json.dumps(code, default=str)})")
+            return str(error["message"]) + (
+                "" if isinstance(code, int) else f" (error code {json.dumps(code, default=str)})"
+            )
         if isinstance(error, str):
             return error
     text = json.dumps(message, ensure_ascii=False, default=str)

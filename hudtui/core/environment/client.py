@@ -3,7 +3,8 @@
     async with connect(source) as session:
         await session.call_tool("move", {"direction": "left"})
 
-A session may be used from any task. Leaving the block ends every server that was started, also when the block is cancelled.
+A session may be used from any task. Leaving the block ends every server that was started, also when
+the block is cancelled.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from hudtui.core.environment.errors import rpc_fault
 from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
-from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_url, parse_mcp_config
+from hudtui.core.environment.servers import (
+    Secrets,
+    ServerSpec,
+    fill_variables,
+    mask_url,
+    parse_mcp_config,
+)
 from hudtui.core.environment.source import Source, with_engine
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult, read_result, read_tools
 from hudtui.core.errors import ConnectError, SourceError
@@ -36,14 +43,19 @@ from hudtui.core.variables import Lookup
 DEFAULT_TIMEOUT = 60.0
 """Seconds: for the start and the handshake, for a listing, and for a call."""
 
-_PASSED_ON = re.compile(r"(?:\w*Error: )?MCP error (-?[0-9]{1,9}): (.{1,2000})", re.DOTALL | re.IGNORECASE)
+_PASSED_ON = re.compile(
+    r"(?:\w*Error: )?MCP error (-?[0-9]{1,9}): (.{1,2000})", re.DOTALL | re.IGNORECASE
+)
 """Text of an error of the protocol in the SDK of TypeScript."""
 
 OnEvent = Callable[[Progress], None]
 
 
 class EnvironmentSession:
-    """An open connection to an environment, with all its servers. `values.Session` is what most users need of it."""
+    """An open connection to an environment, with all its servers.
+
+    `values.Session` is what most users need of it.
+    """
 
     def __init__(self, links: Sequence[ServerConnection], secrets: Secrets) -> None:
         self.links = tuple(links)
@@ -59,7 +71,8 @@ class EnvironmentSession:
     def tools(self) -> Mapping[str, Tool]:
         """All tools by name, as listed when the session began.
 
-        Where two servers have a tool of the same name, the first server's keeps it, and the others' are called `server_tool`.
+        Where two servers have a tool of the same name, the first server's keeps it, and the others'
+        are called `server_tool`.
         """
         return self._tools
 
@@ -68,17 +81,22 @@ class EnvironmentSession:
         """Questions of the servers to the user that were declined, in words."""
         return tuple(text for link in self.links for text in link.declined.values())
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
-        """Call a tool and return its answer; an error that the server answers, in whatever form, is a result with `is_error`.
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
+        """Call a tool and return its answer.
+
+        An error that the server answers, in whatever form, is a result with `is_error`.
 
         Args:
-            name: A listed tool; with several servers also `server_tool`. With one server an unlisted name is sent all the same:
-                hubs hide functions that can be called.
+            name: A listed tool; with several servers also `server_tool`. With one server an
+                unlisted name is sent all the same: hubs hide functions that can be called.
             arguments: Sent as they are.
             timeout: Seconds; None for the session's own limit.
 
         Raises:
-            ConnectError: The server died, did not answer in time, answered with what is no answer, or has lost the session.
+            ConnectError: The server died, did not answer in time, answered with what is no answer,
+                or has lost the session.
         """
         route = self._routes.get(name)
         if route is None:
@@ -87,19 +105,32 @@ class EnvironmentSession:
             route = (self.links[0], name)
         link, tool = route
         try:
-            result = read_result(await link.request("tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout))
+            result = read_result(
+                await link.request(
+                    "tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout
+                )
+            )
         except RpcError as error:
             result = ToolResult((ContentBlock("text", text=error.message),), None, True)
         if result.is_error and (passed := _PASSED_ON.fullmatch(result.text.strip())) is not None:
             # A proxy tells the error of the server behind it as the tool's own.
-            fault = rpc_fault(link.spec.name, int(passed[1]), link.secrets.hide(passed[2]), f"{tool} {dict(arguments)}")
+            fault = rpc_fault(
+                link.spec.name,
+                int(passed[1]),
+                link.secrets.hide(passed[2]),
+                f"{tool} {dict(arguments)}",
+            )
             if fault is not None:
                 raise fault
         if result.is_error and name in self._tools and _unknown(tool, result.text):
             raise ConnectError(
-                f"the server {link.spec.name!r} no longer has the tool {clean_line(tool, 80)}, which it listed",
+                f"the server {link.spec.name!r} no longer has the tool {clean_line(tool, 80)}, "
+                "which it listed",
                 why=f"It answered: {link.secrets.hide(clean_line(result.text, 200))}",
-                fix="Another server answers at its address, or it was started again with other tools. Connect again.",
+                fix=(
+                    "Another server answers at its address, or it was started again with other "
+                    "tools. Connect again."
+                ),
             )
         return replace(result, over=True) if link.over else result
 
@@ -116,7 +147,9 @@ class EnvironmentSession:
             try:
                 entries, warnings = await link.pages("tools/list", "tools")
             except RpcError as error:
-                raise ConnectError(f"the server {link.spec.name!r} does not list its tools", why=error.message) from None
+                raise ConnectError(
+                    f"the server {link.spec.name!r} does not list its tools", why=error.message
+                ) from None
             await link.learn_headers(entries)
             tools, more = read_tools(entries)
             self.warnings += [*warnings, *more]
@@ -126,7 +159,10 @@ class EnvironmentSession:
     def _add(self, link: ServerConnection, tool: Tool) -> None:
         full = f"{link.spec.name}_{tool.name}"
         if tool.name in self._tools:
-            self.warnings.append(f"two servers have a tool {tool.name!r}: that of {link.spec.name!r} is called {full!r}")
+            self.warnings.append(
+                f"two servers have a tool {tool.name!r}: that of {link.spec.name!r} is called "
+                f"{full!r}"
+            )
             self._tools[full] = replace(tool, name=full)
         else:
             self._tools[tool.name] = tool
@@ -148,8 +184,10 @@ async def connect(
 
     Args:
         source: A source from `parse_source`, or an `mcp_config`.
-        timeout: Seconds: for the start and the handshake, for listing the tools, and for a call that has no limit of its own.
-        lookup: Returns the values of variables; by default the source's own lookup, else the process environment.
+        timeout: Seconds: for the start and the handshake, for listing the tools, and for a call
+            that has no limit of its own.
+        lookup: Returns the values of variables; by default the source's own lookup, else the
+            process environment.
         on_event: Receives the progress of connecting.
         login: The login that the user asks for; None where only a kept one counts.
 
@@ -166,7 +204,10 @@ async def connect(
         specs = parse_mcp_config(source, "mcp_config")
     tell = on_event or (lambda _: None)
     # A bundled environment imports its own modules, whatever lies in the current folder.
-    specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
+    specs = tuple(
+        replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec
+        for spec in specs
+    )
     specs = tuple(await asyncio.to_thread(lambda: [with_engine(spec) for spec in specs]))
     hidden = Secrets()
     filled = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
@@ -178,14 +219,27 @@ async def connect(
     ]
     session = EnvironmentSession(links, hidden)
     session.warnings += [warning for _, warnings in filled for warning in warnings]
-    if any(spec.contained and spec.command == "podman" for spec in specs) and (note := engine_note()) is not None:
+    if (
+        any(spec.contained and spec.command == "podman" for spec in specs)
+        and (note := engine_note()) is not None
+    ):
         session.warnings.append(note)
     try:
         began = time.perf_counter()
-        tell(Progress("connect", ", ".join(f"{'Connecting to' if spec.url else 'Starting'} {spec.where}" for spec in specs)))
+        tell(
+            Progress(
+                "connect",
+                ", ".join(
+                    f"{'Connecting to' if spec.url else 'Starting'} {spec.where}" for spec in specs
+                ),
+            )
+        )
         session.links = tuple(await _open_all(links))
         session.warnings += [
-            f"the server {link.spec.name!r} speaks OpenEnv: as {mask_url(_socket_url(link))} it is reached at once"
+            (
+                f"the server {link.spec.name!r} speaks OpenEnv: as {mask_url(_socket_url(link))} "
+                "it is reached at once"
+            )
             for link in session.links
             if link.protocol == OPENENV and not is_openenv(link.spec.url or "")
         ]
@@ -197,7 +251,8 @@ async def connect(
                 await session.list_tools()
         except TimeoutError:
             raise ConnectError(
-                f"the tools were not listed within {timeout:g} s", fix="Give it more time, or check what the server does."
+                f"the tools were not listed within {timeout:g} s",
+                fix="Give it more time, or check what the server does.",
             ) from None
         session.timings["list"] = time.perf_counter() - began
         yield session
@@ -212,10 +267,14 @@ def _unknown(tool: str, text: str) -> bool:
     name = rf"['\"`]?{re.escape(tool)}['\"`]?"
     says = (
         rf"(?:unknown|no such|no) tool(?: named)?:? {name}",
-        rf"tool:? {name} (?:was |is )?(?:not found|unknown|not registered|does not exist|not available)",
+        rf"tool:? {name} (?:was |is )?(?:not found|unknown|not registered|does not exist"
+        r"|not available)",
         rf"tool not found:? {name}",
     )
-    return re.fullmatch(rf"(?:mcp error -?\d+: )?(?:{'|'.join(says)})\.?", text.strip(), re.IGNORECASE) is not None
+    return (
+        re.fullmatch(rf"(?:mcp error -?\d+: )?(?:{'|'.join(says)})\.?", text.strip(), re.IGNORECASE)
+        is not None
+    )
 
 
 def mask_result(result: ToolResult, secrets: Secrets) -> ToolResult:
@@ -227,11 +286,15 @@ def mask_result(result: ToolResult, secrets: Secrets) -> ToolResult:
 def _servers(source: Source) -> tuple[ServerSpec, ...]:
     if source.kind == "hud-v6":
         raise SourceError(
-            "a HUD v6 environment has tasks, not MCP tools: it can be analyzed, but an MCP agent cannot play it",
+            "a HUD v6 environment has tasks, not MCP tools: it can be analyzed, but an MCP agent "
+            "cannot play it",
             fix="Use an environment that serves MCP (HUD v4 or v5).",
         )
     if not source.servers:
-        raise SourceError("this lock file names no image to run", fix="Name the image or the address of the environment instead.")
+        raise SourceError(
+            "this lock file names no image to run",
+            fix="Name the image or the address of the environment instead.",
+        )
     return source.servers
 
 
@@ -252,14 +315,19 @@ async def _open_all(links: list[ServerConnection]) -> list[ServerConnection]:
 
 
 async def _open(link: ServerConnection, links: list[ServerConnection]) -> ServerConnection:
-    """Open a connection; where a URL turns out to be that of an OpenEnv server, the connection to that."""
+    """Open a connection.
+
+    Where a URL turns out to be that of an OpenEnv server, the connection to that.
+    """
     try:
         await link.open()
         return link
     except ConnectError:
         if link.spec.url is None or link.spec.sse or not link.refused:
             raise
-        other = OpenEnvConnection(link.spec, written=link.written, timeout=link.timeout, secrets=link.secrets)
+        other = OpenEnvConnection(
+            link.spec, written=link.written, timeout=link.timeout, secrets=link.secrets
+        )
         if not await other.answers():
             raise
     links.append(other)

@@ -1,11 +1,13 @@
 """One open MCP connection to one server.
 
-Each connection has a task of its own that enters and leaves the SDK's contexts; requests may come from any task. A broken
-connection is therefore a `ConnectError` of the next request, and never a stray cancellation.
+Each connection has a task of its own that enters and leaves the SDK's contexts; requests may come
+from any task. A broken connection is therefore a `ConnectError` of the next request, and never a
+stray cancellation.
 
-The classic handshake comes first, and the newer sessionless protocol only where a server does not know the handshake.
-Environments keep state between calls, which over HTTP only the classic protocol has sessions for; and older servers answer at
-once instead of after the ten seconds that a probe for the newer protocol costs.
+The classic handshake comes first, and the newer sessionless protocol only where a server does not
+know the handshake. Environments keep state between calls, which over HTTP only the classic protocol
+has sessions for; and older servers answer at once instead of after the ten seconds that a probe for
+the newer protocol costs.
 """
 
 from __future__ import annotations
@@ -81,10 +83,11 @@ class ServerConnection:
     Args:
         spec: The server, variables filled in.
         written: The server as configured.
-        timeout: Seconds for the start and the handshake together, and for a request that has no limit of its own.
+        timeout: Seconds for the start and the handshake together, and for a request that has no
+            limit of its own.
         secrets: Masked in every message.
-        login: The login that the user asks for; None where only a kept one counts. The time limits are
-            longer then, by what a person may take.
+        login: The login that the user asks for; None where only a kept one counts. The time limits
+            are longer then, by what a person may take.
     """
 
     def __init__(
@@ -107,7 +110,9 @@ class ServerConnection:
         self._session: ClientSession | None = None
         self._process: ServerProcess | None = None
         self._calls = Calls(spec.name, secrets.hide)
-        self._watch = HttpWatch(spec, written=written, secrets=secrets, calls=self._calls, seconds=timeout)
+        self._watch = HttpWatch(
+            spec, written=written, secrets=secrets, calls=self._calls, seconds=timeout
+        )
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         """Set when the connection is gone and the reason known."""
@@ -116,9 +121,11 @@ class ServerConnection:
         self._small_events = False
         """The SDK limits an event to 1 MiB."""
         self.over = False
-        """The environment said with its last answer that the episode is over. MCP has no word for that."""
+        """The environment said with its last answer that the episode is over. MCP has no word for
+        that."""
         self.declined: dict[str, str] = {}
-        """Kind of question -> the first question of that kind that the server asked the user, and its answer, in words."""
+        """Kind of question -> the first question of that kind that the server asked the user, and
+        its answer, in words."""
         self.server: tuple[str, str] = ("", "")
         """The server's own name and version."""
         self.protocol = ""
@@ -137,16 +144,28 @@ class ServerConnection:
 
     @property
     def refused(self) -> bool:
-        """True if the server at a URL answered that it does not know MCP's requests or this path."""
+        """True if the server at a URL answered that it does not know the request.
+
+        It does not know MCP's requests, or not this path.
+        """
         if not self._watch.responses:
             return False
-        return self._watch.responses[-1].status < 500 and self._watch.responses[-1].status not in (401, 403, 407, 429)
+        return self._watch.responses[-1].status < 500 and self._watch.responses[-1].status not in (
+            401,
+            403,
+            407,
+            429,
+        )
 
     @property
     def stray_output(self) -> tuple[int, str]:
         """The number of lines on standard output that were no messages, and the first of them."""
         process = self._process
-        return (0, "") if process is None else (process.stray, self.secrets.hide(clean_line(process.first_stray, 120)))
+        return (
+            (0, "")
+            if process is None
+            else (process.stray, self.secrets.hide(clean_line(process.first_stray, 120)))
+        )
 
     def errors(self) -> str:
         """The end of a started server's standard error."""
@@ -181,7 +200,9 @@ class ServerConnection:
             ready.cancel()
 
     async def close(self, *, hurry: bool = False) -> None:
-        """Close the connection; a server that was started has ended when this returns, by itself or by force.
+        """Close the connection.
+
+        A server that was started has ended when this returns, by itself or by force.
 
         Args:
             hurry: Allow it no time to end by itself.
@@ -201,7 +222,9 @@ class ServerConnection:
             try:
                 await asyncio.wait({owner}, timeout=max(0.0, deadline - loop.time()))
             except asyncio.CancelledError as error:
-                if cancelled is not None:  # the second cancellation: the owner's own clean-up ends the process without us
+                if (
+                    cancelled is not None
+                ):  # the second cancellation: the owner's own clean-up ends the process without us
                     raise
                 cancelled = error
                 if self._process is not None:
@@ -219,8 +242,8 @@ class ServerConnection:
     ) -> Mapping[str, Any]:
         """Send a request and return its result as raw JSON.
 
-        The SDK checks a result as a whole, and one malformed tool would cost the others. So the result is
-        what the server sent, whatever the SDK makes of it.
+        The SDK checks a result as a whole, and one malformed tool would cost the others. So the
+        result is what the server sent, whatever the SDK makes of it.
 
         Args:
             method: `tools/list`, `tools/call`, `resources/read` and so on.
@@ -229,7 +252,8 @@ class ServerConnection:
 
         Raises:
             RpcError: The server answered with a JSON-RPC error.
-            ConnectError: The connection is gone, or no answer came in time. After a timeout the connection stays usable.
+            ConnectError: The connection is gone, or no answer came in time. After a timeout the
+                connection stays usable.
         """
         import anyio
         from mcp import MCPError
@@ -240,7 +264,11 @@ class ServerConnection:
             raise self._why()
         limit = self.timeout if timeout is None else timeout
         message = _request_type()(method=method, params=None if params is None else dict(params))
-        asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
+        asked = (
+            f"{method} {clean_line(str(params['name']), 60)}"
+            if params and "name" in params
+            else method
+        )
         with self._calls.waiting(asked, params, limit) as call:
             try:
                 async with asyncio.timeout(limit + self._login_time):
@@ -256,7 +284,9 @@ class ServerConnection:
                 raise await self._request_error(error, call) from None
 
     async def pages(self, method: str, field: str) -> tuple[list[Any], list[str]]:
-        """All entries of a listing, page by page, and warnings where the server's paging makes no sense.
+        """Return all entries of a listing, page by page, and warnings about odd paging.
+
+        There are warnings where the server's paging makes no sense.
 
         Raises:
             RpcError: As for `request`.
@@ -273,17 +303,28 @@ class ServerConnection:
             listing.extend(entries)
             if len(listing) > MAX_LISTED:
                 del listing[MAX_LISTED:]
-                return listing, [f"the server lists too many {field}: the first {MAX_LISTED:,} are used, the others left out"]
+                return listing, [
+                    f"the server lists too many {field}: the first {MAX_LISTED:,} are used, the "
+                    "others left out"
+                ]
             cursor = raw.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 return listing, []
             if cursor in seen:
-                return listing, [f"the server's pages of {field} go in a circle: reading stopped after {len(listing)}"]
+                return listing, [
+                    f"the server's pages of {field} go in a circle: reading stopped after "
+                    f"{len(listing)}"
+                ]
             seen.add(cursor)
-        return listing, [f"the server lists {field} without end: reading stopped after {len(listing)}"]
+        return listing, [
+            f"the server lists {field} without end: reading stopped after {len(listing)}"
+        ]
 
     async def learn_headers(self, tools: list[Any]) -> None:
-        """Show the SDK the tools where a server wants arguments repeated in HTTP headers (`x-mcp-header`)."""
+        """Show the SDK the tools if the server wants arguments repeated in HTTP headers.
+
+        Such tools name the header with `x-mcp-header`.
+        """
         if self._session is None or not self.spec.url:
             return
         if self.protocol >= "2026" and "x-mcp-header" in repr(tools):
@@ -301,7 +342,9 @@ class ServerConnection:
         except BaseException as error:
             self._failure = error
             if self._stop.is_set():
-                _log.info("the connection to %s did not close cleanly", self.spec.name, exc_info=error)
+                _log.info(
+                    "the connection to %s did not close cleanly", self.spec.name, exc_info=error
+                )
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
         finally:
@@ -311,7 +354,9 @@ class ServerConnection:
         command, cleanup = self.spec.to_start()
         try:
             env = child_environment(self.spec.env)
-            async with run_server(command, self._calls, env=env, cwd=self.spec.cwd, cleanup=cleanup) as (process, *pipes):
+            async with run_server(
+                command, self._calls, env=env, cwd=self.spec.cwd, cleanup=cleanup
+            ) as (process, *pipes):
                 self._process = process
                 process.hurry = self._stop.is_set()
                 try:
@@ -345,7 +390,9 @@ class ServerConnection:
             from mcp.client.sse import sse_client
 
             def client(
-                headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+                headers: dict[str, str] | None = None,
+                timeout: httpx2.Timeout | None = None,
+                auth: httpx2.Auth | None = None,
             ) -> Any:
                 return web_client(
                     self._watch,
@@ -358,7 +405,9 @@ class ServerConnection:
                     event_hooks=hooks,
                 )
 
-            async with sse_client(url, headers=headers, httpx_client_factory=client, auth=login) as streams:
+            async with sse_client(
+                url, headers=headers, httpx_client_factory=client, auth=login
+            ) as streams:
                 await self._serve(*streams)
             return
         from mcp.client.streamable_http import streamable_http_client
@@ -374,7 +423,9 @@ class ServerConnection:
             event_hooks=hooks,
         ) as web:
             try:  # the SDK's own limit of 1 MiB an event is less than a screenshot
-                transport = streamable_http_client(url, http_client=web, max_sse_event_size=MAX_MESSAGE_BYTES)
+                transport = streamable_http_client(
+                    url, http_client=web, max_sse_event_size=MAX_MESSAGE_BYTES
+                )
             except TypeError:  # mcp before 2.3, which trainings pin, cannot raise it
                 self._small_events = True
                 transport = streamable_http_client(url, http_client=web)
@@ -387,7 +438,7 @@ class ServerConnection:
         return login_for(url, self._login, self.secrets)
 
     async def _serve(self, incoming: Any, outgoing: Any) -> None:
-        """Hold a session open over a pair of streams, until `close` or until the other side is gone."""
+        """Hold a session open over a pair of streams, until `close` or the other side's end."""
         from mcp import ClientSession
         from mcp.types import Implementation
 
@@ -397,7 +448,11 @@ class ServerConnection:
         requests = ClientMessages(outgoing, self._calls)
         about = Implementation(name="hudtui", version=__version__)
         async with ClientSession(
-            messages, requests, client_info=about, message_handler=_ignore, elicitation_callback=_decline
+            messages,
+            requests,
+            client_info=about,
+            message_handler=_ignore,
+            elicitation_callback=_decline,
         ) as session:
             with self._calls.waiting("initialize", None, self.timeout, handshake=True) as call:
                 await _unless_faulty(call, self._shake_hands(session))
@@ -405,7 +460,11 @@ class ServerConnection:
             self.server = (info.name, info.version) if info is not None else ("", "")
             self.protocol = session.protocol_version or ""
             self.instructions = session.instructions or ""
-            self.capabilities = abilities.model_dump(by_alias=True, exclude_none=True) if abilities is not None else {}
+            self.capabilities = (
+                abilities.model_dump(by_alias=True, exclude_none=True)
+                if abilities is not None
+                else {}
+            )
             self._session = session
             self._ready.set()
             waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, messages.gone)]
@@ -436,7 +495,8 @@ class ServerConnection:
             return
         except MCPError as error:
             refused = bool(self._watch.responses) and (
-                self._watch.responses[-1].status in (401, 403, 407, 429) or self._watch.responses[-1].status >= 500
+                self._watch.responses[-1].status in (401, 403, 407, 429)
+                or self._watch.responses[-1].status >= 500
             )
             if error.code == CONNECTION_CLOSED or refused:
                 raise
@@ -454,7 +514,8 @@ class ServerConnection:
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding != "identity" and response.status_code < 300:
             raise ConnectError(
-                f"the server {self.spec.name!r} compresses its answer ({clean_line(encoding, 40)}), which was not asked for",
+                f"the server {self.spec.name!r} compresses its answer "
+                f"({clean_line(encoding, 40)}), which was not asked for",
                 fix="Turn compression off at the server, or at the proxy in front of it.",
             )
         kind = headers.get("content-type", "").lower()
@@ -488,11 +549,18 @@ class ServerConnection:
             return ConnectError(
                 f"the server {self.spec.name!r} broke off its answer to {call.asked}",
                 why=error.message,
-                fix="It may have been over 1 MiB, which this version of the MCP SDK does not accept: use mcp 2.3."
+                fix=(
+                    "It may have been over 1 MiB, which this version of the MCP SDK does not "
+                    "accept: use mcp 2.3."
+                )
                 if self._small_events
                 else None,
             )
-        fault = rpc_fault(self.spec.name, error.code, self.secrets.hide(error.message), call.text) if call.of_tool else None
+        fault = (
+            rpc_fault(self.spec.name, error.code, self.secrets.hide(error.message), call.text)
+            if call.of_tool
+            else None
+        )
         return fault or RpcError(error.code, error.message)
 
     def _excess_error(self) -> ConnectError:
@@ -500,10 +568,15 @@ class ServerConnection:
         return too_much_error(repr(self.spec.name), words)
 
     async def _broken(self) -> HudtuiError:
-        """Reason why the connection that just failed a request is gone. Lets the owner task finish first: it has the reason."""
+        """Reason why the connection that just failed a request is gone.
+
+        Lets the owner task finish first: it has the reason.
+        """
         if self._owner is not None:
             reason = asyncio.ensure_future(self._failed.wait())
-            await asyncio.wait({self._owner, reason}, timeout=3.0, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {self._owner, reason}, timeout=3.0, return_when=asyncio.FIRST_COMPLETED
+            )
             reason.cancel()
         return self._why()
 
@@ -539,15 +612,20 @@ async def _unless_faulty(call: Call, work: Coroutine[Any, Any, T]) -> T:
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=0.2)  # it tells the server that nobody waits; a stuck one is not waited for
+            await asyncio.wait(
+                {task}, timeout=0.2
+            )  # it tells the server that nobody waits; a stuck one is not waited for
         elif not task.cancelled():
             task.exception()  # what became of it is told by the fault
 
 
 async def _keep_origin(response: Any) -> None:
-    """Take a redirect for no redirect if it leads to another origin or in a circle, or would drop the message.
+    """Take a redirect for no redirect if it leads astray.
 
-    The SDK does this by itself since mcp 2.3. Before, and trainings pin 2.0, a message with its headers goes where a server says.
+    Such a redirect leads to another origin or in a circle, or would drop the message.
+
+    The SDK does this by itself since mcp 2.3. Before, and trainings pin 2.0, a message with its
+    headers goes where a server says.
     """
     import httpx2
 
@@ -558,7 +636,10 @@ async def _keep_origin(response: Any) -> None:
     with contextlib.suppress(httpx2.InvalidURL, ValueError):
         target = asked.url.join(location)
         kept = asked.method == "GET" or response.status_code in (307, 308)
-        upgrade = (asked.url.scheme, target.scheme) == ("http", "https") and asked.url.port is target.port is None
+        upgrade = (asked.url.scheme, target.scheme) == (
+            "http",
+            "https",
+        ) and asked.url.port is target.port is None
         same = (target.scheme, target.port) == (asked.url.scheme, asked.url.port) or upgrade
         if (
             followed <= MAX_REDIRECTS
@@ -572,10 +653,11 @@ async def _keep_origin(response: Any) -> None:
 
 
 def _import_sdk() -> None:
-    """Import the MCP SDK, which takes a second or two: call it in a thread, so that a screen keeps being drawn.
+    """Import the MCP SDK, which takes a second or two.
 
-    Python writes log records that no handler takes to standard error; null handlers keep the libraries' records off it. A log
-    file still gets them.
+    Call it in a thread, so that a screen keeps being drawn. Python writes log records that no
+    handler takes to standard error; null handlers keep the libraries' records off it. A log file
+    still gets them.
     """
     for name in ("mcp", "httpx2", "httpcore2", "asyncio"):
         logger = logging.getLogger(name)
@@ -594,7 +676,10 @@ def _request_type() -> Any:
 
 
 async def _decline(context: Any, params: Any) -> Any:
-    """Decline a form or a page; a request for a model's answer is refused by the SDK, which offers none."""
+    """Decline a form or a page.
+
+    A request for a model's answer is refused by the SDK, which offers none.
+    """
     from mcp.types import ElicitResult
 
     return ElicitResult(action="decline")

@@ -43,7 +43,8 @@ async def analyze(
     Args:
         source: A source from `parse_source`.
         timeout: Seconds for the start, and again for the listings.
-        live: Start or reach the environment. False reads the lock file instead, where the source is one.
+        live: Start or reach the environment. False reads the lock file instead, where the source is
+            one.
         on_event: Receives the progress.
 
     Raises:
@@ -65,7 +66,11 @@ async def analyze(
 
 
 async def analyze_session(
-    session: EnvironmentSession, source: Source, *, timeout: float = DEFAULT_TIMEOUT, on_event: OnEvent | None = None
+    session: EnvironmentSession,
+    source: Source,
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    on_event: OnEvent | None = None,
 ) -> Analysis:
     """The analysis of an environment to which a session is open.
 
@@ -90,14 +95,15 @@ async def analyze_session(
                     hubs[hub] = functions
     except TimeoutError:
         raise ConnectError(
-            f"the environment was not listed within {timeout:g} s", fix="Give it more time with --timeout."
+            f"the environment was not listed within {timeout:g} s",
+            fix="Give it more time with --timeout.",
         ) from None
     for link in session.links:
         count, first = link.stray_output
         if count:
             warnings.append(
-                f"the server {link.spec.name!r} writes other text to standard output ({count} lines, the first: {first}); "
-                "only protocol messages belong there"
+                f"the server {link.spec.name!r} writes other text to standard output ({count} "
+                f"lines, the first: {first}); only protocol messages belong there"
             )
     warnings += session.declined
     timings = dict(session.timings)
@@ -114,11 +120,15 @@ async def analyze_session(
         protocol=", ".join(dict.fromkeys(link.protocol for link in session.links)),
         tools=_hide_tools(session, tools),
         hubs=hubs,
-        resources=tuple(Resource(**session.secrets.hide_tree(vars(resource))) for resource in resources),
+        resources=tuple(
+            Resource(**session.secrets.hide_tree(vars(resource))) for resource in resources
+        ),
         prompts=tuple(prompts),
         timings={name: round(seconds, 4) for name, seconds in timings.items()},
         warnings=tuple(session.secrets.hide(warning) for warning in warnings),
-        instructions=session.secrets.hide("\n\n".join(link.instructions for link in session.links if link.instructions)),
+        instructions=session.secrets.hide(
+            "\n\n".join(link.instructions for link in session.links if link.instructions)
+        ),
         image=source.image or (images[0] if images else None),
         analyzed_at=_now(),
     )
@@ -135,7 +145,8 @@ def analysis_from_lock(source: Source) -> Analysis:
     assert source.lock is not None
     lock = read_lock(source.lock)
     tools, warnings = read_tools(
-        {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema} for tool in lock.tools
+        {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+        for tool in lock.tools
     )
     resources, more = read_resources(lock.resources)
     prompts, yet_more = read_prompts((*lock.prompts, *lock.scenarios))
@@ -146,7 +157,11 @@ def analysis_from_lock(source: Source) -> Analysis:
         reason = " (format 2.0 lists tasks instead)" if lock.version == "2.0" else ""
         warnings.append(f"the lock file lists no tools{reason}")
     if lock.version == "2.0":
-        tasks = [{"name": task.get("id") or task.get("name"), **task} for task in lock.tasks if isinstance(task, Mapping)]
+        tasks = [
+            {"name": task.get("id") or task.get("name"), **task}
+            for task in lock.tasks
+            if isinstance(task, Mapping)
+        ]
         task_prompts, problems = read_prompts(tasks)
         prompts, warnings = (*prompts, *task_prompts), [*warnings, *problems]
     timings = {} if lock.initialize_ms is None else {"connect": lock.initialize_ms / 1000}
@@ -166,21 +181,34 @@ def analysis_from_lock(source: Source) -> Analysis:
 async def _resources(link: ServerConnection, warnings: list[str]) -> list[Resource]:
     resources: list[Resource] = []
     if "resources" in link.capabilities:
-        for method, field in (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")):
+        for method, field in (
+            ("resources/list", "resources"),
+            ("resources/templates/list", "resourceTemplates"),
+        ):
             resources += await _listed(link, method, field, read_resources, warnings)
     return resources
 
 
 async def _prompts(link: ServerConnection, warnings: list[str]) -> list[Prompt]:
-    return await _listed(link, "prompts/list", "prompts", read_prompts, warnings) if "prompts" in link.capabilities else []
+    return (
+        await _listed(link, "prompts/list", "prompts", read_prompts, warnings)
+        if "prompts" in link.capabilities
+        else []
+    )
 
 
-async def _listed(link: ServerConnection, method: str, field: str, read: Any, warnings: list[str]) -> list[Any]:
+async def _listed(
+    link: ServerConnection, method: str, field: str, read: Any, warnings: list[str]
+) -> list[Any]:
     try:
         entries, problems = await link.pages(method, field)
     except RpcError as error:
-        if error.code != -32601 or method == "resources/list":  # many servers have resources and do not know templates
-            warnings.append(f"the server {link.spec.name!r} refuses {method}: {clean_line(error.message, 200)}")
+        if (
+            error.code != -32601 or method == "resources/list"
+        ):  # many servers have resources and do not know templates
+            warnings.append(
+                f"the server {link.spec.name!r} refuses {method}: {clean_line(error.message, 200)}"
+            )
         return []
     values, more = read(entries)
     warnings += [*problems, *more]
@@ -188,7 +216,10 @@ async def _listed(link: ServerConnection, method: str, field: str, read: Any, wa
 
 
 async def _functions(links: Sequence[ServerConnection], hub: str) -> tuple[str, ...]:
-    """The functions of a hub by its resource `file:///<hub>/functions`; none where that cannot be read."""
+    """The functions of a hub by its resource `file:///<hub>/functions`.
+
+    None where that cannot be read.
+    """
     from hudtui.core.errors import InputError
     from hudtui.core.files import parse_json
 
@@ -196,7 +227,9 @@ async def _functions(links: Sequence[ServerConnection], hub: str) -> tuple[str, 
         try:
             raw = await link.request("resources/read", {"uri": f"file:///{hub}/functions"})
             contents = raw.get("contents")
-            names = parse_json(contents[0]["text"], "functions") if isinstance(contents, list) else None
+            names = (
+                parse_json(contents[0]["text"], "functions") if isinstance(contents, list) else None
+            )
         except (RpcError, InputError, KeyError, IndexError, TypeError):
             continue
         if isinstance(names, list):
@@ -207,7 +240,12 @@ async def _functions(links: Sequence[ServerConnection], hub: str) -> tuple[str, 
 def _hide_tools(session: EnvironmentSession, tools: Sequence[Tool]) -> tuple[Tool, ...]:
     hide = session.secrets
     return tuple(
-        replace(tool, description=hide.hide(tool.description), input_schema=hide.hide_tree(tool.input_schema)) for tool in tools
+        replace(
+            tool,
+            description=hide.hide(tool.description),
+            input_schema=hide.hide_tree(tool.input_schema),
+        )
+        for tool in tools
     )
 
 
@@ -215,16 +253,25 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def find_hubs(tools: Sequence[Tool], resources: Sequence[Resource]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Hubs by schema, and the names of further tools that a resource `file:///<hub>/functions` declares to be hubs."""
-    hubs = {tool.name: functions for tool in tools if (functions := hub_functions(tool)) is not None}
+def find_hubs(
+    tools: Sequence[Tool], resources: Sequence[Resource]
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return hubs by schema, and the names of further tools that a resource declares hubs.
+
+    Such a resource is `file:///<hub>/functions`.
+    """
+    hubs = {
+        tool.name: functions for tool in tools if (functions := hub_functions(tool)) is not None
+    }
     names = {tool.name for tool in tools}
     declared = [match["hub"] for resource in resources if (match := _FUNCTIONS.match(resource.uri))]
     return hubs, [hub for hub in declared if hub in names and hub not in hubs]
 
 
 def add_hub_functions(tools: Sequence[Tool], hubs: Mapping[str, Sequence[str]]) -> tuple[Tool, ...]:
-    """`tools`, and after them one hidden tool for each function of a hub that the server does not list itself.
+    """Return `tools`, and after them one hidden tool for each unlisted function of a hub.
+
+    Unlisted are those that the server does not list itself.
 
     A listed tool `int_<function>` is such a function, and hidden as well.
     """

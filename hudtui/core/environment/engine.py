@@ -1,7 +1,8 @@
-"""The container engine of this computer, docker or podman: which one answers, and pushing images to a registry.
+"""The container engine of this computer, docker or podman.
 
-An installed `docker` need not have a daemon behind it. Where both are installed, docker is tried once, for a short time; podman,
-which needs no daemon, is used when docker does not answer. The setting `HUDTUI_ENGINE` decides without a try.
+Which one answers, and pushing images to a registry. An installed `docker` need not have a daemon
+behind it. Where both are installed, docker is tried once, for a short time; podman, which needs no
+daemon, is used when docker does not answer. The setting `HUDTUI_ENGINE` decides without a try.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ ENGINE_SETTING = "HUDTUI_ENGINE"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PUSH_NAME = re.compile(
-    r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+(?::[\w][\w.-]{0,127})?"
+    r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+"
+    r"(?::[\w][\w.-]{0,127})?"
 )
 _NO_IMAGE = re.compile(r"no such image|image not known|image not found", re.IGNORECASE)
 _KEPT = 12
@@ -36,7 +38,9 @@ _PATIENCE = 3.0
 
 
 def find_engine() -> str | None:
-    """The engine to use, or None. The first call takes up to three seconds where both are installed.
+    """The engine to use, or None.
+
+    The first call takes up to three seconds where both are installed.
 
     Raises:
         InputError: The setting `HUDTUI_ENGINE` names neither docker nor podman.
@@ -46,8 +50,12 @@ def find_engine() -> str | None:
         return _answering(*(shutil.which(engine) for engine in ENGINES))
     if Path(chosen).name not in ENGINES:
         raise InputError(
-            f"{ENGINE_SETTING} names {clean_line(chosen, 60)!r}, which is neither docker nor podman",
-            fix=f"Set it to docker or podman, or leave it out: hudtui settings unset {ENGINE_SETTING} --user",
+            f"{ENGINE_SETTING} names {clean_line(chosen, 60)!r}, which is neither docker nor "
+            "podman",
+            fix=(
+                "Set it to docker or podman, or leave it out: hudtui settings unset "
+                f"{ENGINE_SETTING} --user"
+            ),
         )
     return chosen
 
@@ -56,7 +64,10 @@ def engine_note() -> str | None:
     """A note for the user when docker is installed and was not chosen, else None."""
     if user_setting(ENGINE_SETTING) or find_engine() != "podman" or shutil.which("docker") is None:
         return None
-    return f"podman is used: docker is installed, and its daemon does not answer ({ENGINE_SETTING}=docker uses it all the same)"
+    return (
+        "podman is used: docker is installed, and its daemon does not answer "
+        f"({ENGINE_SETTING}=docker uses it all the same)"
+    )
 
 
 @functools.cache
@@ -72,11 +83,18 @@ def _has_daemon(docker: str) -> bool:
 
 
 def is_built_locally(image: str) -> bool:
-    """True if this computer's engine has an image that comes from no registry. False where the engine does not answer."""
+    """True if this computer's engine has an image that comes from no registry.
+
+    False where the engine does not answer.
+    """
     from hudtui.core.lockfile import is_local_image
 
     engine = find_engine()
-    printed = _output(engine, "image", "inspect", "--format", "{{json .RepoDigests}}", "--", image) if engine else None
+    printed = (
+        _output(engine, "image", "inspect", "--format", "{{json .RepoDigests}}", "--", image)
+        if engine
+        else None
+    )
     if printed is None:
         return False
     try:
@@ -87,22 +105,31 @@ def is_built_locally(image: str) -> bool:
 
 
 def lacks_image(image: str) -> bool:
-    """True if this computer's engine answers that it has no such image. False where there is no engine, or it says nothing."""
+    """True if this computer's engine answers that it has no such image.
+
+    False where there is no engine, or it says nothing.
+    """
     engine = find_engine()
     if engine is None:
         return False
     command = (engine, "image", "inspect", "--format", "{{.Id}}", "--", image)
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode != 0 and _NO_IMAGE.search(done.stderr.decode(errors="replace")) is not None
+    return (
+        done.returncode != 0 and _NO_IMAGE.search(done.stderr.decode(errors="replace")) is not None
+    )
 
 
 def _output(*command: str) -> str | None:
     """The output of a short command of an engine; None where it fails or takes too long."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
@@ -122,7 +149,8 @@ def push_name(local: str, wanted: str) -> str:
 
     Args:
         local: Such as `my-env:dev`.
-        wanted: Such as `ghcr.io/my-org/my-env:1.0`; with a slash at its end, the local name is added.
+        wanted: Such as `ghcr.io/my-org/my-env:1.0`; with a slash at its end, the local name is
+            added.
 
     Raises:
         InputError: It is not a name of an image in a registry.
@@ -133,12 +161,17 @@ def push_name(local: str, wanted: str) -> str:
     if not _PUSH_NAME.fullmatch(name):
         raise InputError(
             f"{clean_line(wanted, 100)!r} is not a name for an image in a registry",
-            fix="Such as ghcr.io/my-org/my-env:1.0; lower case. With a / at its end the image keeps its own name.",
+            fix=(
+                "Such as ghcr.io/my-org/my-env:1.0; lower case. With a / at its end the image "
+                "keeps its own name."
+            ),
         )
     return name
 
 
-async def push_image(local: str, wanted: str, *, engine: str | None = None) -> AsyncGenerator[PushProgress, None]:
+async def push_image(
+    local: str, wanted: str, *, engine: str | None = None
+) -> AsyncGenerator[PushProgress, None]:
     """Tag a local image and push it; the last event holds the image with its digest.
 
     Leaving it early ends the push; what was pushed by then stays in the registry, without a name.
@@ -157,11 +190,16 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     if engine is None:
         engine, note = await asyncio.to_thread(lambda: (find_engine(), engine_note()))
     if engine is None:
-        raise InputError("there is neither docker nor podman on this computer", fix="Install one, or push the image elsewhere.")
+        raise InputError(
+            "there is neither docker nor podman on this computer",
+            fix="Install one, or push the image elsewhere.",
+        )
     if note is not None:
         yield PushProgress(note)
     yield PushProgress(f"{engine} tag {local} {name}")
-    tagging = _lines_of(engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?")
+    tagging = _lines_of(
+        engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?"
+    )
     async with contextlib.aclosing(tagging) as lines:
         async for line in lines:
             yield PushProgress(line)
@@ -170,18 +208,28 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     digest = None
     fix = f"Perhaps {engine} needs a login: {engine} login {registry}"
     with temporary_folder("hudtui-push") as folder:
-        # docker prints the digest while it pushes; podman writes it to a file, and its RepoDigests hold another one
+        # docker prints the digest while it pushes; podman writes it to a file, and its RepoDigests
+        # hold another one
         file = folder / "digest"
-        words = ("push", "--digestfile", str(file), name) if Path(engine).name.startswith("podman") else ("push", name)
-        async with contextlib.aclosing(_lines_of(engine, *words, problem=f"{name} could not be pushed", fix=fix)) as lines:
+        words = (
+            ("push", "--digestfile", str(file), name)
+            if Path(engine).name.startswith("podman")
+            else ("push", name)
+        )
+        async with contextlib.aclosing(
+            _lines_of(engine, *words, problem=f"{name} could not be pushed", fix=fix)
+        ) as lines:
             async for line in lines:
-                digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
+                digest = (
+                    (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
+                )
                 yield PushProgress(line)
         if file.exists():
             digest = (_DIGEST.findall(file.read_text()) or [None])[0]
     if digest is None:
         raise MachineError(
-            f"{name} was pushed, and {engine} does not print its digest", fix="Write it into the lock file by hand."
+            f"{name} was pushed, and {engine} does not print its digest",
+            fix="Write it into the lock file by hand.",
         )
     repository = name if ":" not in name.rpartition("/")[2] else name.rpartition(":")[0]
     yield PushProgress(f"pushed {name} as {digest}", f"{repository}@{digest}")
@@ -191,7 +239,11 @@ async def _lines_of(engine: str, *words: str, problem: str, fix: str) -> AsyncGe
     """Run a command of the engine; yields its lines of output."""
     try:
         process = await asyncio.create_subprocess_exec(
-            engine, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            engine,
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
     except OSError as error:
         raise MachineError(f"{engine} cannot be started", why=error.strerror) from None

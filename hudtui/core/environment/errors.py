@@ -1,4 +1,7 @@
-"""Errors of connections to servers: each function here makes one error with what happened, why, and the fix."""
+"""Errors of connections to servers.
+
+Each function here makes one error with what happened, why, and the fix.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,14 @@ _PROTOCOL_CODES = (-32700, -32601)
 """The server cannot read what every client sends, or does not know tool calls."""
 _SERVER_CODES = range(-32099, -31999)
 _NO_SESSION = r"(?i)session|(?:not|before) (?:been )?initiali[sz]|^invalid request parameters$"
-_BUSY = r"(?i)too many requests|rate.?limit|quota|overloaded|service unavailable|bad gateway|gateway time"
-_CUT_OFF = r"(?i)connection (?:was |is )?(?:closed|lost|reset|refused)|not connected|transport|upstream|shut(?:ting)? ?down"
+_BUSY = (
+    r"(?i)too many requests|rate.?limit|quota|overloaded|service unavailable|bad gateway"
+    r"|gateway time"
+)
+_CUT_OFF = (
+    r"(?i)connection (?:was |is )?(?:closed|lost|reset|refused)|not connected|transport"
+    r"|upstream|shut(?:ting)? ?down"
+)
 _HOST_REFUSED = r"(?i)invalid (?:host|origin)|(?:host|origin)\b.{0,80}\bnot allowed|misdirected"
 _CHECK_PATH = "Check the path: MCP endpoints usually end in /mcp or /sse."
 _ASK_LESS = "Ask it for less at a time, or check what it does."
@@ -51,7 +60,9 @@ class LoginRequiredError(ConnectError):
     `scope` holds the scopes to ask for, separated by blanks.
     """
 
-    def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, scope: str = "") -> None:
+    def __init__(
+        self, what: str, *, why: str | None = None, fix: str | None = None, scope: str = ""
+    ) -> None:
         super().__init__(what, why=why, fix=fix)
         self.scope = scope
 
@@ -87,7 +98,9 @@ def lost_session(name: str, why: str) -> ConnectError:
 
 
 def rpc_fault(name: str, code: int, message: str, asked: str) -> ConnectError | None:
-    """The error for an answer with a JSON-RPC error that is about the connection, and not about what was asked; else None.
+    """Return the error for a JSON-RPC error that is about the connection; else None.
+
+    None means that the error is about what was asked.
 
     Args:
         name: The server's name.
@@ -98,14 +111,20 @@ def rpc_fault(name: str, code: int, message: str, asked: str) -> ConnectError | 
     answer = f"It answered: {clean_line(message, 300)} ({code})."
     if code == _SESSION_GONE or session_words(message, asked):
         return lost_session(name, answer)
-    busy = code in (429, *range(500, 600)) or (code != _INVALID_PARAMS and re.search(_BUSY, message) is not None)
+    busy = code in (429, *range(500, 600)) or (
+        code != _INVALID_PARAMS and re.search(_BUSY, message) is not None
+    )
     if busy or code in _PROTOCOL_CODES or (code in _SERVER_CODES and re.search(_CUT_OFF, message)):
-        return ConnectError(f"the server {name!r} cannot answer", why=answer, fix="Check the server's log, and connect again.")
+        return ConnectError(
+            f"the server {name!r} cannot answer",
+            why=answer,
+            fix="Check the server's log, and connect again.",
+        )
     return None
 
 
 def session_words(message: str, asked: str) -> bool:
-    """True if the text of an error says that the server does not know the session of the connection."""
+    """True if an error says that the server does not know the connection's session."""
     if "session" in asked.lower() and "session" in message.lower():
         return False
     return re.search(_NO_SESSION, message) is not None
@@ -125,52 +144,84 @@ def start_error(spec: ServerSpec, error: Exception) -> SourceError:
     program = clean_line(spec.command or "", 120)
     quoted = shlex.quote(program)
     if spec.cwd and not os.path.isdir(spec.cwd):
-        return SourceError(f"the working folder {spec.cwd} does not exist", fix=f"It is `cwd` of the server {spec.name!r}.")
+        return SourceError(
+            f"the working folder {spec.cwd} does not exist",
+            fix=f"It is `cwd` of the server {spec.name!r}.",
+        )
     if isinstance(error, FileNotFoundError):
         if spec.contained:
             return SourceError(
                 f"there is no container engine on this machine: {quoted} is not installed",
                 why=f"The source is an image: {clean_line(spec.image or '', 120)}",
-                fix="Install docker or podman, or reach the environment by a URL or over `-- ssh user@host docker run ...`.",
+                fix=(
+                    "Install docker or podman, or reach the environment by a URL or over `-- ssh "
+                    "user@host docker run ...`."
+                ),
             )
         if spec.literal and " " in program:
             return SourceError(
-                f"there is no program called {quoted}", fix="Give the program and its arguments as separate words."
+                f"there is no program called {quoted}",
+                fix="Give the program and its arguments as separate words.",
             )
         return SourceError(
-            f"there is no program called {program!r}", fix="Check its spelling, and that it is installed and on PATH."
+            f"there is no program called {program!r}",
+            fix="Check its spelling, and that it is installed and on PATH.",
         )
     if isinstance(error, PermissionError):
-        return SourceError(f"{program!r} is not an executable program", fix=f"Make it executable: chmod +x {quoted}")
+        return SourceError(
+            f"{program!r} is not an executable program",
+            fix=f"Make it executable: chmod +x {quoted}",
+        )
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ENOEXEC:
         return SourceError(
             f"{program!r} is not a program this system can run",
             why=os.strerror(errno.ENOEXEC),
-            fix="If it is a script, its first line must name the interpreter (#!/usr/bin/env python3).",
+            fix=(
+                "If it is a script, its first line must name the interpreter (#!/usr/bin/env "
+                "python3)."
+            ),
         )
     if number == errno.E2BIG:
         return SourceError("the command line is too long to start", why=os.strerror(errno.E2BIG))
-    return SourceError(f"the program cannot be started: {clean_line(spec.where, 200)}", why=clean_line(str(error), 300))
+    return SourceError(
+        f"the program cannot be started: {clean_line(spec.where, 200)}",
+        why=clean_line(str(error), 300),
+    )
 
 
 def timeout_error(
-    spec: ServerSpec, seconds: float, process: ServerProcess | None, secrets: Secrets, asked: str = ""
+    spec: ServerSpec,
+    seconds: float,
+    process: ServerProcess | None,
+    secrets: Secrets,
+    asked: str = "",
 ) -> ConnectError:
-    """The error of a time limit that ran out; `asked` names the request, and is empty for the connection itself."""
+    """The error of a time limit that ran out.
+
+    `asked` names the request, and is empty for the connection itself.
+    """
     stderr = _stderr(process, secrets)
     why = "\n".join(part for part in (_stray(process, secrets), stderr) if part) or None
     fix = f"Give it more time{'' if asked else ' with --timeout'}, or check what it does."
     if spec.contained and not asked:
         pull = f"{spec.command} pull {clean_line(spec.image or '', 120)}"
-        fix = f"Give it more time with --timeout; if the image is still being fetched, run `{pull}` first."
-    what = f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within {seconds:g} s"
+        fix = (
+            f"Give it more time with --timeout; if the image is still being fetched, run `{pull}` "
+            "first."
+        )
+    what = (
+        f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within "
+        f"{seconds:g} s"
+    )
     return ConnectError(what, why=why, fix=fix)
 
 
 def too_much_error(name: str, words: str) -> ConnectError:
     """A server sent more than hudtui accepts: `words` says what, `name` is quoted already."""
-    return ConnectError(f"the server {name} sends more than hudtui accepts", why=f"It sent {words}.", fix=_ASK_LESS)
+    return ConnectError(
+        f"the server {name} sends more than hudtui accepts", why=f"It sent {words}.", fix=_ASK_LESS
+    )
 
 
 def explain_failure(
@@ -203,7 +254,11 @@ def explain_failure(
 
 
 def _process_failed(
-    error: BaseException, spec: ServerSpec, process: ServerProcess, secrets: Secrets, connected: bool
+    error: BaseException,
+    spec: ServerSpec,
+    process: ServerProcess,
+    secrets: Secrets,
+    connected: bool,
 ) -> ConnectError:
     name, stderr = _name(spec, secrets), _stderr(process, secrets)
     stray = secrets.hide(clean_line(process.first_stray, 160))
@@ -211,13 +266,19 @@ def _process_failed(
         return too_much_error(name, process.excess)
     if process.refused:
         return ConnectError(
-            f"the server {name} does not speak MCP on its standard output: it wrote {process.refused}",
+            f"the server {name} does not speak MCP on its standard output: it wrote "
+            f"{process.refused}",
             why=f"It began with: {stray}" if stray else stderr,
             fix="Only protocol messages may go to standard output; logs belong on standard error.",
         )
     code = process.died
     if code is not None:
-        if spec.contained and NEVER_PULL in spec.args and stderr and re.search(_NO_IMAGE, stderr, re.IGNORECASE):
+        if (
+            spec.contained
+            and NEVER_PULL in spec.args
+            and stderr
+            and re.search(_NO_IMAGE, stderr, re.IGNORECASE)
+        ):
             return _not_here(spec, stderr)
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ConnectError(
@@ -227,7 +288,8 @@ def _process_failed(
         )
     detail = _answer(error) or _stray(process, secrets)
     return ConnectError(
-        f"the server {name} {'broke off the connection' if connected else 'does not answer as an MCP server'}",
+        f"the server {name} "
+        f"{'broke off the connection' if connected else 'does not answer as an MCP server'}",
         why="\n".join(part for part in (detail, stderr) if part) or None,
     )
 
@@ -236,9 +298,13 @@ def _not_here(spec: ServerSpec, stderr: str) -> ConnectError:
     """A single word was named that is neither an environment nor an image on this computer."""
     word = clean_line(spec.image or "", 120)
     near = did_you_mean(word, [entry.name for entry in BUNDLED])
-    fetch = f"An image is fetched by `{spec.command} pull {word}`, or if its tag is named: {word}:latest."
+    fetch = (
+        f"An image is fetched by `{spec.command} pull {word}`, or if its tag is named: "
+        f"{word}:latest."
+    )
     return ConnectError(
-        f"there is no environment and no image {word!r} on this computer, and a single word is not looked for in a registry",
+        f"there is no environment and no image {word!r} on this computer, and a single word is not "
+        "looked for in a registry",
         why=stderr,
         fix=f"Did you mean {near}? {fetch}" if near else fetch,
     )
@@ -259,9 +325,16 @@ def _http_failed(
     text = secrets.hide(clean_line(str(next(iter(leaf_errors(error)), error)), 300))
     for leaf in leaf_errors(error):
         request = getattr(leaf, "_request", None)
-        if isinstance(leaf, httpx2.RequestError) and request is not None and LOGIN_REQUEST in request.extensions:
+        if (
+            isinstance(leaf, httpx2.RequestError)
+            and request is not None
+            and LOGIN_REQUEST in request.extensions
+        ):
             asked = secrets.hide(mask_url(str(request.url.copy_with(query=None))))
-            return ConnectError(f"the login of {url} cannot continue: {asked} gives no answer", why=text or type(leaf).__name__)
+            return ConnectError(
+                f"the login of {url} cannot continue: {asked} gives no answer",
+                why=text or type(leaf).__name__,
+            )
         if isinstance(leaf, httpx2.TimeoutException):
             return ConnectError(
                 f"{url} gave no answer in time",
@@ -277,23 +350,35 @@ def _http_failed(
                 fix="Check the server's log, and connect again.",
             )
         if isinstance(leaf, ConnectionResetError):
-            return ConnectError(f"{url} broke off the connection", fix="Check the server's log, and connect again.")
+            return ConnectError(
+                f"{url} broke off the connection", fix="Check the server's log, and connect again."
+            )
         if isinstance(leaf, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return ConnectError(f"{url} is not an address that can be reached", why=text)
         if isinstance(leaf, httpx2.HTTPStatusError) and last is None:
             last = ResponseInfo(leaf.response.status_code, url)
     if last is not None and (last.status >= 300 or "html" in last.content_type):
         return http_status_error(last, spec, written, secrets)
-    if last is not None and last.content_type and not last.content_type.startswith(("application/json", "text/event-stream")):
-        return ConnectError(f"{url} answers {clean_line(last.content_type, 60)}, not MCP", why=text, fix=_CHECK_PATH)
+    if (
+        last is not None
+        and last.content_type
+        and not last.content_type.startswith(("application/json", "text/event-stream"))
+    ):
+        return ConnectError(
+            f"{url} answers {clean_line(last.content_type, 60)}, not MCP", why=text, fix=_CHECK_PATH
+        )
     return ConnectError(
-        f"the connection to {url} broke" if connected else f"{url} does not answer as an MCP server",
+        f"the connection to {url} broke"
+        if connected
+        else f"{url} does not answer as an MCP server",
         why=_answer(error) or text or type(error).__name__,
         fix=None if connected else _CHECK_PATH,
     )
 
 
-def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
+def http_status_error(
+    response: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets
+) -> ConnectError:
     """The error for an unsuccessful HTTP status, or for a web page."""
     url, status = secrets.hide(mask_url(spec.url or "")), response.status
     words = f"It says: {response.text}" if response.text else None
@@ -302,13 +387,16 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
         return ConnectError(
             f"{status}: {url} does not take requests for this host name",
             why=words,
-            fix=f"Servers on the MCP SDK answer only to names that they allow, by default those of their own machine. Allow "
-            f"{host!r} there (Python: TransportSecuritySettings(allowed_hosts=[...]) in transport_security; TypeScript: "
-            "allowedHosts), or call the server by a name that it allows.",
+            fix="Servers on the MCP SDK answer only to names that they allow, by default those of "
+            f"their own machine. Allow {host!r} there (Python: "
+            "TransportSecuritySettings(allowed_hosts=[...]) in transport_security; "
+            "TypeScript: allowedHosts), or call the server by a name that it allows.",
         )
     if status in (401, 403, 407):
         return _unauthorized(response, url, written, secrets)
-    if "html" in response.content_type and (status < 300 or (status < 400 and not response.location)):
+    if "html" in response.content_type and (
+        status < 300 or (status < 400 and not response.location)
+    ):
         same = response.url.rstrip("/") == (spec.url or "").rstrip("/")
         moved = "" if same else f" (after a redirect to {secrets.hide(mask_url(response.url))})"
         why = f"{status}, {clean_line(response.content_type, 60)}"
@@ -327,7 +415,9 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
         )
     if status in (405, 406, 415):
         here, other, path = (
-            ("event streams", "streamable HTTP", "/mcp") if spec.sse else ("streamable HTTP", "an SSE endpoint", "/sse")
+            ("event streams", "streamable HTTP", "/mcp")
+            if spec.sse
+            else ("streamable HTTP", "an SSE endpoint", "/sse")
         )
         return ConnectError(
             f"{status}: {url} does not take MCP requests over {here}",
@@ -335,29 +425,53 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
             fix=f"If it is {other}, its path usually ends in {path}.",
         )
     if status == 429:
-        return ConnectError(f"429: {url} asks to send fewer requests", why=words, fix="Wait a little, and try again.")
+        return ConnectError(
+            f"429: {url} asks to send fewer requests",
+            why=words,
+            fix="Wait a little, and try again.",
+        )
     if status >= 500:
         return ConnectError(
             f"{status}: the server at {url} failed",
             why=words,
             fix="Try again in a while, and check the server's log if it is yours.",
         )
-    return ConnectError(f"{status}: {url} refused the request", why=words or clean_line(response.content_type, 60) or None)
+    return ConnectError(
+        f"{status}: {url} refused the request",
+        why=words or clean_line(response.content_type, 60) or None,
+    )
 
 
-def _unauthorized(response: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets) -> ConnectError:
-    keys = {name: value for name, value in written.headers.items() if name.lower() not in _PUBLIC_HEADERS}
-    holder = next((name for name in keys if name.lower() == "authorization"), next(iter(keys), None))
-    challenge = f"It asks for: {secrets.hide(clean_line(response.challenge, 200))}" if response.challenge else None
+def _unauthorized(
+    response: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets
+) -> ConnectError:
+    keys = {
+        name: value
+        for name, value in written.headers.items()
+        if name.lower() not in _PUBLIC_HEADERS
+    }
+    holder = next(
+        (name for name in keys if name.lower() == "authorization"), next(iter(keys), None)
+    )
+    challenge = (
+        f"It asks for: {secrets.hide(clean_line(response.challenge, 200))}"
+        if response.challenge
+        else None
+    )
     challenge = challenge or (f"It says: {response.text}" if response.text else None)
     if holder is None:
-        header = "Give them as a header: --header 'Authorization=Bearer $NAME_OF_YOUR_KEY', or `headers` in the mcp_config."
+        header = (
+            "Give them as a header: --header 'Authorization=Bearer $NAME_OF_YOUR_KEY', or "
+            "`headers` in the mcp_config."
+        )
         oauth = not response.challenge or "bearer" in response.challenge.lower()
         login = response.status == 401 and oauth and keeps_secrets(response.url)
         what = f"{response.status}: {url} wants credentials, and none were sent"
         if not login:
             return ConnectError(what, why=challenge, fix=header)
-        fix = f"Log in with `hudtui env login {shlex.quote(url)}`, or {header[0].lower()}{header[1:]}"
+        fix = (
+            f"Log in with `hudtui env login {shlex.quote(url)}`, or {header[0].lower()}{header[1:]}"
+        )
         return LoginRequiredError(what, why=challenge, fix=fix)
     variables = variable_names(keys[holder])
     source = f" (from {', '.join(variables)})" if variables else ""
@@ -376,10 +490,16 @@ def _unreachable(url: str, error: BaseException, secrets: Secrets) -> ConnectErr
     causes = [error, *_causes(error)]
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         fix = "Check the address; for a certificate of your own set SSL_CERT_FILE."
-        return ConnectError(f"the certificate or encryption of {url} is not in order", why=why, fix=fix)
+        return ConnectError(
+            f"the certificate or encryption of {url} is not in order", why=why, fix=fix
+        )
     if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return ConnectError(f"the host of {url} is unknown", why=why, fix="Check its spelling, and the network.")
-    return ConnectError(f"nothing answers at {url}", why=why, fix="Check that the server is running, and the port.")
+        return ConnectError(
+            f"the host of {url} is unknown", why=why, fix="Check its spelling, and the network."
+        )
+    return ConnectError(
+        f"nothing answers at {url}", why=why, fix="Check that the server is running, and the port."
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -413,7 +533,10 @@ def _stderr(process: ServerProcess | None, secrets: Secrets) -> str | None:
 def _stray(process: ServerProcess | None, secrets: Secrets) -> str | None:
     if process is None or not process.stray:
         return None
-    return f"It writes other text to standard output: {secrets.hide(clean_line(process.last_stray, 160))}"
+    return (
+        "It writes other text to standard output: "
+        f"{secrets.hide(clean_line(process.last_stray, 160))}"
+    )
 
 
 def _name(spec: ServerSpec, secrets: Secrets) -> str:

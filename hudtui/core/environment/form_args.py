@@ -12,7 +12,8 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.files import parse_json
 
 ALL_ARGUMENTS = ""
-"""Name of the one field of a tool whose parameters are not known: all arguments, as a JSON object."""
+"""Name of the one field of a tool whose parameters are not known: all arguments, as a JSON
+object."""
 
 
 @dataclass(frozen=True)
@@ -30,30 +31,48 @@ class FormField:
 
 
 def form_fields(tool: Tool) -> tuple[FormField, ...]:
-    """The fields to fill in for a call of `tool`: required ones first, each group in the order of the schema."""
+    """The fields to fill in for a call of `tool`.
+
+    Required ones first, each group in the order of the schema.
+    """
     properties = (tool.input_schema or {}).get("properties")
     if not isinstance(properties, Mapping):
-        return (FormField(ALL_ARGUMENTS, "object", False),) if tool.input_schema is None or tool.hub else ()
+        return (
+            (FormField(ALL_ARGUMENTS, "object", False),)
+            if tool.input_schema is None or tool.hub
+            else ()
+        )
     required = tool.input_schema.get("required") if tool.input_schema else None
-    needed = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    needed = (
+        [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    )
     fields = [
-        _field(str(name), schema if isinstance(schema, Mapping) else {}, name in needed) for name, schema in properties.items()
+        _field(str(name), schema if isinstance(schema, Mapping) else {}, name in needed)
+        for name, schema in properties.items()
     ]
     return tuple(sorted(fields, key=lambda field: not field.required))
 
 
 def signature(tool: Tool, name: str | None = None) -> str:
-    """Return a tool as its call is written: `move(direction, times?)`. `?` marks optional parameters, `…` unknown ones."""
+    """Return a tool as its call is written: `move(direction, times?)`.
+
+    `?` marks optional parameters, `…` unknown ones.
+    """
     fields = form_fields(tool)
-    known = [field.name + ("" if field.required else "?") for field in fields if field.name != ALL_ARGUMENTS]
+    known = [
+        field.name + ("" if field.required else "?")
+        for field in fields
+        if field.name != ALL_ARGUMENTS
+    ]
     return f"{name or tool.name}({', '.join(known) if len(known) == len(fields) else '…'})"
 
 
 def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of a call.
 
-    A text parameter takes what was typed as it is; every other one is read as JSON. An empty field is left out. A required text
-    that is to be empty is typed as `""`. Of a choice its beginning is enough, where no other choice begins like that.
+    A text parameter takes what was typed as it is; every other one is read as JSON. An empty field
+    is left out. A required text that is to be empty is typed as `""`. Of a choice its beginning is
+    enough, where no other choice begins like that.
 
     Args:
         tool: The tool that is called.
@@ -70,8 +89,16 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
                 arguments = _object(text)
         elif not (text if field.type == "string" else text.strip()):
             if field.required:
-                fix = 'Type "" to send an empty text.' if field.type == "string" and not field.choices else None
-                raise InputError("this parameter is required", fix=fix, where=Location(tool.name, field=field.name))
+                fix = (
+                    'Type "" to send an empty text.'
+                    if field.type == "string" and not field.choices
+                    else None
+                )
+                raise InputError(
+                    "this parameter is required",
+                    fix=fix,
+                    where=Location(tool.name, field=field.name),
+                )
         elif field.choices and not (field.type == "string" and text == '""' and field.required):
             arguments[field.name] = _chosen(field, text)
         elif field.type == "string":
@@ -101,7 +128,10 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The values that a schema allows for a field, or for each item of a list, as they are typed; empty if it names none."""
+    """The values that a schema allows for a field, or for each item of a list, as they are typed.
+
+    Empty if it names none.
+    """
     for one in (schema, schema.get("items") if schema.get("type") == "array" else None):
         if not isinstance(one, Mapping):
             continue
@@ -109,13 +139,21 @@ def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
             return tuple(_typed(value) for value in one["enum"])
         for name in ("oneOf", "anyOf"):
             options = one.get(name)
-            if isinstance(options, list) and options and all(isinstance(each, Mapping) and "const" in each for each in options):
+            if (
+                isinstance(options, list)
+                and options
+                and all(isinstance(each, Mapping) and "const" in each for each in options)
+            ):
                 return tuple(_typed(each["const"]) for each in options)
     return ()
 
 
 def _all_text(choices: Any) -> bool:
-    return isinstance(choices, list) and bool(choices) and all(isinstance(choice, str) for choice in choices)
+    return (
+        isinstance(choices, list)
+        and bool(choices)
+        and all(isinstance(choice, str) for choice in choices)
+    )
 
 
 def _typed(value: Any) -> str:
@@ -132,7 +170,9 @@ def _chosen(field: FormField, text: str) -> Any:
 
 
 def _choice(field: FormField, text: str) -> str:
-    """The choice that a text means: itself, in whatever case, or the only one that begins with this word.
+    """The choice that a text means.
+
+    Itself, in whatever case, or the only one that begins with this word.
 
     Raises:
         InputError: It means none of them, or several.
@@ -142,7 +182,11 @@ def _choice(field: FormField, text: str) -> str:
     folded = text.casefold()
     same = [choice for choice in field.choices if choice.casefold() == folded]
     # Half a number is another number.
-    meant = same or [choice for choice in field.choices if text[:1].isalpha() and choice.casefold().startswith(folded)]
+    meant = same or [
+        choice
+        for choice in field.choices
+        if text[:1].isalpha() and choice.casefold().startswith(folded)
+    ]
     if len(meant) == 1:
         return meant[0]
     raise InputError(
@@ -158,7 +202,13 @@ def _value(field: FormField, text: str) -> Any:
     except InputError as error:
         if field.type == "any":
             return text  # several types are possible, and everything fits into text
-        example = {"boolean": "true", "integer": "3", "number": "2.5", "array": '["a", "b"]', "object": '{"key": "value"}'}
+        example = {
+            "boolean": "true",
+            "integer": "3",
+            "number": "2.5",
+            "array": '["a", "b"]',
+            "object": '{"key": "value"}',
+        }
         raise InputError(
             f"this parameter is of type {field.type}, written as JSON",
             why=error.what,
@@ -170,5 +220,9 @@ def _value(field: FormField, text: str) -> Any:
 def _object(text: str) -> dict[str, Any]:
     value = parse_json(text, "arguments")
     if not isinstance(value, dict):
-        raise InputError("the arguments are a JSON object", fix='For example: {"key": "value"}', where=Location("arguments"))
+        raise InputError(
+            "the arguments are a JSON object",
+            fix='For example: {"key": "value"}',
+            where=Location("arguments"),
+        )
     return value

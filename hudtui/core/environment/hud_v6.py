@@ -1,6 +1,7 @@
 """HUD v6 environments: a control channel of one JSON-RPC object a line over TCP.
 
-They are not MCP servers. What can be learnt without starting anything is who they are and which tasks they have.
+They are not MCP servers. What can be learnt without starting anything is who they are and which
+tasks they have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _LONGEST_LINE = 64 * 1024 * 1024
 
 
 async def analyze_hud_v6(source: Source, *, timeout: float) -> Analysis:
-    """Ask a HUD v6 environment who it is and what tasks it has. The tasks stand as prompts in the analysis.
+    """Ask a HUD v6 environment who it is and what tasks it has.
+
+    The tasks stand as prompts in the analysis.
 
     Args:
         source: With an `address`.
@@ -40,7 +43,8 @@ async def analyze_hud_v6(source: Source, *, timeout: float) -> Analysis:
             return await _look(source, host, port)
     except TimeoutError:
         raise ConnectError(
-            f"{source.text} gave no answer within {timeout:g} s", fix="Is it a HUD v6 environment (hud serve)?"
+            f"{source.text} gave no answer within {timeout:g} s",
+            fix="Is it a HUD v6 environment (hud serve)?",
         ) from None
     except OSError as error:
         raise ConnectError(
@@ -67,7 +71,9 @@ async def _look(source: Source, host: str, port: int) -> Analysis:
             await writer.wait_closed()
     env = hello.get("env")
     env = env if isinstance(env, Mapping) else {}
-    warnings = ["This is a HUD v6 environment: it has tasks, which stand here as prompts, and no MCP tools."]
+    warnings = [
+        "This is a HUD v6 environment: it has tasks, which stand here as prompts, and no MCP tools."
+    ]
     bindings = hello.get("bindings")
     kinds = [_capability(entry) for entry in bindings] if isinstance(bindings, list) else []
     if kinds:
@@ -100,7 +106,9 @@ async def _look(source: Source, host: str, port: int) -> Analysis:
 
 
 class _ControlChannel:
-    def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._name = name
         self._reader = reader
         self._writer = writer
@@ -117,7 +125,9 @@ class _ControlChannel:
             except ValueError:
                 raise self._foreign(f"a line of more than {_LONGEST_LINE >> 20} MiB") from None
             if not line:
-                raise ConnectError(f"{self._name} closed the connection when asked for {method}", fix=_HINT)
+                raise ConnectError(
+                    f"{self._name} closed the connection when asked for {method}", fix=_HINT
+                )
             if excess := excess_of(len(line), count_values(line), _LONGEST_LINE):
                 raise self._foreign(excess)
             try:
@@ -131,12 +141,18 @@ class _ControlChannel:
             error = answer.get("error")
             if error is not None:
                 message = error.get("message") if isinstance(error, Mapping) else error
-                raise ConnectError(f"{self._name} refused {method}", why=clean_line(str(message), 300))
+                raise ConnectError(
+                    f"{self._name} refused {method}", why=clean_line(str(message), 300)
+                )
             result = answer.get("result")
             return result if isinstance(result, Mapping) else {}
 
     def _foreign(self, text: str) -> ConnectError:
-        return ConnectError(f"{self._name} does not speak HUD's control protocol", why=f"It wrote: {text}", fix=_HINT)
+        return ConnectError(
+            f"{self._name} does not speak HUD's control protocol",
+            why=f"It wrote: {text}",
+            fix=_HINT,
+        )
 
 
 _HINT = "A HUD v4 or v5 environment is an MCP server: use http://host:port/mcp."

@@ -1,5 +1,6 @@
-"""Images in a tool's answer: described by type and size, and saved so that they can be opened outside the terminal.
+"""Images in a tool's answer.
 
+Described by type and size, and saved so that they can be opened outside the terminal.
 The type of an image is what its bytes say, whatever the server calls it.
 """
 
@@ -32,7 +33,10 @@ def image_bytes(block: ContentBlock) -> bytes:
 
 
 def image_type(data: bytes) -> str | None:
-    """Return the type of a PNG, JPEG, GIF or WebP image by how its bytes begin; None for anything else."""
+    """Return the type of a PNG, JPEG, GIF or WebP image by how its bytes begin.
+
+    None for anything else.
+    """
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -43,7 +47,10 @@ def image_type(data: bytes) -> str | None:
 
 
 def describe_image(block: ContentBlock) -> str:
-    """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format starts with them."""
+    """One line.
+
+    `image/png, 640x480, 12.3 kB`; the dimensions only where the format starts with them.
+    """
     stated = clean_line(block.mime_type or block.type, 60)
     try:
         return describe_bytes(image_bytes(block), stated)
@@ -54,7 +61,11 @@ def describe_image(block: ContentBlock) -> str:
 def describe_bytes(data: bytes, stated: str) -> str:
     """The same of an image's bytes; `said` is what its sender calls its type."""
     kind, size = image_type(data), image_dimensions(data)
-    parts = [kind or f"{stated}, of no known format", f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
+    parts = [
+        kind or f"{stated}, of no known format",
+        f"{size[0]}x{size[1]}" if size else "",
+        f"{len(data) / 1000:.1f} kB",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -79,14 +90,16 @@ def save_bytes(data: bytes, folder: Path) -> Path:
     """Write an image into `folder`, under a name made from its content, and return the path.
 
     Raises:
-        InputError: It is of another type than PNG, JPEG, GIF and WebP, or the folder cannot be written to.
+        InputError: It is of another type than PNG, JPEG, GIF and WebP, or the folder cannot be
+            written to.
     """
     import hashlib
 
     kind = image_type(data)
     if kind is None:
         raise InputError(
-            "this is no PNG, JPEG, GIF or WebP image", why="Other files are not opened: what they do when opened is not known."
+            "this is no PNG, JPEG, GIF or WebP image",
+            why="Other files are not opened: what they do when opened is not known.",
         )
     path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{SUFFIXES[kind]}"
     if not path.exists():

@@ -79,8 +79,9 @@ _log = logging.getLogger("hudtui.environment")
 
 
 class ServerLogin(httpx2.Auth):
-    """The login at one server, for the requests of one connection: the `auth` of an `httpx2` client.
+    """The login at one server, for the requests of one connection.
 
+    The `auth` of an `httpx2` client.
     A request carries the kept token. Where that has expired, or is not accepted, a provider of the
     SDK renews it; where the user has asked for a login, a provider makes one.
 
@@ -100,7 +101,9 @@ class ServerLogin(httpx2.Auth):
         if self._kept is not None:
             secrets.add(*self._kept.secrets)
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; renew it or log in at most once before and once after."""
         if origin_of(str(request.url)) != origin_of(self._server):
             yield request
@@ -181,7 +184,8 @@ class ServerLogin(httpx2.Auth):
         if storage.made is not None:
             await self._keep(storage.made, provider.context)
 
-    # -- providers ----------------------------------------------------------------------------------
+    # -- providers
+    # ----------------------------------------------------------------------------------
 
     def _renewing(self) -> OAuthClientProvider:
         """A provider that begins with renewing the kept token, where that was issued."""
@@ -202,7 +206,9 @@ class ServerLogin(httpx2.Auth):
         redirect = await held.enter_async_context(LoginRedirect(wanted.port))
         storage = _TokenStorage(credentials=credentials)
         if credentials is not None:
-            storage.client = OAuthClientInformationFull(client_id=credentials.client_id, client_secret=credentials.secret)
+            storage.client = OAuthClientInformationFull(
+                client_id=credentials.client_id, client_secret=credentials.secret
+            )
         document = wanted.document if is_valid_client_metadata_url(wanted.document) else None
         address = ""
 
@@ -216,7 +222,9 @@ class ServerLogin(httpx2.Auth):
 
         async def come_back() -> AuthorizationCodeResult:
             await self._visit(wanted, address, redirect, made.context)
-            return AuthorizationCodeResult(code=redirect.code, state=redirect.state, iss=redirect.issuer)
+            return AuthorizationCodeResult(
+                code=redirect.code, state=redirect.state, iss=redirect.issuer
+            )
 
         made = OAuthClientProvider(
             self._server,
@@ -228,7 +236,9 @@ class ServerLogin(httpx2.Auth):
         )
         return made
 
-    async def _visit(self, wanted: LoginOptions, address: str, redirect: LoginRedirect, context: OAuthContext) -> None:
+    async def _visit(
+        self, wanted: LoginOptions, address: str, redirect: LoginRedirect, context: OAuthContext
+    ) -> None:
         """Have the user open an address, until the browser is back with a code."""
         assert wanted.visit is not None
         issuer = clean_line(mask_url(self._issuer(context)), 200)
@@ -245,7 +255,8 @@ class ServerLogin(httpx2.Auth):
         if redirect.refused:
             raise ConnectError(f"{issuer} refuses the login", why=f"It says: {redirect.refused}")
 
-    # -- the kept login -----------------------------------------------------------------------------
+    # -- the kept login
+    # -----------------------------------------------------------------------------
 
     @property
     def _token(self) -> str | None:
@@ -293,7 +304,8 @@ class ServerLogin(httpx2.Auth):
         else:
             request.headers.pop("Authorization", None)
 
-    # -- checks and errors --------------------------------------------------------------------------
+    # -- checks and errors
+    # --------------------------------------------------------------------------
 
     @property
     def _shown(self) -> str:
@@ -310,7 +322,9 @@ class ServerLogin(httpx2.Auth):
         parts = urlsplit(self._server)
         return f"{parts.scheme}://{parts.netloc}"
 
-    async def _as_expected(self, request: httpx2.Request, response: httpx2.Response, context: OAuthContext) -> httpx2.Response:
+    async def _as_expected(
+        self, request: httpx2.Request, response: httpx2.Response, context: OAuthContext
+    ) -> httpx2.Response:
         """Metadata with the issuer that the SDK expects of a server of MCP 2025-03-26.
 
         Such a server is its own authorization server, and may name one of its paths as the issuer.
@@ -328,7 +342,9 @@ class ServerLogin(httpx2.Auth):
             return response
         return httpx2.Response(200, json={**metadata, "issuer": self._origin}, request=request)
 
-    def _check(self, request: httpx2.Request, context: OAuthContext, credentials: ClientCredentials | None) -> None:
+    def _check(
+        self, request: httpx2.Request, context: OAuthContext, credentials: ClientCredentials | None
+    ) -> None:
         """Check where a request of a login goes, and limit its time."""
         self._require_safe(str(request.url))
         if request.method == "POST":
@@ -348,7 +364,8 @@ class ServerLogin(httpx2.Auth):
             return
         used, registered = (clean_line(mask_url(one), 200) for one in (issuer, credentials.issuer))
         raise ConnectError(
-            f"{self._shown} leads its login to another authorization server than the server where the client is registered",
+            f"{self._shown} leads its login to another authorization server than the server where "
+            "the client is registered",
             why=f"To {used}, not {registered}. The client's credentials were not sent.",
             fix=f"If the client is registered there: --issuer {used}",
         )
@@ -382,14 +399,20 @@ class ServerLogin(httpx2.Auth):
         )
 
     def _failed(self, error: Exception, context: OAuthContext) -> ConnectError:
-        """The error of a failed login. Texts of the SDK may quote tokens: only OAuth codes are used."""
+        """The error of a failed login.
+
+        Texts of the SDK may quote tokens: only OAuth codes are used.
+        """
         issuer = clean_line(mask_url(self._issuer(context)), 200)
         why = _oauth_error(str(error))
         if isinstance(error, OAuthRegistrationError):
             return ConnectError(
                 f"{issuer} does not register hudtui as a client",
                 why=why,
-                fix="Register a client there by hand, and name it: --client-id ID (see `hudtui env login --help`).",
+                fix=(
+                    "Register a client there by hand, and name it: --client-id ID (see `hudtui env "
+                    "login --help`)."
+                ),
             )
         if isinstance(error, OAuthTokenError):
             return ConnectError(f"{issuer} gives no token", why=why or "Its answer is no token.")
@@ -456,7 +479,9 @@ def _readable_login(server: str) -> KeptLogin | None:
     return login
 
 
-async def _next_request(flow: AsyncGenerator[httpx2.Request, httpx2.Response], answer: httpx2.Response) -> httpx2.Request | None:
+async def _next_request(
+    flow: AsyncGenerator[httpx2.Request, httpx2.Response], answer: httpx2.Response
+) -> httpx2.Request | None:
     try:
         return await flow.asend(answer)
     except StopAsyncIteration:

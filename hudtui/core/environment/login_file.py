@@ -1,4 +1,7 @@
-"""Logins at servers, kept in the user's state folder: one file a server, with mode 0600. No project ever holds one."""
+"""Logins at servers, kept in the user's state folder: one file a server, with mode 0600.
+
+No project ever holds one.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
     from hudtui.core.environment.login_redirect import LoginRedirect
 
 Visit = Callable[[str, str, "LoginRedirect"], Awaitable[bool]]
-"""Has the user open an address until the browser is back; False if the user gives up. Gets the server as it can be shown, the
-address, and the redirect that waits for the browser."""
+"""Has the user open an address until the browser is back; False if the user gives up. Gets the
+server as it can be shown, the address, and the redirect that waits for the browser."""
 
 FORMAT = 1
 LOGIN_LIMIT = 300.0
@@ -42,7 +45,8 @@ class ClientCredentials:
     client_id: str
     secret: str | None = field(default=None, repr=False)
     issuer: str | None = None
-    """The authorization server that the client is registered at; None for a client without a secret."""
+    """The authorization server that the client is registered at; None for a client without a
+    secret."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class LoginOptions:
     port: int = 0
     """Port of this computer that the browser comes back to; 0 for any."""
     document: str | None = None
-    """Address of a client metadata document, which some authorization servers take in place of a registration."""
+    """Address of a client metadata document, which some authorization servers take in place of a
+    registration."""
     browser: bool | None = None
     """True to open the browser of this computer, False to show the address; None asks the user."""
     visit: Visit | None = None
@@ -70,7 +75,8 @@ class KeptLogin:
     server: str
     tokens: Mapping[str, Any] = field(repr=False)
     expires_at: float | None = None
-    """Seconds since 1970 when the access token expires; None where the authorization server does not say."""
+    """Seconds since 1970 when the access token expires; None where the authorization server does
+    not say."""
     client: Mapping[str, Any] | None = field(default=None, repr=False)
     """The client as the authorization server registered it."""
     issuer: str = ""
@@ -89,20 +95,35 @@ class KeptLogin:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values that must not be shown."""
-        values = [self.tokens.get("access_token"), self.tokens.get("refresh_token"), (self.client or {}).get("client_secret")]
+        values = [
+            self.tokens.get("access_token"),
+            self.tokens.get("refresh_token"),
+            (self.client or {}).get("client_secret"),
+        ]
         return tuple(value for value in values if isinstance(value, str))
 
     @property
     def _end(self) -> datetime | None:
-        """`expires_at` as a date; None where there is none, as when a server gives a token for a trillion years."""
+        """`expires_at` as a date.
+
+        None where there is none, as when a server gives a token for a trillion years.
+        """
         try:
-            return None if self.expires_at is None else datetime.fromtimestamp(self.expires_at, UTC).astimezone()
+            return (
+                None
+                if self.expires_at is None
+                else datetime.fromtimestamp(self.expires_at, UTC).astimezone()
+            )
         except (OverflowError, ValueError, OSError):
             return None
 
     def words(self, now: float | None = None) -> str:
         """The login in a few words: where, until when, and whether it is renewed."""
-        at = f"at {clean_line(mask_url(self.issuer), 120)}" if self.issuer else "without an authorization server's name"
+        at = (
+            f"at {clean_line(mask_url(self.issuer), 120)}"
+            if self.issuer
+            else "without an authorization server's name"
+        )
         if self.expires_at is None or (end := self._end) is None:
             return f"logged in {at}"
         when = f"{end:%Y-%m-%d %H:%M}"
@@ -118,13 +139,18 @@ class KeptLogin:
             "server": mask_url(self.server),
             "issuer": mask_url(self.issuer),
             "scope": self.tokens.get("scope"),
-            "expires_at": None if (end := self._end) is None else end.astimezone(UTC).isoformat(timespec="seconds"),
+            "expires_at": None
+            if (end := self._end) is None
+            else end.astimezone(UTC).isoformat(timespec="seconds"),
             "renews": self.renews,
         }
 
 
 def server_name(url: str) -> str:
-    """A server's address in the one form that its login is kept under: without fragment, default port and final slash."""
+    """A server's address in the one form that its login is kept under.
+
+    Without fragment, default port and final slash.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
@@ -139,7 +165,10 @@ def login_path(url: str) -> Path:
 
 
 def read_login(url: str) -> KeptLogin | None:
-    """The login that is kept for a server, or None, also where `url` is no address. A damaged file counts as none."""
+    """The login that is kept for a server, or None, also where `url` is no address.
+
+    A damaged file counts as none.
+    """
     try:
         name = server_name(url)
     except ValueError:
@@ -151,7 +180,9 @@ def read_login(url: str) -> KeptLogin | None:
 def all_logins() -> tuple[KeptLogin, ...]:
     """Every login that is kept, by server."""
     logins = (_read(path) for path in _folder().glob("*.json"))
-    return tuple(sorted((login for login in logins if login is not None), key=lambda login: login.server))
+    return tuple(
+        sorted((login for login in logins if login is not None), key=lambda login: login.server)
+    )
 
 
 _secrets: dict[Path, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {}
@@ -159,7 +190,9 @@ _secrets: dict[Path, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {}
 
 
 def login_secrets() -> tuple[str, ...]:
-    """The values of all logins that must not be shown, and those that renewed logins had before in this process.
+    """Return the values of all logins that must not be shown.
+
+    Those that renewed logins had before in this process are among them.
 
     A file is read again only when it was replaced, so that this may be called for every episode.
     """
@@ -167,7 +200,9 @@ def login_secrets() -> tuple[str, ...]:
     kept = _secrets.setdefault(folder, {})
     try:
         with os.scandir(folder) as entries:
-            files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".json")]
+            files = [
+                (entry.name, entry.stat()) for entry in entries if entry.name.endswith(".json")
+            ]
     except OSError:
         files = []
     for name, stat in files:
@@ -220,7 +255,9 @@ async def login_lock(url: str) -> AsyncGenerator[None, None]:
         private_folder(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise InputError(f"the folder {path.parent} cannot be used", why=error.strerror or str(error)) from None
+        raise InputError(
+            f"the folder {path.parent} cannot be used", why=error.strerror or str(error)
+        ) from None
     until = time.monotonic() + _LONGEST_WAIT
     try:
         while True:
@@ -229,7 +266,9 @@ async def login_lock(url: str) -> AsyncGenerator[None, None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise InputError(f"another hudtui is logging in at {mask_url(url)}", fix="Finish that first.") from None
+                    raise InputError(
+                        f"another hudtui is logging in at {mask_url(url)}", fix="Finish that first."
+                    ) from None
                 await asyncio.sleep(0.05)
         yield
     finally:
@@ -248,7 +287,17 @@ def _read(path: Path) -> KeptLogin | None:
         login = KeptLogin(**data)
     except (InputError, TypeError):
         return None
-    parts = ((login.client, dict | None), (login.authorization_server, dict | None), (login.resource, dict | None))
-    whole = isinstance(login.server, str) and isinstance(login.issuer, str) and isinstance(login.tokens, dict)
+    parts = (
+        (login.client, dict | None),
+        (login.authorization_server, dict | None),
+        (login.resource, dict | None),
+    )
+    whole = (
+        isinstance(login.server, str)
+        and isinstance(login.issuer, str)
+        and isinstance(login.tokens, dict)
+    )
     timed = isinstance(login.expires_at, int | float | None)
-    return login if whole and timed and all(isinstance(value, kind) for value, kind in parts) else None
+    return (
+        login if whole and timed and all(isinstance(value, kind) for value, kind in parts) else None
+    )

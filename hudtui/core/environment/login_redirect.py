@@ -1,4 +1,7 @@
-"""The place that the browser comes back to after a login: a port of this computer, or an address that the user pastes."""
+"""The place that the browser comes back to after a login.
+
+A port of this computer, or an address that the user pastes.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,16 @@ _MOST_HEAD = 32_768
 """Bytes of a request up to its blank line."""
 _PAGE = (
     b"<!doctype html><meta charset=utf-8><title>hudtui</title>"
-    b"<p>hudtui has the answer of the login. You can close this page and go back to the terminal.</p>"
+    b"<p>hudtui has the answer of the login. You can close this page and go back to the "
+    b"terminal.</p>"
 )
 
 
 class LoginRedirect:
-    """Waits for the answer of an authorization server. `async with LoginRedirect(port) as redirect`.
+    """Waits for the answer of an authorization server.
 
-    Only an answer with the right `state` counts: whatever else a page in the browser sends here is ignored.
+    `async with LoginRedirect(port) as redirect`. Only an answer with the right `state` counts:
+    whatever else a page in the browser sends here is ignored.
 
     Args:
         port: The port to listen at; 0 for any that is free.
@@ -48,9 +53,13 @@ class LoginRedirect:
 
     async def __aenter__(self) -> Self:
         try:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MOST_HEAD)
+            self._server = await asyncio.start_server(
+                self._serve, "127.0.0.1", self._port, limit=_MOST_HEAD
+            )
         except OSError as error:
-            raise InputError(f"port {self._port} of this computer is not free", why=error.strerror) from None
+            raise InputError(
+                f"port {self._port} of this computer is not free", why=error.strerror
+            ) from None
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{_PATH}"
         return self
 
@@ -63,18 +72,27 @@ class LoginRedirect:
         self._expected = state
 
     def take(self, address: str) -> bool:
-        """Take the answer that an address holds. Returns False for an address that is not of this login."""
+        """Take the answer that an address holds.
+
+        Returns False for an address that is not of this login.
+        """
         try:
             fields = parse_qs(urlsplit(address.strip()).query)
         except ValueError:
             return False
         state, code, refused = (fields.get(name, [""])[0] for name in ("state", "code", "error"))
-        if not self._expected or not secrets.compare_digest(state.encode(), self._expected.encode()) or not (code or refused):
+        if (
+            not self._expected
+            or not secrets.compare_digest(state.encode(), self._expected.encode())
+            or not (code or refused)
+        ):
             return False
         if not self.done.is_set():
             self.code, self.state, self.issuer = code, state, fields.get("iss", [None])[0]
             about = fields.get("error_description", [""])[0]
-            self.refused = "" if code else clean_line(f"{refused}: {about}" if about else refused, 300)
+            self.refused = (
+                "" if code else clean_line(f"{refused}: {about}" if about else refused, 300)
+            )
             self.done.set()
         return True
 
@@ -87,7 +105,8 @@ class LoginRedirect:
                 good = asked.partition("?")[0] == _PATH and self.take(asked)
                 status, body = (b"200 OK", _PAGE) if good else (b"404 Not Found", b"")
                 writer.write(
-                    b"HTTP/1.1 %s\r\ncontent-type: text/html\r\ncontent-length: %d\r\nreferrer-policy: no-referrer\r\n"
+                    b"HTTP/1.1 %s\r\ncontent-type: text/html\r\ncontent-length: %d\r\n"
+                    b"referrer-policy: no-referrer\r\n"
                     b"connection: close\r\n\r\n%s" % (status, len(body), body)
                 )
                 await writer.drain()

@@ -1,4 +1,7 @@
-"""The match of tasks with the environment that was analyzed: only tasks that run on it are judged by its analysis."""
+"""The match of tasks with the environment that was analyzed.
+
+Only tasks that run on it are judged by its analysis.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +62,23 @@ def identity_of(analysis: Analysis, folder: Path) -> EnvironmentIdentity:
 
 
 def uses_environment(config: Any, identity: EnvironmentIdentity) -> bool:
-    """True if one of the servers of an `mcp_config` is the environment. False where that cannot be known."""
+    """True if one of the servers of an `mcp_config` is the environment.
+
+    False where that cannot be known.
+    """
     return any(_is(spec, identity) for spec in _specs(config))
 
 
 def servers_in(config: Any) -> str:
-    """The servers of an `mcp_config` by what they are called: the image's own name where there is one."""
-    return ", ".join(dict.fromkeys(image_name(spec.image) if spec.image else spec.name for spec in _specs(config)))
+    """The servers of an `mcp_config` by what they are called.
+
+    The image's own name where there is one.
+    """
+    return ", ".join(
+        dict.fromkeys(
+            image_name(spec.image) if spec.image else spec.name for spec in _specs(config)
+        )
+    )
 
 
 def _specs(config: Any) -> tuple[ServerSpec, ...]:
@@ -84,7 +97,9 @@ def _is(spec: ServerSpec, identity: EnvironmentIdentity) -> bool:
         return plain_name(image_name(spec.image)) in identity.names
     if spec.url and identity.urls:
         return _address(spec.url) in identity.urls
-    return (bool(spec.command) and _command(spec) in identity.commands) or plain_name(spec.name) in identity.names
+    return (bool(spec.command) and _command(spec) in identity.commands) or plain_name(
+        spec.name
+    ) in identity.names
 
 
 def plain_name(name: str) -> str:
@@ -95,7 +110,9 @@ def plain_name(name: str) -> str:
 def _repository(image: str) -> str:
     name = image.partition("@")[0]
     head, slash, rest = name.partition("/")
-    if slash and ("." in head or ":" in head or head == "localhost"):  # only such a first part is a registry
+    if slash and (
+        "." in head or ":" in head or head == "localhost"
+    ):  # only such a first part is a registry
         name = rest
     return re.sub(r":[^/]*$", "", name)
 
@@ -109,5 +126,6 @@ def _address(url: str) -> str:
 
 
 def _command(spec: ServerSpec) -> tuple[str, ...]:
-    # With or without `-P` it is the same environment: older task files start the bundled one without.
+    # With or without `-P` it is the same environment: older task files start the bundled one
+    # without.
     return tuple(arg for arg in spec.args if arg != "-P") or (spec.command or "",)

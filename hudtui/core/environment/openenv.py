@@ -2,11 +2,12 @@
 
 OpenEnv has actions and observations where MCP has tools. The connection shows them as tools:
 
-    setup       begins an episode: OpenEnv's `reset` with these arguments
-    step        an action, with the server's own schema; or, where the server's actions are tool calls, its tools by name
+    setup       begins an episode: OpenEnv's `reset` with these arguments step        an action,
+    with the server's own schema; or, where the server's actions are tool calls, its tools by name
     evaluate    the rewards of the steps since `setup`: their sum, or the last one
 
-The agent's tools act in the episode under way; an episode that was not begun is begun without arguments.
+The agent's tools act in the episode under way; an episode that was not begun is begun without
+arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from urllib.parse import urlsplit, urlunsplit
 from hudtui.core.environment.bounds import count_values, excess_of, excess_words
 from hudtui.core.environment.calls import mended, words_of
 from hudtui.core.environment.connection import RpcError, ServerConnection
-from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
+from hudtui.core.environment.errors import (
+    ResponseInfo,
+    http_status_error,
+    leaf_errors,
+    timeout_error,
+    too_much_error,
+)
 from hudtui.core.environment.openenv_messages import (
     ACTION_ERRORS,
     LIST_TOOLS,
@@ -47,7 +54,8 @@ _MOST_TOOLS = 10_000
 _DONE = "done"
 _OWN = frozenset({SETUP, EVALUATE})
 _STATE_LOST = (
-    r"(?i)session|no episode|\breset\b.{0,30}\b(?:first|before|begins)|\bcall reset|not (?:been )?(?:reset|initiali[sz]ed)"
+    r"(?i)session|no episode|\breset\b.{0,30}\b(?:first|before|begins)|\bcall reset"
+    r"|not (?:been )?(?:reset|initiali[sz]ed)"
 )
 """Words of a server for a step that knows nothing of the episode under way."""
 _EXTRA_SECONDS = 0.001
@@ -58,11 +66,17 @@ _REFUSED = -32000
 
 _SETUP_TOOL = {
     "name": SETUP,
-    "description": "Begins an episode (OpenEnv's reset). Further arguments are the environment's own.",
+    "description": (
+        "Begins an episode (OpenEnv's reset). Further arguments are the environment's own."
+    ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "seed": {"type": "integer", "minimum": 0, "description": "Equal seeds, equal episodes."},
+            "seed": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Equal seeds, equal episodes.",
+            },
             "episode_id": {"type": "string", "description": "A name for the episode."},
         },
         "additionalProperties": True,
@@ -73,7 +87,12 @@ _EVALUATE_TOOL = {
     "description": "The reward of the episode: the rewards of its steps.",
     "inputSchema": {
         "type": "object",
-        "properties": {"of": {"enum": ["sum", "last"], "description": "Their sum, or the last one; the sum by default."}},
+        "properties": {
+            "of": {
+                "enum": ["sum", "last"],
+                "description": "Their sum, or the last one; the sum by default.",
+            }
+        },
         "additionalProperties": False,
     },
 }
@@ -90,7 +109,9 @@ def base_url(url: str) -> str:
     path = parts.path.rstrip("/")
     for end in ("/ws", "/mcp"):
         path = path.removesuffix(end)
-    return urlunsplit((_SCHEMES.get(parts.scheme.lower(), parts.scheme), parts.netloc, path, "", ""))
+    return urlunsplit(
+        (_SCHEMES.get(parts.scheme.lower(), parts.scheme), parts.netloc, path, "", "")
+    )
 
 
 class OpenEnvConnection(ServerConnection):
@@ -124,7 +145,9 @@ class OpenEnvConnection(ServerConnection):
                 schema = await self._describe(web, "/schema")
         except Exception:
             return False
-        return isinstance(schema.get("action"), Mapping) and isinstance(schema.get("observation"), Mapping)
+        return isinstance(schema.get("action"), Mapping) and isinstance(
+            schema.get("observation"), Mapping
+        )
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -133,7 +156,8 @@ class OpenEnvConnection(ServerConnection):
 
         Raises:
             RpcError: The server refuses the action.
-            ConnectError: The connection is gone, or no answer came in time. After a timeout the connection stays usable.
+            ConnectError: The connection is gone, or no answer came in time. After a timeout the
+                connection stays usable.
         """
         if self._socket is None or self._owner is None or self._owner.done():
             raise self._why()
@@ -183,7 +207,9 @@ class OpenEnvConnection(ServerConnection):
                 schema = await self._describe(web, "/schema")
                 about = await self._describe(web, "/metadata", wanted=False)
                 async with web.websocket(
-                    socket_url, max_message_size_bytes=_MOST_BYTES, keepalive_ping_timeout_seconds=None
+                    socket_url,
+                    max_message_size_bytes=_MOST_BYTES,
+                    keepalive_ping_timeout_seconds=None,
                 ) as socket:
                     self._socket = socket
                     self._introduce(about)
@@ -198,7 +224,9 @@ class OpenEnvConnection(ServerConnection):
             for leaf in leaf_errors(error):
                 if isinstance(leaf, WebSocketUpgradeError):
                     status = leaf.response.status_code
-                    raise http_status_error(ResponseInfo(status, base), self.spec, self.written, self.secrets) from None
+                    raise http_status_error(
+                        ResponseInfo(status, base), self.spec, self.written, self.secrets
+                    ) from None
             raise
         finally:
             self._socket = None
@@ -217,7 +245,8 @@ class OpenEnvConnection(ServerConnection):
             )
             if info.status == 404:
                 raise ConnectError(
-                    f"404: there is no OpenEnv server at {self._shown}", fix="Give the address without the path of its socket."
+                    f"404: there is no OpenEnv server at {self._shown}",
+                    fix="Give the address without the path of its socket.",
                 )
             raise http_status_error(info, self.spec, self.written, self.secrets)
         description = self._read(response.content)
@@ -241,14 +270,28 @@ class OpenEnvConnection(ServerConnection):
         properties = schema.get("properties")
         properties = dict(properties) if isinstance(properties, Mapping) else {}
         title = schema.get("title")
-        self._tool_calls = "tool_name" in properties or title in ("Action", "CallToolAction", "ListToolsAction")
+        self._tool_calls = "tool_name" in properties or title in (
+            "Action",
+            "CallToolAction",
+            "ListToolsAction",
+        )
         if not self._tool_calls:
             properties.pop("metadata", None)
             if properties:
                 schema["properties"] = properties
             about = schema.get("description")
-            words = about if isinstance(about, str) else f"An action: {title}." if isinstance(title, str) else "An action."
-            self._listed = [{"name": STEP, "description": words, "inputSchema": schema}, _SETUP_TOOL, _EVALUATE_TOOL]
+            words = (
+                about
+                if isinstance(about, str)
+                else f"An action: {title}."
+                if isinstance(title, str)
+                else "An action."
+            )
+            self._listed = [
+                {"name": STEP, "description": words, "inputSchema": schema},
+                _SETUP_TOOL,
+                _EVALUATE_TOOL,
+            ]
             return
         tools: list[Any] = []
         for entry in await self._remote_tools():
@@ -256,12 +299,18 @@ class OpenEnvConnection(ServerConnection):
             if name == _DONE:
                 self._remote_done = True
             elif name in _OWN:
-                self._notes.append(f"the tool {name} of the OpenEnv server is left out: hudtui has one of its own here")
+                self._notes.append(
+                    f"the tool {name} of the OpenEnv server is left out: hudtui has one of its own "
+                    "here"
+                )
             else:
                 tools.append(entry)
         self._listed = [*tools[:_MOST_TOOLS], _SETUP_TOOL, _EVALUATE_TOOL]
         if len(tools) > _MOST_TOOLS:
-            self._notes.append(f"the server lists too many tools: the first {_MOST_TOOLS:,} are used, the others left out")
+            self._notes.append(
+                f"the server lists too many tools: the first {_MOST_TOOLS:,} are used, the others "
+                "left out"
+            )
 
     async def _remote_tools(self) -> list[Any]:
         question = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -283,7 +332,8 @@ class OpenEnvConnection(ServerConnection):
         """Send a message and return the answer to it.
 
         Raises:
-            ConnectError: The connection is gone, no answer came in time, or it is not of the protocol.
+            ConnectError: The connection is gone, no answer came in time, or it is not of the
+                protocol.
         """
         from httpx2.websockets import HTTPXWSException, WebSocketDisconnect
 
@@ -308,11 +358,17 @@ class OpenEnvConnection(ServerConnection):
         except ConnectError:
             raise
         except TimeoutError:
-            raise timeout_error(self.spec, limit, None, self.secrets, str(request["type"])) from None
+            raise timeout_error(
+                self.spec, limit, None, self.secrets, str(request["type"])
+            ) from None
         except WebSocketDisconnect as error:
             if error.code == 1009:
                 raise too_much_error(repr(self.spec.name), excess_words(_MOST_BYTES)) from None
-            why = f"It said: {self.secrets.hide(clean_line(error.reason, 200))}" if error.reason else None
+            why = (
+                f"It said: {self.secrets.hide(clean_line(error.reason, 200))}"
+                if error.reason
+                else None
+            )
             raise self._gone(why) from None
         except HTTPXWSException as error:
             raise self._gone(None if not str(error) else clean_line(str(error), 200)) from None
@@ -324,7 +380,9 @@ class OpenEnvConnection(ServerConnection):
         return parsed
 
     async def _drop_repeated(self, socket: Any) -> None:
-        """Take an answer that came twice off the socket: answers have no ids, and the next call would take it for its own.
+        """Take an answer that came twice off the socket.
+
+        Answers have no ids, and the next call would take it for its own.
 
         Raises:
             ConnectError: Another message came that nobody asked for.
@@ -350,10 +408,17 @@ class OpenEnvConnection(ServerConnection):
 
     def _gone(self, why: str | None) -> ConnectError:
         self._stop.set()
-        return ConnectError(f"the OpenEnv server {self._shown} has ended the connection", why=why, fix="Connect again.")
+        return ConnectError(
+            f"the OpenEnv server {self._shown} has ended the connection",
+            why=why,
+            fix="Connect again.",
+        )
 
     def _foreign(self, what: str) -> ConnectError:
-        return ConnectError(f"{self._shown} does not speak OpenEnv's protocol", why=f"It sent {self.secrets.hide(what)}.")
+        return ConnectError(
+            f"{self._shown} does not speak OpenEnv's protocol",
+            why=f"It sent {self.secrets.hide(what)}.",
+        )
 
     # The episode
 
@@ -362,7 +427,9 @@ class OpenEnvConnection(ServerConnection):
         self._rewards, self.over, self._steps, self._no_reward = [], answer.done, 0, ""
         return _result(answer.fields, {})
 
-    async def _step(self, name: str, arguments: dict[str, Any], timeout: float | None) -> Mapping[str, Any]:
+    async def _step(
+        self, name: str, arguments: dict[str, Any], timeout: float | None
+    ) -> Mapping[str, Any]:
         if not self._tool_calls and name != STEP:
             raise RpcError(_REFUSED, f"Unknown tool: {name}")
         if self._rewards is None:
@@ -378,7 +445,9 @@ class OpenEnvConnection(ServerConnection):
         self.over = answer.done
         return _result(answer.fields, {"reward": answer.reward, "done": answer.done})
 
-    async def _evaluate(self, arguments: Mapping[str, Any], timeout: float | None) -> Mapping[str, Any]:
+    async def _evaluate(
+        self, arguments: Mapping[str, Any], timeout: float | None
+    ) -> Mapping[str, Any]:
         which = arguments.get("of", "sum")
         if which not in ("sum", "last"):
             raise RpcError(_REFUSED, "`of` is sum or last")
@@ -395,7 +464,10 @@ class OpenEnvConnection(ServerConnection):
             score["problem"] = "the episode is over, and no step had a reward"
         else:
             score = {"reward": reward, **score}
-        return {"content": [{"type": "text", "text": json.dumps(score)}], "structuredContent": score}
+        return {
+            "content": [{"type": "text", "text": json.dumps(score)}],
+            "structuredContent": score,
+        }
 
     async def _observe(self, request: Mapping[str, Any], timeout: float | None) -> Observation:
         """The observation that the server answers with.
@@ -414,11 +486,17 @@ class OpenEnvConnection(ServerConnection):
             raise ConnectError(
                 f"the OpenEnv server {self._shown} cannot continue this session",
                 why=self.secrets.hide(clean_line(text, 300)),
-                fix="Lower the number of episodes at once." if error.code == "CAPACITY_REACHED" else None,
+                fix="Lower the number of episodes at once."
+                if error.code == "CAPACITY_REACHED"
+                else None,
             )
-        observation = read_observation(answer.get("data")) if answer["type"] == "observation" else None
+        observation = (
+            read_observation(answer.get("data")) if answer["type"] == "observation" else None
+        )
         if observation is None:
-            raise self._foreign(f"{clean_line(answer['type'], 40)} where an observation was expected")
+            raise self._foreign(
+                f"{clean_line(answer['type'], 40)} where an observation was expected"
+            )
         self._no_reward = observation.no_reward or self._no_reward
         return observation
 
@@ -430,13 +508,23 @@ def _details(errors: Any) -> str:
         if isinstance(entry, Mapping):
             place = entry.get("loc")
             where = ".".join(str(part) for part in place[:8]) if isinstance(place, list) else ""
-            problems.append(": ".join(part for part in (clean_line(where, 80), clean_line(str(entry.get("msg")), 160)) if part))
+            problems.append(
+                ": ".join(
+                    part
+                    for part in (clean_line(where, 80), clean_line(str(entry.get("msg")), 160))
+                    if part
+                )
+            )
     return f" ({'; '.join(problems)})" if problems else ""
 
 
 def _result(observation: Mapping[str, Any], beside: Mapping[str, Any]) -> Mapping[str, Any]:
     """An observation as the result of an MCP tool."""
-    images = [_image(entry) for entry in observation["images"]] if isinstance(observation.get("images"), list) else []
+    images = (
+        [_image(entry) for entry in observation["images"]]
+        if isinstance(observation.get("images"), list)
+        else []
+    )
     blocks = [image for image in images if image is not None]
     if "tool_name" in observation and ("result" in observation or "error" in observation):
         error, result = observation.get("error"), observation.get("result")
@@ -450,7 +538,10 @@ def _result(observation: Mapping[str, Any], beside: Mapping[str, Any]) -> Mappin
                 "isError": result.get("is_error") is True,
             }
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        return {"content": [{"type": "text", "text": text}, *blocks], "structuredContent": dict(beside)}
+        return {
+            "content": [{"type": "text", "text": text}, *blocks],
+            "structuredContent": dict(beside),
+        }
     shown = {name: value for name, value in observation.items() if name != "metadata" or value}
     if isinstance(shown.get("text"), str):
         text = shown["text"]
@@ -476,7 +567,9 @@ def _image(entry: Any) -> dict[str, Any] | None:
         return None
     head, comma, data = entry[5:].partition(",")
     kind, _, coding = head.partition(";")
-    return {"type": "image", "data": data, "mimeType": kind} if comma and coding == "base64" else None
+    return (
+        {"type": "image", "data": data, "mimeType": kind} if comma and coding == "base64" else None
+    )
 
 
 def _import_socket() -> None:

@@ -1,4 +1,7 @@
-"""Messages of the OpenEnv protocol, declared once for hudtui's client (`openenv`) and its server (`core.openenv`)."""
+"""Messages of the OpenEnv protocol, declared once for client and server.
+
+The client is hudtui's own (`openenv`); the server is `core.openenv`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def call_action(tool: Any, arguments: Any) -> dict[str, Any]:
 
 
 def call_outcome(tool: str, text: str, *, is_error: bool) -> dict[str, Any]:
-    """The fields of an observation that answers a call of a tool; `data` is for OpenEnv's own clients."""
+    """The fields of an observation that answers a call of a tool.
+
+    `data` is for OpenEnv's own clients.
+    """
     content = [{"type": "text", "text": text}]
     result = {"content": content, "structured_content": None, "data": text, "is_error": is_error}
     return {"tool_name": tool, "result": result, "error": None}
@@ -70,7 +76,10 @@ class Observation:
     """The text of a reward that is no number."""
 
     def to_json(self, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The data as it is sent. Metadata are inside the observation for clients with classes, and beside it for others."""
+        """The data as it is sent.
+
+        Metadata are inside the observation for clients with classes, and beside it for others.
+        """
         written = dict(metadata or {})
         fields = {**self.fields, "metadata": written}
         answer: dict[str, Any] = {"observation": fields, "reward": self.reward, "done": self.done}

@@ -19,9 +19,10 @@ from hudtui.core.variables import variable_names
 
 
 def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power, ...]:
-    """Powers that these servers need: a program that is started, or an address with what is sent there.
+    """Powers that these servers need.
 
-    The bundled environments need none, nor do the addresses of the built-in platforms with their own keys.
+    A program that is started, or an address with what is sent there. The bundled environments need
+    none, nor do the addresses of the built-in platforms with their own keys.
 
     Args:
         specs: The servers, variables as written.
@@ -33,7 +34,10 @@ def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power,
 
 
 def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust.Power, ...]:
-    """`server_powers` of the `mcp_config`s of tasks, each power once. An unreadable `mcp_config` has none: it cannot be used."""
+    """`server_powers` of the `mcp_config`s of tasks, each power once.
+
+    An unreadable `mcp_config` has none: it cannot be used.
+    """
     powers: dict[str, trust.Power] = {}
     seen: set[str] = set()
     for config in configs:
@@ -50,28 +54,42 @@ def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust
 
 
 def server_lines(config: Any) -> tuple[str, ...]:
-    """The commands and addresses of a task's servers, whole, one line each, for a question about it.
+    """The commands and addresses of a task's servers, whole, for a question about it.
+
+    Each is one line.
 
     Raises:
         SourceError: The configuration cannot be understood.
     """
     mask = secret_mask()
     return tuple(
-        in_full(f"{spec.name}: {'starts' if spec.url is None else 'connects to'} {_described(spec, mask)}")
+        in_full(
+            f"{spec.name}: {'starts' if spec.url is None else 'connects to'} "
+            f"{_described(spec, mask)}"
+        )
         for spec in parse_mcp_config(config, "mcp_config")
     )
 
 
 def _described(spec: ServerSpec, mask: Callable[[str], str]) -> str:
-    """The command or the address of a server, whole, with the names of the variables that are put in."""
+    """The command or the address of a server, whole.
+
+    It has the names of the variables that are put in.
+    """
     if spec.url is not None:
-        text = spec.url + "".join(f", header {name}: {value}" for name, value in spec.headers.items())
+        text = spec.url + "".join(
+            f", header {name}: {value}" for name, value in spec.headers.items()
+        )
         names = _names((spec.url, *spec.headers.values()))
     else:
         given = [f"{name}={value}" for name, value in spec.env.items()]
         text = shlex.join([*given, spec.command or "", *spec.args])
         text += f", in {shlex.quote(spec.cwd)}" if spec.cwd is not None else ""
-        names = tuple(dict.fromkeys((*_names((spec.command or "", *spec.args, *spec.env.values())), *spec.pass_on)))
+        names = tuple(
+            dict.fromkeys(
+                (*_names((spec.command or "", *spec.args, *spec.env.values())), *spec.pass_on)
+            )
+        )
     return mask(text) + (f", with {', '.join(names)}" if names else "")
 
 
@@ -80,7 +98,16 @@ def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Po
     if spec.url is not None:
         return trust.power("address", text, file, spec.url, dict(spec.headers), spec.sse)
     return trust.power(
-        "command", text, file, spec.command, spec.args, dict(spec.env), spec.pass_on, spec.cwd, spec.literal, spec.contained
+        "command",
+        text,
+        file,
+        spec.command,
+        spec.args,
+        dict(spec.env),
+        spec.pass_on,
+        spec.cwd,
+        spec.literal,
+        spec.contained,
     )
 
 
@@ -95,9 +122,13 @@ def _of_platform(spec: ServerSpec) -> bool:
     names = set(_names(spec.headers.values()))
     for platform in BUILT_IN:
         try:
-            own = spec.url == platform.gateway_url or (platform.owns(spec.url) and urlsplit(spec.url).scheme == "https")
+            own = spec.url == platform.gateway_url or (
+                platform.owns(spec.url) and urlsplit(spec.url).scheme == "https"
+            )
             # Another port of the same host is another service.
-            own = own and (spec.url == platform.gateway_url or urlsplit(spec.url).port in (None, 443))
+            own = own and (
+                spec.url == platform.gateway_url or urlsplit(spec.url).port in (None, 443)
+            )
         except ValueError:
             return False
         if own and names <= {platform.key_variable}:

@@ -43,13 +43,18 @@ _MAX_ROWS = 500
 
 
 def describe_schema(schema: Mapping[str, Any]) -> list[Parameter]:
-    """Return the properties of an object schema in its order, nested ones after theirs. Never fails, whatever the server sent."""
+    """Return the properties of an object schema in its order, nested ones after theirs.
+
+    Never fails, whatever the server sent.
+    """
     rows: list[Parameter] = []
     _walk(schema, schema, 0, rows, ())
     return rows
 
 
-def _walk(root: Mapping[str, Any], schema: Any, depth: int, rows: list[Parameter], seen: tuple[str, ...]) -> None:
+def _walk(
+    root: Mapping[str, Any], schema: Any, depth: int, rows: list[Parameter], seen: tuple[str, ...]
+) -> None:
     schema, seen = _resolve(root, schema, seen)
     properties = schema.get("properties")
     required = schema.get("required")
@@ -76,7 +81,9 @@ def _walk(root: Mapping[str, Any], schema: Any, depth: int, rows: list[Parameter
             _walk(root, items, depth + 1, rows, item_path)
 
 
-def _resolve(root: Mapping[str, Any], schema: Any, seen: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def _resolve(
+    root: Mapping[str, Any], schema: Any, seen: tuple[str, ...]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Follow local references, each once along a path."""
     while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
         reference = schema["$ref"]
@@ -110,7 +117,9 @@ def _type(root: Mapping[str, Any], schema: Mapping[str, Any], depth: int = 0) ->
     for word in ("anyOf", "oneOf"):
         options = schema.get(word)
         if isinstance(options, list) and options:
-            names = [_type(root, _resolve(root, option, ())[0], depth + 1) for option in options[:6]]
+            names = [
+                _type(root, _resolve(root, option, ())[0], depth + 1) for option in options[:6]
+            ]
             return " or ".join(dict.fromkeys(names))
     if "enum" in schema or "const" in schema:
         return "choice"
@@ -124,11 +133,17 @@ def _notes(schema: Mapping[str, Any]) -> str:
     choices = schema.get("enum")
     if isinstance(choices, list) and choices:
         shown = ", ".join(_short(choice) for choice in choices[:12])
-        notes.append(f"one of {shown}" + (f", and {len(choices) - 12} more" if len(choices) > 12 else ""))
+        notes.append(
+            f"one of {shown}" + (f", and {len(choices) - 12} more" if len(choices) > 12 else "")
+        )
     if "default" in schema:
         notes.append(f"default {_short(schema['default'])}")
     notes += [
-        words.format(_short(schema[key]) if key not in ("pattern", "format") else clean_line(str(schema[key]), 60))
+        words.format(
+            _short(schema[key])
+            if key not in ("pattern", "format")
+            else clean_line(str(schema[key]), 60)
+        )
         for key, words in _LIMITS.items()
         if key in schema
     ]

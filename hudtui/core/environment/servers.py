@@ -1,12 +1,14 @@
-"""One MCP server as a configuration describes it, and what becomes of its variables when it is needed.
+"""One MCP server as a configuration describes it, and the use of its variables.
 
 A configuration maps names to servers, as in a task's `mcp_config`:
 
-    {"local": {"command": "docker", "args": ["run", "--rm", "-i", "org/env:1.0"], "env": {"KEY": "$KEY"}},
-     "hud": {"url": "https://mcp.example/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}}
+    {"local": {"command": "docker", "args": ["run", "--rm", "-i", "org/env:1.0"], "env": {"KEY":
+    "$KEY"}},
+     "hud": {"url": "https://mcp.example/v3/mcp", "headers": {"Authorization": "Bearer
+     $HUD_API_KEY"}}}
 
-Variables stay as written until a connection is opened. What they stand for never goes back into a value that is kept or shown:
-`Secrets` takes it out of texts again.
+Variables stay as written until a connection is opened. What they stand for never goes back into a
+value that is kept or shown: `Secrets` takes it out of texts again.
 """
 
 from __future__ import annotations
@@ -32,12 +34,18 @@ ENGINES = ("docker", "podman")
 
 _LONGEST_WORD = 20
 
-_SECRET_WORD = r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization|auth|credential|cookie)s?"
+_SECRET_WORD = (
+    r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization"
+    r"|auth|credential|cookie)s?"
+)
 _SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
-_ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)(?P<value>(?i:bearer\s++)?+[^\s'\",;&]++)")
+_ASSIGNED = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)(?P<value>(?i:bearer\s++)?+[^\s'\",;&]++)"
+)
 _ENDS_SECRET = re.compile(rf"(?i)(?:{_SECRET_WORD}|[-_]key)$")
 _FOREIGN = re.compile(
-    # Variables as other programs write them: of editors, of PowerShell, of Windows. Formats such as %Y%m%d are none.
+    # Variables as other programs write them: of editors, of PowerShell, of Windows. Formats such as
+    # %Y%m%d are none.
     r"\$\{(?P<kind>env|input|config|command|secret|secrets|vault|file|os):(?P<name>[^{}]*)\}"
     r"|\$(?P<shell>env):(?P<bare>[A-Za-z_]\w*)"
     r"|%(?P<windows>[A-Za-z_][A-Za-z0-9_]{2,})%",
@@ -66,11 +74,15 @@ class ServerSpec:
     literal: bool = False
     """The command came from a shell: dollar signs in it are not variables."""
     contained: bool = False
-    """The command is our own `docker run` or `podman run`: its container gets a name, and goes when the client is killed."""
+    """The command is our own `docker run` or `podman run`: its container gets a name, and goes when
+    the client is killed."""
 
     @property
     def image(self) -> str | None:
-        """The container image that it runs: from a `Mcp-Image` header, or from a docker or podman command."""
+        """The container image that it runs.
+
+        From a `Mcp-Image` header, or from a docker or podman command.
+        """
         for name, value in self.headers.items():
             if name.lower() == "mcp-image":
                 return value
@@ -88,12 +100,21 @@ class ServerSpec:
         return mask_text(shlex.join([self.command or "", *self.args]))
 
     def to_start(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The command to start, and the command that removes what it may leave behind (empty for most)."""
+        """Return the command to start, and the command that removes what it may leave behind.
+
+        The second is empty for most.
+        """
         command = (self.command or "", *self.args)
         if not self.contained:
             return command, ()
         container = f"hudtui-{secrets.token_hex(6)}"
-        return (*command[:2], "--name", container, *command[2:]), (command[0], "rm", "-f", "-v", container)
+        return (*command[:2], "--name", container, *command[2:]), (
+            command[0],
+            "rm",
+            "-f",
+            "-v",
+            container,
+        )
 
     def to_config(self) -> dict[str, Any]:
         """The entry of an `mcp_config`, variables as written."""
@@ -113,14 +134,20 @@ class ServerSpec:
 
 
 class Secrets:
-    """Values that must not be shown: masked in every text on its way to a message, a cache or a log."""
+    """Values that must not be shown.
+
+    Masked in every text on its way to a message, a cache or a log.
+    """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self.add(*values)
 
     def add(self, *values: str) -> None:
-        """Add values and their words. Those under six characters are left out: masking every "1" would only garble a text."""
+        """Add values and their words.
+
+        Those under six characters are left out: masking every "1" would only garble a text.
+        """
         for value in values:
             for part in (value, *value.split()):
                 if len(part) >= 6 and part.lower() not in ("bearer", "latest"):
@@ -153,11 +180,13 @@ def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
     """The servers of a configuration.
 
     Args:
-        config: A mapping of names to servers, the same under `mcpServers` or `mcp_config`, or a single server.
+        config: A mapping of names to servers, the same under `mcpServers` or `mcp_config`, or a
+            single server.
         name: What errors call it, usually the file.
 
     Raises:
-        SourceError: It holds no server, or a server that cannot be understood; the error names the field.
+        SourceError: It holds no server, or a server that cannot be understood; the error names the
+            field.
     """
     if isinstance(config, Mapping):
         for wrapper in WRAPPERS:
@@ -174,7 +203,10 @@ def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
     if not isinstance(config, Mapping) or not config:
         raise SourceError(
             "this holds no MCP servers",
-            fix='Give an object such as {"name": {"command": "...", "args": []}} or {"name": {"url": "https://..."}}.',
+            fix=(
+                'Give an object such as {"name": {"command": "...", "args": []}} or {"name": '
+                '{"url": "https://..."}}.'
+            ),
             where=Location(name),
         )
     return tuple(_read_server(str(key), entry, name) for key, entry in config.items())
@@ -182,7 +214,9 @@ def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
 
 def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
     def wrong(what: str, field_name: str = "") -> SourceError:
-        return SourceError(what, where=Location(name, field=f"{key}.{field_name}" if field_name else key))
+        return SourceError(
+            what, where=Location(name, field=f"{key}.{field_name}" if field_name else key)
+        )
 
     if not isinstance(entry, Mapping):
         raise wrong("a server must be an object with `command` or `url`")
@@ -199,27 +233,45 @@ def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
         kind = entry.get("transport", entry.get("type"))
         if not (variable_names(url) or url.startswith(("http://", "https://", "ws://", "wss://"))):
             raise wrong(
-                f"an address begins with http://, https://, ws:// or wss://, not {url.split(':')[0][:20]!r}",
+                "an address begins with http://, https://, ws:// or wss://, not "
+                f"{url.split(':')[0][:20]!r}",
                 "url",
             )
-        return ServerSpec(key, url=url, headers=headers, sse=kind == "sse" or _path(url).endswith("/sse"))
+        return ServerSpec(
+            key, url=url, headers=headers, sse=kind == "sse" or _path(url).endswith("/sse")
+        )
     if not isinstance(command, str) or not command.strip():
         raise wrong("a server needs `command` (a program to start) or `url`")
     args = entry.get("args") or []
-    if not isinstance(args, list | tuple) or any(not isinstance(arg, str | int | float) or isinstance(arg, bool) for arg in args):
+    if not isinstance(args, list | tuple) or any(
+        not isinstance(arg, str | int | float) or isinstance(arg, bool) for arg in args
+    ):
         raise wrong("this must be a list of texts", "args")
     cwd = entry.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
         raise wrong("this must be text", "cwd")
     return ServerSpec(
-        key, command=command, args=tuple(str(arg) for arg in args), env=_texts(entry.get("env"), wrong, "env"), cwd=cwd
+        key,
+        command=command,
+        args=tuple(str(arg) for arg in args),
+        env=_texts(entry.get("env"), wrong, "env"),
+        cwd=cwd,
     )
 
 
-def _refuse_foreign_variables(entry: Mapping[str, Any], wrong: Callable[[str, str], SourceError]) -> None:
-    """Refuse another program's spelling of a variable: `${env:X}` would be the variable `env` with the default `X`."""
+def _refuse_foreign_variables(
+    entry: Mapping[str, Any], wrong: Callable[[str, str], SourceError]
+) -> None:
+    """Refuse another program's spelling of a variable.
+
+    `${env:X}` would be the variable `env` with the default `X`.
+    """
     texts = [(name, entry.get(name)) for name in ("url", "command", "cwd")]
-    texts += [("args", arg) for arg in entry["args"]] if isinstance(entry.get("args"), list | tuple) else []
+    texts += (
+        [("args", arg) for arg in entry["args"]]
+        if isinstance(entry.get("args"), list | tuple)
+        else []
+    )
     for field_name in ("env", "headers"):
         if isinstance(given := entry.get(field_name), Mapping):
             texts += [(f"{field_name}.{name}", value) for name, value in given.items()]
@@ -229,13 +281,20 @@ def _refuse_foreign_variables(entry: Mapping[str, Any], wrong: Callable[[str, st
                 continue  # as in %C3BC%20, which is no variable
             kind = (variable["kind"] or variable["shell"] or "env").lower()
             name = variable["name"] or variable["bare"] or variable["windows"]
-            error = wrong(f"{variable[0]} is a variable as another program writes it, and hudtui does not know it", field_name)
+            error = wrong(
+                f"{variable[0]} is a variable as another program writes it, and hudtui does not "
+                "know it",
+                field_name,
+            )
             plain = re.sub(r"\W+", "_", name or "").strip("_")
             word = plain if kind == "env" or not plain else plain.upper()
             if word and not word[0].isdigit() and kind not in ("config", "command", "file"):
                 error.fix = f"Write ${{{word}}}, and put {word}=... into .env or the environment."
             else:
-                error.fix = "Write what it stands for, or a variable such as ${NAME} with NAME=... in .env or the environment."
+                error.fix = (
+                    "Write what it stands for, or a variable such as ${NAME} with NAME=... in .env "
+                    "or the environment."
+                )
             raise error
 
 
@@ -243,10 +302,13 @@ def check_header(header: str, value: str, field_name: str, name: str) -> None:
     """Refuse what cannot stand in an HTTP request.
 
     Raises:
-        SourceError: The name holds a character that header names may not hold, or the value a line break.
+        SourceError: The name holds a character that header names may not hold, or the value a line
+            break.
     """
     if not _HEADER_NAME.match(header):
-        raise SourceError(f"{header!r} cannot be the name of a header", where=Location(name, field=field_name))
+        raise SourceError(
+            f"{header!r} cannot be the name of a header", where=Location(name, field=field_name)
+        )
     if any(ord(letter) < 32 and letter != "\t" for letter in value):
         raise SourceError(
             f"the value of the header {header} holds a line break or another control character",
@@ -254,19 +316,24 @@ def check_header(header: str, value: str, field_name: str, name: str) -> None:
         )
 
 
-def fill_variables(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSpec, tuple[str, ...]]:
+def fill_variables(
+    spec: ServerSpec, lookup: Lookup, hidden: Secrets
+) -> tuple[ServerSpec, tuple[str, ...]]:
     """`spec` with its variables put in, for use right now.
 
     Args:
         spec: As written.
         lookup: Gives the value of a variable.
-        hidden: Takes note of the values of variables and headers whose names speak of keys, tokens and the like.
+        hidden: Takes note of the values of variables and headers whose names speak of keys, tokens
+            and the like.
 
     Returns:
-        The server, and warnings about variables that have no value where the server can be started all the same.
+        The server, and warnings about variables that have no value where the server can be started
+        all the same.
 
     Raises:
-        SourceError: A variable of the URL or of a header has no value: the server would be asked with a broken key.
+        SourceError: A variable of the URL or of a header has no value: the server would be asked
+            with a broken key.
     """
     warnings: list[str] = []
 
@@ -282,9 +349,17 @@ def fill_variables(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[S
         headers, open_headers = substitute_tree(dict(spec.headers), watched)
         missing = tuple(dict.fromkeys((*open_url, *open_headers)))
         if missing:
-            holder = next((header for header, value in spec.headers.items() if set(variable_names(value)) & set(missing)), None)
+            holder = next(
+                (
+                    header
+                    for header, value in spec.headers.items()
+                    if set(variable_names(value)) & set(missing)
+                ),
+                None,
+            )
             raise SourceError(
-                f"{_listed(missing)} not set, and {f'the header {holder}' if holder else 'the address'} of the server "
+                f"{_listed(missing)} not set, and "
+                f"{f'the header {holder}' if holder else 'the address'} of the server "
                 f"{spec.name!r} needs {'it' if len(missing) == 1 else 'them'}",
                 fix=f"Put {missing[0]}=... into .env or the environment.",
             )
@@ -297,26 +372,40 @@ def fill_variables(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[S
     for name, value in spec.env.items():
         if open_names := set(variable_names(value)) & set(unresolved):
             del given[name]
-            warnings.append(f"{_listed(sorted(open_names))} not set: the server {spec.name!r} starts without {name}")
+            warnings.append(
+                f"{_listed(sorted(open_names))} not set: the server {spec.name!r} starts without "
+                f"{name}"
+            )
     hidden.add(*(value for name, value in given.items() if _names_secret(name)))
     command: list[str] = [spec.command or "", *spec.args]
     if not spec.literal:
         command, unresolved = substitute_tree(command, watched)
         if unresolved:
-            warnings.append(f"{_listed(unresolved)} not set: left as written in the command of the server {spec.name!r}")
-    return replace(spec, command=command[0], args=tuple(command[1:]), env={**env, **given}), tuple(warnings)
+            warnings.append(
+                f"{_listed(unresolved)} not set: left as written in the command of the server "
+                f"{spec.name!r}"
+            )
+    return replace(spec, command=command[0], args=tuple(command[1:]), env={**env, **given}), tuple(
+        warnings
+    )
 
 
 def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:
-    """Refuse to send a key over plain http to another machine, where everybody on the way may read it."""
+    """Refuse to send a key over plain http to another machine.
+
+    Everybody on the way may read it there.
+    """
     if not url.startswith(("http://", "ws://")) or is_loopback(url):
         return
-    holders = [f"the header {name}" for name, value in spec.headers.items() if _holds_secret(name, value)]
+    holders = [
+        f"the header {name}" for name, value in spec.headers.items() if _holds_secret(name, value)
+    ]
     if mask_url(url) != url or any(map(looks_secret, variable_names(spec.url or ""))):
         holders.append("the address")
     if holders:
         raise SourceError(
-            f"{mask_url(url)} would carry a key in the clear: {holders[0]} of the server {spec.name!r} holds one",
+            f"{mask_url(url)} would carry a key in the clear: {holders[0]} of the server "
+            f"{spec.name!r} holds one",
             fix="Use https, or a tunnel to a port of this machine (ssh -L), or leave the key out.",
         )
 
@@ -326,7 +415,10 @@ def _holds_secret(name: str, value: str) -> bool:
 
 
 def mask_url(url: str) -> str:
-    """A URL that can be shown: a password and the values of secret query fields masked. Variables stay."""
+    """A URL that can be shown: a password and the values of secret query fields masked.
+
+    Variables stay.
+    """
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")
@@ -336,17 +428,25 @@ def mask_url(url: str) -> str:
         if query:
             pairs = parse_qsl(query, keep_blank_values=True)
             if any(_is_secret(key, value) for key, value in pairs):
-                query = urlencode([(key, MASK if _is_secret(key, value) else value) for key, value in pairs], safe="*$")
+                query = urlencode(
+                    [(key, MASK if _is_secret(key, value) else value) for key, value in pairs],
+                    safe="*$",
+                )
         return urlunsplit(parts._replace(netloc=netloc, query=query))
     except ValueError:
         return mask_text(url)
 
 
 def mask_text(text: str) -> str:
-    """A command line that can be shown: what follows `token=`, `--api-key:` and the like is masked. Variables stay."""
+    """A command line that can be shown: what follows `token=`, `--api-key:` and the like is masked.
+
+    Variables stay.
+    """
 
     def hidden(match: re.Match[str]) -> str:
-        if match["value"].startswith("$") or not _ENDS_SECRET.search(match["name"][-_LONGEST_WORD:]):
+        if match["value"].startswith("$") or not _ENDS_SECRET.search(
+            match["name"][-_LONGEST_WORD:]
+        ):
             return match[0]
         return match["name"] + match["sign"] + MASK
 
@@ -385,7 +485,8 @@ def _listed(names: Iterable[str]) -> str:
     return f"{words[0]} is" if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]} are"
 
 
-# Options of `docker run` and `podman run` that stand alone; every other takes the next argument, or its value after "=".
+# Options of `docker run` and `podman run` that stand alone; every other takes the next argument, or
+# its value after "=".
 _ALONE = frozenset(
     (
         *(
@@ -397,7 +498,16 @@ _ALONE = frozenset(
             "--oom-kill-disable",
             "--privileged",
         ),
-        *("--publish-all", "--quiet", "--read-only", "--rm", "--replace", "--sig-proxy", "--tty", "--tls-verify"),
+        *(
+            "--publish-all",
+            "--quiet",
+            "--read-only",
+            "--rm",
+            "--replace",
+            "--sig-proxy",
+            "--tty",
+            "--tls-verify",
+        ),
     )
 )
 _ALONE_SHORT = re.compile(r"-[ditPq]+\Z")
@@ -415,5 +525,10 @@ def image_place(args: tuple[str, ...], start: int) -> int | None:
         elif not arg.startswith("-"):
             return place
         else:
-            skip = not ("=" in arg or arg in _ALONE or _ALONE_SHORT.match(arg) or (arg[1] != "-" and len(arg) > 2))
+            skip = not (
+                "=" in arg
+                or arg in _ALONE
+                or _ALONE_SHORT.match(arg)
+                or (arg[1] != "-" and len(arg) > 2)
+            )
     return None

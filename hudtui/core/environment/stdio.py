@@ -6,8 +6,8 @@ chunk, so that 20 MB take 4 s and the time grows with the square; it parses a li
 can be judged; a native cancellation of its clean-up leaves the process behind; and it does not give
 the process's id, exit status or standard error.
 
-The process leads a process group of its own. Leaving closes its standard input and waits; then the whole group is sent SIGTERM,
-and SIGKILL.
+The process leads a process group of its own. Leaving closes its standard input and waits; then the
+whole group is sent SIGTERM, and SIGKILL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 GRACE = 2.0
-"""Seconds for a server to end by itself once its standard input is closed, and again after SIGTERM."""
+"""Seconds for a server to end by itself once its standard input is closed, and again after
+SIGTERM."""
 
 MAX_STRAY_LINES = 20_000
 """Lines in a row on standard output that are not messages, after which reading stops."""
@@ -44,23 +45,54 @@ _POLL = 0.01
 INHERITED_VARIABLES = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
     *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
-    *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "CONTAINER_HOST"),
-    *("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF", "CONTAINER_CONNECTION", "REGISTRY_AUTH_FILE"),
+    *(
+        "DOCKER_HOST",
+        "DOCKER_CONFIG",
+        "DOCKER_CONTEXT",
+        "DOCKER_TLS_VERIFY",
+        "DOCKER_CERT_PATH",
+        "CONTAINER_HOST",
+    ),
+    *(
+        "CONTAINERS_CONF",
+        "CONTAINERS_STORAGE_CONF",
+        "CONTAINERS_REGISTRIES_CONF",
+        "CONTAINER_CONNECTION",
+        "REGISTRY_AUTH_FILE",
+    ),
     *("SSH_AUTH_SOCK", "VIRTUAL_ENV"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+    ),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-"""The variables of our environment that a server gets. Keys and tokens are not among them: a source asks for those by name."""
+"""The variables of our environment that a server gets. Keys and tokens are not among them: a source
+asks for those by name."""
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a server: `INHERITED_VARIABLES` of ours, and `extra` over it."""
-    return {**{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}, **extra}
+    return {
+        **{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ},
+        **extra,
+    }
 
 
 @contextlib.asynccontextmanager
 async def run_server(
-    command: Sequence[str], calls: Calls, *, env: Mapping[str, str], cwd: str | None = None, cleanup: Sequence[str] = ()
+    command: Sequence[str],
+    calls: Calls,
+    *,
+    env: Mapping[str, str],
+    cwd: str | None = None,
+    cleanup: Sequence[str] = (),
 ) -> AsyncIterator[tuple[ServerProcess, Incoming, Outgoing]]:
     """A server process and its two message streams, for the length of the block.
 
@@ -69,8 +101,9 @@ async def run_server(
         calls: Told of answers that cannot be read.
         env: Its whole environment; see `child_environment`.
         cwd: Its working folder; None for ours.
-        cleanup: A command that removes what the server leaves elsewhere, such as a container. It runs, and is not waited for,
-            when the server had to be ended by force, or when this process was killed.
+        cleanup: A command that removes what the server leaves elsewhere, such as a container. It
+            runs, and is not waited for, when the server had to be ended by force, or when this
+            process was killed.
 
     Raises:
         OSError: The program cannot be started.
@@ -115,8 +148,13 @@ class ServerProcess:
 
     @property
     def has_left(self) -> bool:
-        """True if it has exited, or has closed its standard input: it answers nothing more, whoever else holds its output."""
-        return self._process.poll() is not None or (self._writer is not None and self._writer[1].lost)
+        """True if it has exited, or has closed its standard input.
+
+        It answers nothing more, whoever else holds its output.
+        """
+        return self._process.poll() is not None or (
+            self._writer is not None and self._writer[1].lost
+        )
 
     @property
     def pid(self) -> int:
@@ -163,13 +201,19 @@ class ServerProcess:
         return True
 
     async def settle(self) -> None:
-        """Give a server that closed its output a moment to exit and to finish writing to standard error."""
+        """Give a server that closed its output a moment to exit.
+
+        It also finishes writing to standard error.
+        """
         if await self.exited(0.5):
             self.died = self._process.poll()
             await asyncio.sleep(0.02)
 
     async def end(self) -> bool:
-        """End the process and its group; returns whether that took force. Interrupted, it kills them at once."""
+        """End the process and its group; returns whether that took force.
+
+        Interrupted, it kills them at once.
+        """
         forced = False
         try:
             if self._writer is not None:
@@ -190,7 +234,10 @@ class ServerProcess:
         return forced
 
     def _kill(self) -> bool:
-        """Kill the rest of the group, without waiting for more than the kernel takes; returns whether anything was left."""
+        """Kill the rest of the group, without waiting for more than the kernel takes.
+
+        Returns whether anything was left.
+        """
         remains = self._process.poll() is None or self._group_alive()
         if remains:
             self._signal(signal.SIGKILL)
@@ -237,13 +284,15 @@ class Incoming:
         self._followed = False
         """A process that it left behind has answered in its place."""
         self._limit: asyncio.Timeout | None = None
-        """Time limit of the read under way; without a deadline while no call waits, so that nobody is woken."""
+        """Time limit of the read under way; without a deadline while no call waits, so that nobody
+        is woken."""
 
     async def receive(self) -> SessionMessage:
         """The next message.
 
         Raises:
-            anyio.EndOfStream: The server has closed its standard output, or writes what cannot be MCP.
+            anyio.EndOfStream: The server has closed its standard output, or writes what cannot be
+                MCP.
         """
         import anyio
         from mcp.shared.message import SessionMessage
@@ -256,7 +305,9 @@ class Incoming:
                 self._process.excess = excess
                 break
             try:
-                message = SessionMessage(jsonrpc_message_adapter.validate_json(mended(line), by_name=False))
+                message = SessionMessage(
+                    jsonrpc_message_adapter.validate_json(mended(line), by_name=False)
+                )
             except ValueError:
                 if is_answer(line):
                     self._calls.check(mended(line))
@@ -269,7 +320,9 @@ class Incoming:
                 self._process.last_stray = line[:400].decode(errors="replace")
                 self._process.first_stray = self._process.first_stray or self._process.last_stray
                 if self._stray >= MAX_STRAY_LINES:
-                    self._process.refused = f"{MAX_STRAY_LINES} lines in a row that are not messages"
+                    self._process.refused = (
+                        f"{MAX_STRAY_LINES} lines in a row that are not messages"
+                    )
                     break
             else:
                 self._stray = 0
@@ -312,7 +365,8 @@ class Incoming:
     async def _read(self) -> bytes:
         """The next piece of output; empty at the end.
 
-        The end is also where a call waits for a server that is gone, and whose children, if they hold its output, write nothing.
+        The end is also where a call waits for a server that is gone, and whose children, if they
+        hold its output, write nothing.
         """
         self._silences = 0
         while True:
@@ -326,7 +380,11 @@ class Incoming:
             except TimeoutError:
                 if self._unended():
                     return b"\n"
-                self._silences = self._silences + 1 if self._calls.any and not self._followed and self._process.has_left else 0
+                self._silences = (
+                    self._silences + 1
+                    if self._calls.any and not self._followed and self._process.has_left
+                    else 0
+                )
                 if self._silences > 1:
                     return b""
 
@@ -336,7 +394,7 @@ class Incoming:
             self._limit.reschedule(asyncio.get_running_loop().time() + SILENCE)
 
     def _unended(self) -> bool:
-        """True if the last piece is a whole message to which the end of its line alone is missing."""
+        """True if the last piece is a whole message that lacks only its line's end."""
         from pydantic_core import from_json
 
         line = b"".join(self._parts)
@@ -352,7 +410,9 @@ class Incoming:
 class Outgoing:
     """Messages to the server, as the SDK's sessions write them."""
 
-    def __init__(self, transport: asyncio.WriteTransport, writer: _InputPipe, *, sent: Callable[[], None]) -> None:
+    def __init__(
+        self, transport: asyncio.WriteTransport, writer: _InputPipe, *, sent: Callable[[], None]
+    ) -> None:
         self._transport = transport
         self._writer = writer
         self._sent = sent
@@ -367,7 +427,9 @@ class Outgoing:
 
         if self._writer.lost or self._transport.is_closing():
             raise anyio.BrokenResourceError
-        self._transport.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        self._transport.write(
+            item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        )
         self._sent()
         await self._writer.free.wait()
 
@@ -406,22 +468,38 @@ class _InputPipe(asyncio.BaseProtocol):
         self.free.set()
 
 
-def _start(command: Sequence[str], output: int, env: Mapping[str, str], *, cwd: str | None = None) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], output: int, env: Mapping[str, str], *, cwd: str | None = None
+) -> subprocess.Popen[bytes]:
     """Start a command as the leader of its own process group, with a pipe to its standard input."""
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env, cwd=cwd, bufsize=0, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        env=env,
+        cwd=cwd,
+        bufsize=0,
+        start_new_session=True,
     )
 
 
-# Reads one word: `ended`, `clean`, or nothing where the process that held the other end of the pipe was killed. The server then
-# gets the same time to end by itself that it has otherwise.
+# Reads one word: `ended`, `clean`, or nothing where the process that held the other end of the pipe
+# was killed. The server then gets the same time to end by itself that it has otherwise.
 _GUARD = 'read -r word; case "$word" in ended) exit;; clean) ;; *) sleep "$0";; esac; exec "$@"'
 
 
 def _start_guard(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
-    """Start a shell that outlives this process, and that runs `command` unless `_release` says otherwise."""
+    """Start a shell that outlives this process and runs `command`.
+
+    It does not run it if `_release` says otherwise.
+    """
     try:
-        return _start(("/bin/sh", "-c", _GUARD, f"{GRACE:g}", *command), subprocess.DEVNULL, child_environment({}))
+        return _start(
+            ("/bin/sh", "-c", _GUARD, f"{GRACE:g}", *command),
+            subprocess.DEVNULL,
+            child_environment({}),
+        )
     except OSError:
         return None
 

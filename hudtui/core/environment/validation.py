@@ -1,10 +1,11 @@
 """Validation of values against the JSON Schemas of servers, which are not trusted.
 
-Nothing is ever fetched for a schema. The work of a check is counted, and a check that would take more than `MAX_WORK` steps is
-given up; so is a check against a schema that makes no sense.
+Nothing is ever fetched for a schema. The work of a check is counted, and a check that would take
+more than `MAX_WORK` steps is given up; so is a check against a schema that makes no sense.
 
-The checker is Python's, because its steps can be counted and ended. A compiled one (jsonschema-rs 0.61) holds the interpreter
-until it is done: 39 references that double take 2**39 steps, and a value nested 50,000 deep ends the program.
+The checker is Python's, because its steps can be counted and ended. A compiled one (jsonschema-rs
+0.61) holds the interpreter until it is done: 39 references that double take 2**39 steps, and a
+value nested 50,000 deep ends the program.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class NotCheckedError(Exception):
-    """The value could not be checked; the message gives the reason, to stand after "not checked: "."""
+    """The value could not be checked.
+
+    The message gives the reason, to stand after "not checked: ".
+    """
 
 
 class CheckTooLongError(NotCheckedError):
@@ -74,7 +78,9 @@ class Validator:
         self._made: Any = None
         self._lock = threading.Lock()
 
-    def errors(self, value: Any, *, part: Any = None, most: int = 16, work: WorkBudget | None = None) -> list[Any]:
+    def errors(
+        self, value: Any, *, part: Any = None, most: int = 16, work: WorkBudget | None = None
+    ) -> list[Any]:
         """Return the faults of a value, as errors of the `jsonschema` package; none when it fits.
 
         Args:
@@ -110,7 +116,8 @@ class Validator:
 
 
 _check = threading.local()
-"""The check that is under way in this thread: its `work`, the `size` of the value, and why patterns were `skipped`."""
+"""The check that is under way in this thread: its `work`, the `size` of the value, and why patterns
+were `skipped`."""
 
 
 def _made(schema: Mapping[str, Any]) -> Any:
@@ -162,12 +169,22 @@ def _refused(schema: Mapping[str, Any]) -> str | None:
 
 
 def _nameless(schema: Any) -> Any:
-    """A schema without the name of its dialect, for which `jsonschema` would take a class where nothing is counted."""
-    return {key: value for key, value in schema.items() if key != "$schema"} if isinstance(schema, Mapping) else schema
+    """Return a schema without the name of its dialect.
+
+    For a name, `jsonschema` would take a class where nothing is counted.
+    """
+    return (
+        {key: value for key, value in schema.items() if key != "$schema"}
+        if isinstance(schema, Mapping)
+        else schema
+    )
 
 
 def _unfit(schema: Mapping[str, Any]) -> str | None:
-    """Reason why a schema is refused unused: its size, or keywords that lead past the counting; None when it is fine."""
+    """Reason why a schema is refused unused.
+
+    Its size, or keywords that lead past the counting; None when it is fine.
+    """
     pending: list[Any] = [schema]
     parts = values = 0
     words: set[str] = set()
@@ -179,9 +196,18 @@ def _unfit(schema: Mapping[str, Any]) -> str | None:
             return "the tool's schema is too large"
         if isinstance(part, Mapping):
             for key, value in part.items():
-                if key in _REFERENCES and isinstance(value, str) and value != "#" and not value.startswith("#/"):
+                if (
+                    key in _REFERENCES
+                    and isinstance(value, str)
+                    and value != "#"
+                    and not value.startswith("#/")
+                ):
                     return "the tool's schema refers to something outside of it"
-                if key in ("$schema", "$id", "id") and isinstance(value, str) and part is not schema:
+                if (
+                    key in ("$schema", "$id", "id")
+                    and isinstance(value, str)
+                    and part is not schema
+                ):
                     return "the tool's schema holds another schema with a name of its own"
             words.update(part)
             pending += part.values()
@@ -210,24 +236,43 @@ def _size(value: Any, most: int) -> int:
 
 @lru_cache(maxsize=16)
 def _guarded(plain: Any) -> Any:
-    """A class of `jsonschema` whose keywords count what they do, and look for patterns in linear time."""
+    """Return a class of `jsonschema` whose keywords count what they do.
+
+    They look for patterns in linear time.
+    """
     from jsonschema import validators
 
-    own = {"pattern": _pattern, "uniqueItems": _unique_items, "additionalProperties": _additional_properties}
+    own = {
+        "pattern": _pattern,
+        "uniqueItems": _unique_items,
+        "additionalProperties": _additional_properties,
+    }
     if "patternProperties" in plain.VALIDATORS:
         own["patternProperties"] = _pattern_properties
     extend: Any = validators.extend
-    return extend(plain, {name: _counted(name, function) for name, function in {**plain.VALIDATORS, **own}.items()})
+    return extend(
+        plain,
+        {name: _counted(name, function) for name, function in {**plain.VALIDATORS, **own}.items()},
+    )
 
 
 def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     compares = name in ("enum", "const", "uniqueItems")
-    turns = name in ("not", "oneOf", "if", "contains")  # into a mistake what fits, or what is only taken to fit
+    turns = name in (
+        "not",
+        "oneOf",
+        "if",
+        "contains",
+    )  # into a mistake what fits, or what is only taken to fit
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         holds = isinstance(instance, list | dict)
         spend: Callable[[int], None] = _check.work.spend
-        spend(_KEYWORD + (len(value) if isinstance(value, list | dict | str) else 0) + (len(instance) if holds else 0))
+        spend(
+            _KEYWORD
+            + (len(value) if isinstance(value, list | dict | str) else 0)
+            + (len(instance) if holds else 0)
+        )
         if compares and holds:
             spend(_check.size)
         skipped = len(_check.skipped)
@@ -242,7 +287,10 @@ def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @lru_cache(maxsize=128)
 def _compiled(pattern: str) -> Any:
-    """A pattern compiled by RE2, which searches in linear time; None for a pattern that RE2 refuses, such as a look-ahead."""
+    """A pattern compiled by RE2, which searches in linear time.
+
+    None for a pattern that RE2 refuses, such as a look-ahead.
+    """
     import re2
 
     options = re2.Options()
@@ -261,10 +309,15 @@ def _found(pattern: str, text: str) -> bool | None:
     """True if a pattern is found in a text; None where that is not known."""
     compiled = _compiled(pattern)
     if compiled is None:
-        _check.skipped.append(f"the pattern {clean_line(pattern, 60)} cannot be looked for in a bounded time")
+        _check.skipped.append(
+            f"the pattern {clean_line(pattern, 60)} cannot be looked for in a bounded time"
+        )
         return None
     if not text.isascii() and _CLASSES.search(pattern):
-        _check.skipped.append(f"what the pattern {clean_line(pattern, 60)} takes beyond ASCII differs from server to server")
+        _check.skipped.append(
+            f"what the pattern {clean_line(pattern, 60)} takes beyond ASCII differs from server to "
+            "server"
+        )
         return None
     encoded = _HALVES.sub("\ufffd", text).encode()
     _check.work.spend(len(encoded) * (1 + compiled.programsize // 32))
@@ -274,7 +327,11 @@ def _found(pattern: str, text: str) -> bool | None:
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
-    if isinstance(instance, str) and isinstance(pattern, str) and _found(pattern, instance) is False:
+    if (
+        isinstance(instance, str)
+        and isinstance(pattern, str)
+        and _found(pattern, instance) is False
+    ):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -287,7 +344,9 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: An
                 yield from validator.descend(value, part, path=name, schema_path=pattern)
 
 
-def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _additional_properties(
+    validator: Any, wanted: Any, instance: Any, schema: Any
+) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     if not isinstance(instance, dict):
@@ -298,7 +357,9 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
         if name in known or any(_found(pattern, name) is not False for pattern in patterns):
             continue
         if wanted is False:
-            yield ValidationError(f"Additional properties are not allowed ({name!r} was unexpected)")
+            yield ValidationError(
+                f"Additional properties are not allowed ({name!r} was unexpected)"
+            )
             return
         yield from validator.descend(value, wanted, path=name)
 
@@ -323,4 +384,8 @@ def _without_points(value: Any) -> Any:
         return int(value)
     if isinstance(value, list):
         return [_without_points(item) for item in value]
-    return {key: _without_points(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {key: _without_points(item) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )

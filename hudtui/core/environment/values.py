@@ -1,4 +1,7 @@
-"""An environment as frozen values: its `Analysis`, the results of its tools, and how both are read from a server's JSON."""
+"""An environment as frozen values.
+
+Its `Analysis`, the results of its tools, and how both are read from a server's JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from hudtui.core.plain import convert
 from hudtui.core.text import clean_line
 
 ToolKind = Literal["agent", "setup", "evaluate", "lifecycle", "hidden"]
-"""The user of a tool: the agent; the task's set-up or evaluation; other lifecycle work; `hidden` for a function of a hub."""
+"""The user of a tool: the agent; the task's set-up or evaluation; other lifecycle work; `hidden`
+for a function of a hub."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,10 @@ class Analysis:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui env show --json`; `analysis_from_json` reads it back."""
-        return {**asdict(self), "hubs": {hub: list(functions) for hub, functions in self.hubs.items()}}
+        return {
+            **asdict(self),
+            "hubs": {hub: list(functions) for hub, functions in self.hubs.items()},
+        }
 
 
 def analysis_from_json(data: Any) -> Analysis:
@@ -111,7 +118,17 @@ def analysis_from_json(data: Any) -> Analysis:
         raise ValueError(f"this is not an analysis: {error}") from None
 
 
-_ANALYSIS_FIELDS = {"source", "server", "protocol", "tools", "hubs", "resources", "prompts", "timings", "warnings"}
+_ANALYSIS_FIELDS = {
+    "source",
+    "server",
+    "protocol",
+    "tools",
+    "hubs",
+    "resources",
+    "prompts",
+    "timings",
+    "warnings",
+}
 
 
 @dataclass(frozen=True)
@@ -140,11 +157,16 @@ class ToolResult:
     @property
     def text(self) -> str:
         """All text blocks, joined with newlines; not cleaned for display."""
-        return "\n".join(block.text for block in self.blocks if block.type == "text" and block.text is not None)
+        return "\n".join(
+            block.text for block in self.blocks if block.type == "text" and block.text is not None
+        )
 
     @property
     def repeats_text(self) -> bool:
-        """True if the structured content says the same as the text: servers send both, for clients that know only one."""
+        """True if the structured content says the same as the text.
+
+        Servers send both, for clients that know only one.
+        """
         text = self.text
         if self.structured is None or not text:
             return False
@@ -164,7 +186,9 @@ class Session(Protocol):
         """The server's tools by name, as listed when the session began."""
         ...
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         """Call a tool and wait for its answer.
 
         Args:
@@ -181,7 +205,16 @@ class Session(Protocol):
 SETUP_TOOLS = frozenset(("setup", "_setup", "setup_environment", "setup_task"))
 EVALUATE_TOOLS = frozenset(("evaluate", "_evaluate", "evaluate_environment", "evaluate_task"))
 LIFECYCLE_TOOLS = frozenset(
-    ("response", "_response", "teardown", "cleanup", "shutdown", "close_environment", "healthcheck", "health_check")
+    (
+        "response",
+        "_response",
+        "teardown",
+        "cleanup",
+        "shutdown",
+        "close_environment",
+        "healthcheck",
+        "health_check",
+    )
 )
 """Customary names of tools that manage the environment itself; they are not for an agent."""
 
@@ -190,32 +223,47 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
     """Tools in their order with their kinds, and warnings: a malformed entry costs itself alone.
 
     Args:
-        entries: Objects with `name`, `description` and `inputSchema` (or `input_schema`), as a server or a lock file lists them.
+        entries: Objects with `name`, `description` and `inputSchema` (or `input_schema`), as a
+            server or a lock file lists them.
     """
     tools: dict[str, Tool] = {}
     warnings: list[str] = []
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(name, str) or not name:
-            warnings.append(f"tool {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}")
+            warnings.append(
+                f"tool {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}"
+            )
             continue
         if name in tools:
-            warnings.append(f"the tool {clean_line(name, 80)} is listed twice; the first one counts")
+            warnings.append(
+                f"the tool {clean_line(name, 80)} is listed twice; the first one counts"
+            )
             continue
         schema = entry.get("inputSchema", entry.get("input_schema"))
         if schema is None:
             warnings.append(f"the tool {clean_line(name, 80)} has no input schema")
         elif not isinstance(schema, Mapping):
-            warnings.append(f"the input schema of the tool {clean_line(name, 80)} is not an object and is left out")
+            warnings.append(
+                f"the input schema of the tool {clean_line(name, 80)} is not an object and is left "
+                "out"
+            )
             schema = None
         tools[name] = Tool(name, _text(entry.get("description")), schema)
-    hubs = {name: functions for name, tool in tools.items() if (functions := hub_functions(tool)) is not None}
+    hubs = {
+        name: functions
+        for name, tool in tools.items()
+        if (functions := hub_functions(tool)) is not None
+    }
     hidden = {f"int_{name}" for names in hubs.values() for name in names}
     return [replace(tool, kind=_kind(tool.name, hidden)) for tool in tools.values()], warnings
 
 
 def hub_functions(tool: Tool) -> tuple[str, ...] | None:
-    """The functions that a tool dispatches to, when it is a hub: its schema has `name` with an enum, and `arguments`."""
+    """The functions that a tool dispatches to, when it is a hub.
+
+    Its schema has `name` with an enum, and `arguments`.
+    """
     properties = (tool.input_schema or {}).get("properties")
     if not isinstance(properties, Mapping) or "arguments" not in properties:
         return None
@@ -230,11 +278,19 @@ def read_resources(entries: Iterable[Any]) -> tuple[tuple[Resource, ...], list[s
     for index, entry in enumerate(entries):
         uri = (entry.get("uri") or entry.get("uriTemplate")) if isinstance(entry, Mapping) else None
         if not isinstance(uri, str):
-            warnings.append(f"resource {index + 1} has no address and is left out: {clean_line(repr(entry), 80)}")
+            warnings.append(
+                f"resource {index + 1} has no address and is left out: "
+                f"{clean_line(repr(entry), 80)}"
+            )
             continue
         mime = entry.get("mimeType", entry.get("mime_type"))
         resources.append(
-            Resource(uri, _text(entry.get("name")), _text(entry.get("description")), mime if isinstance(mime, str) else None)
+            Resource(
+                uri,
+                _text(entry.get("name")),
+                _text(entry.get("description")),
+                mime if isinstance(mime, str) else None,
+            )
         )
     return tuple(resources), warnings
 
@@ -246,7 +302,9 @@ def read_prompts(entries: Iterable[Any]) -> tuple[tuple[Prompt, ...], list[str]]
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(name, str):
-            warnings.append(f"prompt {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}")
+            warnings.append(
+                f"prompt {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}"
+            )
             continue
         given = entry.get("arguments")
         arguments = tuple(
@@ -264,7 +322,12 @@ def read_result(raw: Mapping[str, Any]) -> ToolResult:
         text = "The tool asks the user for input during the call, and there is no user to ask."
         return ToolResult((ContentBlock("text", text=text),), None, True)
     content = raw.get("content")
-    blocks = tuple(_block(entry) for entry in (content if isinstance(content, list) else [] if content is None else [content]))
+    blocks = tuple(
+        _block(entry)
+        for entry in (
+            content if isinstance(content, list) else [] if content is None else [content]
+        )
+    )
     return ToolResult(blocks, raw.get("structuredContent"), raw.get("isError") is True)
 
 
@@ -295,7 +358,9 @@ def _block(entry: Any) -> ContentBlock:
             mime_type=_optional(inner.get("mimeType")),
             uri=_optional(inner.get("uri")),
         )
-    return ContentBlock(kind if isinstance(kind, str) else "unknown", text=json.dumps(entry, ensure_ascii=False))
+    return ContentBlock(
+        kind if isinstance(kind, str) else "unknown", text=json.dumps(entry, ensure_ascii=False)
+    )
 
 
 def _kind(name: str, hidden: Collection[str]) -> ToolKind:
@@ -313,7 +378,12 @@ def _enum(schema: Any) -> list[str]:
         return []
     for part in (
         schema,
-        *(part for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list) for part in schema[key]),
+        *(
+            part
+            for key in ("anyOf", "oneOf", "allOf")
+            if isinstance(schema.get(key), list)
+            for part in schema[key]
+        ),
     ):
         if isinstance(part, Mapping):
             if isinstance(part.get("enum"), list):

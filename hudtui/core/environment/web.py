@@ -30,14 +30,16 @@ _TOO_BUSY = (429, 502, 503)
 _AGAIN = 3
 """Times that a request is sent again."""
 _FIRST_WAIT = 0.1
-"""Seconds before the first of them, where the server names none; twice as long before each further one."""
+"""Seconds before the first of them, where the server names none; twice as long before each further
+one."""
 _TEXT_SECONDS = 1.0
 """Seconds that the body of an error may take."""
 _INVALID_PARAMS = -32602
 _NO_BODY = (202, 204, 205)
 """Statuses of a response that holds no answer."""
 _MESSAGE, _LOCATION = "hudtui.message", "hudtui.location"
-"""Extensions: of a request its message, which a redirected one does not tell; of a response the redirect that is not followed."""
+"""Extensions: of a request its message, which a redirected one does not tell; of a response the
+redirect that is not followed."""
 _FIELD = re.compile(rb"[A-Za-z][\w-]*")
 _MOST_LOOKS = 100
 """Times that what has come of a message is read, to see whether it is whole."""
@@ -54,7 +56,15 @@ class HttpWatch:
         seconds: The limit of requests that are no call.
     """
 
-    def __init__(self, spec: ServerSpec, *, written: ServerSpec, secrets: Secrets, calls: Calls, seconds: float) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        written: ServerSpec,
+        secrets: Secrets,
+        calls: Calls,
+        seconds: float,
+    ) -> None:
         self._spec = spec
         self._written = written
         self._secrets = secrets
@@ -66,7 +76,10 @@ class HttpWatch:
         """The server names another session with every answer, and so means nothing by it."""
 
     async def send(self, request: Any, forward: Callable[[], Awaitable[Any]]) -> Any:
-        """Send a request by `forward`, and again where the server is too busy; returns its response."""
+        """Send a request by `forward`, and again where the server is too busy.
+
+        Returns its response.
+        """
         import httpx2
 
         message = _message_of(request)
@@ -100,22 +113,40 @@ class HttpWatch:
         return response
 
     def watch_body(self, response: Any, stream: Any) -> Any:
-        """The body of a response, mended, with what is no answer told to the call that waits for it."""
+        """Return the body of a response, mended.
+
+        The call that waits for it is told what is no answer.
+        """
         kind = response.headers.get("content-type", "").lower()
         message = _message_of(response.request)
         number = message.get("id") if "method" in message else None
-        if not 200 <= response.status_code < 300 or (number is None and response.request.method == "POST"):
+        if not 200 <= response.status_code < 300 or (
+            number is None and response.request.method == "POST"
+        ):
             return stream
         if self._spec.sse and response.request.method == "POST":
-            return _body(stream, functools.partial(self._read_beside, number=number, json_=kind.startswith("application/json")))
+            return _body(
+                stream,
+                functools.partial(
+                    self._read_beside, number=number, json_=kind.startswith("application/json")
+                ),
+            )
         if kind.startswith("text/event-stream"):
             return _body(stream, functools.partial(_events, number=number, calls=self._calls))
         if kind.startswith("application/json") and number is not None:
-            return _body(stream, functools.partial(_whole, check=functools.partial(self._calls.check, number=number, alone=True)))
+            return _body(
+                stream,
+                functools.partial(
+                    _whole, check=functools.partial(self._calls.check, number=number, alone=True)
+                ),
+            )
         return stream
 
     async def _read_beside(self, stream: Any, *, number: Any, json_: bool) -> AsyncIterator[bytes]:
-        """The response to a message over SSE, whose answer comes on the stream of events: only an error in it means something."""
+        """The response to a message over SSE, whose answer comes on the stream of events.
+
+        Only an error in it means something.
+        """
         import httpx2
 
         try:
@@ -140,8 +171,12 @@ class HttpWatch:
                 code, words = error.get("code"), error.get("message")
                 if isinstance(code, int) and isinstance(words, str):
                     fault = rpc_fault(self._name, code, self._secrets.hide(words), call.text)
-            self._calls.fail(fault, number) if fault is not None else self._calls.refuse(data, number)
-        elif isinstance(answer, dict) and "result" in answer and str(answer.get("id")) == str(number):
+            self._calls.fail(fault, number) if fault is not None else self._calls.refuse(
+                data, number
+            )
+        elif (
+            isinstance(answer, dict) and "result" in answer and str(answer.get("id")) == str(number)
+        ):
             self._calls.refuse(data, number, patient=True)  # the stream may bring it all the same
 
     def _wait(self, response: Any, tried: int) -> float | None:
@@ -157,10 +192,14 @@ class HttpWatch:
         if response.status_code >= 400:
             import httpx2
 
-            with contextlib.suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError, ConnectError):
+            with contextlib.suppress(
+                httpx2.HTTPError, httpx2.StreamError, TimeoutError, ConnectError
+            ):
                 async with asyncio.timeout(_TEXT_SECONDS):
                     await response.aread()
-                text = error_message(response.content[:MAX_MESSAGE_BYTES].decode("utf-8", "replace")[:20_000], kind)
+                text = error_message(
+                    response.content[:MAX_MESSAGE_BYTES].decode("utf-8", "replace")[:20_000], kind
+                )
         return ResponseInfo(
             response.status_code,
             str(response.request.url),
@@ -171,7 +210,9 @@ class HttpWatch:
             session=bool(request.headers.get("mcp-session-id")),
         )
 
-    def _judge(self, request: Any, response: Any, message: dict[str, Any], call: Call, info: ResponseInfo) -> None:
+    def _judge(
+        self, request: Any, response: Any, message: dict[str, Any], call: Call, info: ResponseInfo
+    ) -> None:
         """Fail a call whose response cannot hold its answer, or says that the session is gone."""
         sse = self._spec.sse
         if call.handshake and not sse:
@@ -183,9 +224,13 @@ class HttpWatch:
             if message.get("method") != "tools/call":
                 self._ids_vary = True
             else:
-                self._calls.fail(lost_session(self._name, "It answered in another session."), call.id)
+                self._calls.fail(
+                    lost_session(self._name, "It answered in another session."), call.id
+                )
         if sse and info.status >= 400:
-            response.status_code = 202  # the SDK would send no further message; what became of this one is told
+            response.status_code = (
+                202  # the SDK would send no further message; what became of this one is told
+            )
 
     def _problem(self, info: ResponseInfo, response: Any, call: Call) -> ConnectError | None:
         if info.status >= 400:
@@ -194,7 +239,11 @@ class HttpWatch:
                 return None  # a method that it does not know
             if info.status == 404 and (info.session or self._spec.sse):
                 return lost_session(self._name, f"It answered {info.status_and_words}.")
-            if code == _INVALID_PARAMS and info.status in (400, 422) and not session_words(info.text, call.text):
+            if (
+                code == _INVALID_PARAMS
+                and info.status in (400, 422)
+                and not session_words(info.text, call.text)
+            ):
                 return None  # of the arguments: the agent may do better
             if info.status == 400 and info.session:
                 return lost_session(self._name, f"It answered {info.status_and_words}.")
@@ -203,7 +252,8 @@ class HttpWatch:
             return http_status_error(info, self._spec, self._written, self._secrets)
         kinds = ("application/json", "text/event-stream")
         wrong = "html" in info.content_type or (
-            not self._spec.sse and (info.status in _NO_BODY or not info.content_type.startswith(kinds))
+            not self._spec.sse
+            and (info.status in _NO_BODY or not info.content_type.startswith(kinds))
         )
         if 200 <= info.status < 300 and wrong:
             if not info.content_type or info.status in _NO_BODY:
@@ -216,18 +266,27 @@ class HttpWatch:
         if info.status == 404:
             return lost_session(self._name, f"It answered {info.status_and_words}.")
         return ConnectError(
-            f"the server {self._name!r} broke off its answer", why=f"Asked for the rest, it answered {info.status_and_words}."
+            f"the server {self._name!r} broke off its answer",
+            why=f"Asked for the rest, it answered {info.status_and_words}.",
         )
 
     def _not_sent(self, error: Exception, request: Any, number: Any) -> None:
-        """Fail the call that a request was for, where the SDK would not, or only after trying again and again."""
-        if (request.method == "POST" and self._spec.sse) or (request.method == "GET" and "last-event-id" in request.headers):
+        """Fail the call of a request where the SDK would not, or only after many tries."""
+        if (request.method == "POST" and self._spec.sse) or (
+            request.method == "GET" and "last-event-id" in request.headers
+        ):
             self._calls.fail(self._broke_off(error), number)
 
     def _broke_off(self, error: Exception) -> ConnectError:
         info = self.responses[-1:]
         why = explain_failure(
-            error, self._spec, written=self._written, process=None, responses=info, secrets=self._secrets, connected=True
+            error,
+            self._spec,
+            written=self._written,
+            process=None,
+            responses=info,
+            secrets=self._secrets,
+            connected=True,
         )
         return why if isinstance(why, ConnectError) else ConnectError(why.what, why=why.why)
 
@@ -236,8 +295,18 @@ class HttpWatch:
         return self._spec.name
 
 
-def _connect_error(error: Exception, spec: ServerSpec, written: ServerSpec, info: ResponseInfo, secrets: Secrets) -> ConnectError:
-    failure = explain_failure(error, spec, written=written, process=None, responses=[info], secrets=secrets, connected=True)
+def _connect_error(
+    error: Exception, spec: ServerSpec, written: ServerSpec, info: ResponseInfo, secrets: Secrets
+) -> ConnectError:
+    failure = explain_failure(
+        error,
+        spec,
+        written=written,
+        process=None,
+        responses=[info],
+        secrets=secrets,
+        connected=True,
+    )
     assert isinstance(failure, ConnectError)
     return failure
 
@@ -257,7 +326,9 @@ def _client_class() -> Any:
             self._watched_by = watch
 
         async def send(self, request: Any, **options: Any) -> Any:
-            return await self._watched_by.send(request, functools.partial(super().send, request, **options))
+            return await self._watched_by.send(
+                request, functools.partial(super().send, request, **options)
+            )
 
     return WatchedClient
 
@@ -316,7 +387,8 @@ def _body(stream: Any, read: Callable[[Any], AsyncIterator[bytes]]) -> Any:
 async def _whole(stream: Any, *, check: Callable[[bytes], None]) -> AsyncIterator[bytes]:
     """One message as it comes, whole: nothing is read behind it, whatever length was announced.
 
-    Where it is not whole by a few parts, it is read to its end: looking again at each part would take too long.
+    Where it is not whole by a few parts, it is read to its end: looking again at each part would
+    take too long.
     """
     parts: list[bytes] = []
     looks = 0
@@ -344,7 +416,9 @@ async def _events(stream: Any, *, number: Any, calls: Calls) -> AsyncIterator[by
     """A stream of events, in whole lines."""
     rest: list[bytes] = []
     event = _EventReader(number, calls)
-    returned = False  # the last part ended with a carriage return: a line feed after it belongs to that
+    returned = (
+        False  # the last part ended with a carriage return: a line feed after it belongs to that
+    )
     async for part in stream:
         data = part[1:] if returned and part.startswith(b"\n") else part
         returned = part.endswith(b"\r")
@@ -380,7 +454,9 @@ class _EventReader:
             data = b"\n".join(self._data)
             if self._kind == b"message" and any(self._data):
                 self._calls.check(data, self._number)
-            elif self._kind == b"error" or is_answer(data):  # the SDK passes over events of other kinds
+            elif self._kind == b"error" or is_answer(
+                data
+            ):  # the SDK passes over events of other kinds
                 self._calls.refuse(data, self._number)
             self._kind, self._data = b"message", []
         elif name == b"event":

@@ -15,8 +15,12 @@ from hudtui.core.runs.store import RunRecord
 from hudtui.core.text import clean_line
 
 
-async def rerun_request(run: str, project: Project, person: Person, *, spot: bool | None = None) -> RunRequest:
-    """Return the request that asks for a run once more. Files that have changed since are reported to the person.
+async def rerun_request(
+    run: str, project: Project, person: Person, *, spot: bool | None = None
+) -> RunRequest:
+    """Return the request that asks for a run once more.
+
+    Files that have changed since are reported to the person.
 
     Args:
         run: Id of the run.
@@ -31,7 +35,10 @@ async def rerun_request(run: str, project: Project, person: Person, *, spot: boo
     """
     record = await _record(run, project)
     for path in await asyncio.to_thread(changed_files, record):
-        person.say(f"{clean_line(path)} has changed since run {record.id}; the file as it is now is used", severity="warning")
+        person.say(
+            f"{clean_line(path)} has changed since run {record.id}; the file as it is now is used",
+            severity="warning",
+        )
     return _with_kind(request_again(record), record, spot)
 
 
@@ -40,7 +47,9 @@ def _with_kind(request: RunRequest, record: RunRecord, spot: bool | None) -> Run
     if spot is None:
         return request
     if record.spec.rent is None:
-        raise InputError(f"run {record.id} was on no rented machine", fix="Leave out --spot and --no-spot.")
+        raise InputError(
+            f"run {record.id} was on no rented machine", fix="Leave out --spot and --no-spot."
+        )
     return replace(request, spot=spot)
 
 
@@ -53,7 +62,9 @@ async def continue_request(
     spot: bool | None = None,
     progress: Progress | None = None,
 ) -> RunRequest:
-    """Return the request for a run that continues a run which has ended. Results on another machine are fetched first.
+    """Return the request for a run that continues a run which has ended.
+
+    Results on another machine are fetched first.
 
     Args:
         run: Id of the run.
@@ -64,8 +75,9 @@ async def continue_request(
         progress: Called while results are fetched.
 
     Raises:
-        InputError: The run has not ended, or cannot be continued (see `runs.again.continuation_request`); or `spot` is given,
-            and the run was on no rented machine.
+        InputError: The run has not ended, or cannot be continued (see
+            `runs.again.continuation_request`); or `spot` is given, and the run was on no rented
+            machine.
         MachineError: Its machine does not answer, and its checkpoints are not on this computer.
         NothingLeft: It is a training that has done all of its steps.
         RunError: The run does not exist.
@@ -75,7 +87,9 @@ async def continue_request(
     if (await asyncio.to_thread(project.runs.summary, run)).active:
         raise InputError(f"run {run} has not ended", fix=f"Stop it first: hudtui runs stop {run}")
     folder = await results_here(record, project.runs, progress=progress)
-    request = await asyncio.to_thread(lambda: continuation_request(record, folder, step=step, steps=steps))
+    request = await asyncio.to_thread(
+        lambda: continuation_request(record, folder, step=step, steps=steps)
+    )
     return _with_kind(request, record, spot)
 
 
@@ -84,8 +98,8 @@ async def continue_or_extend(
 ) -> RunRequest | None:
     """Return the request for a run that continues another one from its last checkpoint.
 
-    The person says how many steps a training shall have in all if it has done those that it was asked for; None if the person
-    cancels.
+    The person says how many steps a training shall have in all if it has done those that it was
+    asked for; None if the person cancels.
 
     Raises:
         HudtuiError: See `continue_request`.
@@ -96,7 +110,9 @@ async def continue_or_extend(
     except NothingLeft as error:
         done = error.done
     told = f"Run {run} has done all of its {done} steps. A new run continues it from there."
-    typed = await person.ask("How many steps in all?", lines=(told,), value=str(done * 2), accept="Continue")
+    typed = await person.ask(
+        "How many steps in all?", lines=(told,), value=str(done * 2), accept="Continue"
+    )
     if typed is None:
         return None
     text = typed.strip()

@@ -31,7 +31,8 @@ async def analyze_source(
     Args:
         source: The environment.
         person: The user. Gets a warning if the analysis cannot be kept; it is returned in any case.
-        live: Start or reach the environment even if the source is a lock file, which lists the tools.
+        live: Start or reach the environment even if the source is a lock file, which lists the
+            tools.
         timeout: Seconds for the start, and again for the listings.
         on_event: Receives the progress.
         login: The settings for a login, which is offered where a server requires one; None to ask

@@ -1,4 +1,7 @@
-"""Export the model that a run has trained: copy it, or merge it with its base, and push the copy to the Hub."""
+"""Export the model that a run has trained.
+
+Copy it, or merge it with its base, and push the copy to the Hub.
+"""
 
 from __future__ import annotations
 
@@ -56,23 +59,32 @@ class Exported:
     """The model's address on the Hub, if it was pushed."""
 
 
-async def export_model(project: Project, request: ExportRequest) -> AsyncIterator[Progress | Notice | Exported]:
+async def export_model(
+    project: Project, request: ExportRequest
+) -> AsyncIterator[Progress | Notice | Exported]:
     """Export a model.
 
     Yields:
-        A `Progress` for each step that takes time, then one `Exported`. If the push fails, a `Notice` that names the command to
-        push the copy later.
+        A `Progress` for each step that takes time, then one `Exported`. If the push fails, a
+        `Notice` that names the command to push the copy later.
 
     Raises:
-        InputError: The run has no such model on this machine, the folder exists already, or the model's name is not valid.
-        Untrusted: The user has not agreed to run the Python of the run's training environment, or to the token in `.env`.
-        HudtuiError: The model cannot be merged, or the Hub refuses it. The copy stays where it is in the second case.
+        InputError: The run has no such model on this machine, the folder exists already, or the
+            model's name is not valid.
+        Untrusted: The user has not agreed to run the Python of the run's training environment, or
+            to the token in `.env`.
+        HudtuiError: The model cannot be merged, or the Hub refuses it. The copy stays where it is
+            in the second case.
     """
     from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
 
     if request.push_to is not None and request.push_to.count("/") != 1:
         raise InputError(f"{request.push_to!r} is not a name for a model", fix="Name it ORG/NAME.")
-    token = (await asyncio.to_thread(project.settings)).use("HF_TOKEN") if request.push_to is not None else None
+    token = (
+        (await asyncio.to_thread(project.settings)).use("HF_TOKEN")
+        if request.push_to is not None
+        else None
+    )
     place, name = await asyncio.to_thread(_run_folder, project, request)
     model = await asyncio.to_thread(find_trained_model, place, request.step)
     label = name if model.step is None else f"{name}-step{model.step}"
@@ -80,7 +92,12 @@ async def export_model(project: Project, request: ExportRequest) -> AsyncIterato
     target = project.folder.absolute() / out
     if request.merged:
         command = merge_command(_training_python(project, place), place.absolute(), model, target)
-        yield Progress("merge", f"merging the adapter with {model.base}" if model.base else "merging the adapter with its base")
+        yield Progress(
+            "merge",
+            f"merging the adapter with {model.base}"
+            if model.base
+            else "merging the adapter with its base",
+        )
         await _merge(command)
         model = replace(model, kind="weights")
     else:
@@ -90,7 +107,9 @@ async def export_model(project: Project, request: ExportRequest) -> AsyncIterato
     if request.push_to is not None:
         yield Progress("push", f"sending {target} to {request.push_to}")
         try:
-            address = await asyncio.to_thread(push, target, request.push_to, token=token, public=request.public)
+            address = await asyncio.to_thread(
+                push, target, request.push_to, token=token, public=request.public
+            )
         except HudtuiError:
             later = shlex.join(("hf", "upload", request.push_to, str(target)))
             yield Notice("info", f"the copy stays here; to send it later: {later}")
@@ -118,7 +137,10 @@ def _run_folder(project: Project, request: ExportRequest) -> tuple[Path, str]:
 
 
 def _training_python(project: Project, place: Path) -> str:
-    """Return the Python of an environment that can merge: that of the training, else that of rehearsals on this machine."""
+    """Return the Python of an environment that can merge.
+
+    That of the training, else that of rehearsals on this machine.
+    """
     from hudtui.core.training.engines import PYTHON_VARIABLE
     from hudtui.core.training.setup import environment_folder
 
@@ -134,15 +156,23 @@ def _training_python(project: Project, place: Path) -> str:
         if python:
             return python  # the user's own, whatever the folder says
         raise InputError(
-            "merging needs the environment that the run was trained in, or that of rehearsals; neither is on this machine",
-            fix="hudtui rl --rehearse makes the second. Or export the adapter; vLLM serves it beside its base model.",
+            "merging needs the environment that the run was trained in, or that of rehearsals; "
+            "neither is on this machine",
+            fix=(
+                "hudtui rl --rehearse makes the second. Or export the adapter; vLLM serves it "
+                "beside its base model."
+            ),
         )
-    trust.require(project.folder, [trust.power("command", f"{python} -m hudtui.trainers.merge", file, python)])
+    trust.require(
+        project.folder, [trust.power("command", f"{python} -m hudtui.trainers.merge", file, python)]
+    )
     return python
 
 
 async def _merge(command: tuple[str, ...]) -> None:
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
     try:
         output, _ = await process.communicate()
     finally:
@@ -150,4 +180,7 @@ async def _merge(command: tuple[str, ...]) -> None:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        raise HudtuiError("the adapter could not be merged", why=clean(output.decode(errors="replace"))[-1500:].strip())
+        raise HudtuiError(
+            "the adapter could not be merged",
+            why=clean(output.decode(errors="replace"))[-1500:].strip(),
+        )

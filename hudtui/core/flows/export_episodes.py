@@ -1,4 +1,7 @@
-"""Write episodes to a file: ask for the form and the file, and write the file whole or not at all."""
+"""Write episodes to a file.
+
+Ask for the form and the file, and write the file whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,17 @@ _FORMS: Mapping[ExportForm, tuple[str, str, str]] = {
 
 
 async def export_episodes(
-    person: Person, index: ResultIndex, numbers: Sequence[int], folder: Path, name: str, *, begins: Callable[[], object]
+    person: Person,
+    index: ResultIndex,
+    numbers: Sequence[int],
+    folder: Path,
+    name: str,
+    *,
+    begins: Callable[[], object],
 ) -> WrittenExport | None:
-    """Write some episodes to a file that the person names. Cancelling ends the work, and nothing is written.
+    """Write some episodes to a file that the person names.
+
+    Cancelling ends the work, and nothing is written.
 
     Args:
         person: Chooses the form, names the file, and agrees to the replacement of an existing one.
@@ -44,7 +55,10 @@ async def export_episodes(
         InputError: The file cannot be written, or an episode cannot be read.
     """
     choices = [Choice(form, words, what) for form, (words, what, _) in _FORMS.items()]
-    form = cast("ExportForm | None", await person.choose(f"Write {plural(len(numbers), 'episode')} as", choices))
+    form = cast(
+        "ExportForm | None",
+        await person.choose(f"Write {plural(len(numbers), 'episode')} as", choices),
+    )
     if form is None:
         return None
     suggested = f"exports/{name.replace('/', '-').replace(' ', '-')}{_FORMS[form][2]}"
@@ -62,6 +76,8 @@ async def export_episodes(
 
     begins()
     try:
-        return await asyncio.to_thread(export_results, index, numbers, form, path, replace=True, progress=go_on)
+        return await asyncio.to_thread(
+            export_results, index, numbers, form, path, replace=True, progress=go_on
+        )
     finally:
         stop.set()

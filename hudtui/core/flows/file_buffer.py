@@ -1,4 +1,7 @@
-"""A text file that is open for editing: its encoding stays, and changes by other programs are noticed and never overwritten."""
+"""A text file that is open for editing.
+
+Its encoding stays, and changes by other programs are noticed and never overwritten.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from hudtui.core.gym.editing import autosave
 from hudtui.core.gym.editing.autosave import FileStamp
 
 Outcome = Literal["same", "followed", "conflict", "gone"]
-"""What a change by another program means: the text is the file's again; the file's text takes its place; both have changed; the
-file cannot be read any more."""
+"""What a change by another program means: the text is the file's again; the file's text takes its
+place; both have changed; the file cannot be read any more."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class FileBuffer:
     format: TextFormat
     stamp: FileStamp
     theirs: str | None = None
-    """The content of the file if another program has changed it beside unsaved work, empty if the file is gone; else None."""
+    """The content of the file if another program has changed it beside unsaved work, empty if the
+    file is gone; else None."""
 
     def changed(self, change: FileChange, text: str) -> tuple[FileBuffer, Outcome]:
         """Return the buffer after a change by another program.
@@ -76,7 +80,10 @@ class FileBuffer:
         return replace(now, theirs=change.text), "conflict"
 
     def settled(self) -> FileBuffer:
-        """Return the buffer after the user has decided about the conflict: the next save may overwrite what the file holds."""
+        """Return the buffer after the user has decided about the conflict.
+
+        The next save may overwrite what the file holds.
+        """
         return self if self.theirs is None else replace(self, saved=self.theirs, theirs=None)
 
 
@@ -110,7 +117,10 @@ async def save_buffer(buffer: FileBuffer, text: str) -> FileBuffer:
 
 
 async def look(buffer: FileBuffer) -> FileChange | None:
-    """Return how another program has changed the file since the buffer was made, or None. The folder may hang: a thread waits."""
+    """Return how another program has changed the file since the buffer was made, or None.
+
+    The folder may hang: a thread waits.
+    """
 
     def read() -> FileChange | None:
         stamp = autosave.file_stamp(buffer.path)

@@ -16,7 +16,15 @@ from hudtui.core.events import Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.flows.person import Choice, Person, ask_for_file
 from hudtui.core.gym.environment_name import config_file_name
-from hudtui.core.gym.generate import ALL_TOOLS, Draft, ToolChoice, draft_config, prompt_tokens, render, usable_draft
+from hudtui.core.gym.generate import (
+    ALL_TOOLS,
+    Draft,
+    ToolChoice,
+    draft_config,
+    prompt_tokens,
+    render,
+    usable_draft,
+)
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.project import Project
@@ -101,7 +109,9 @@ def make_config(
     """
     draft = usable_draft(analysis, name=name, per_value=per_value, choice=choice)
     text = render(draft, platform=project.platform)
-    findings = lint(text, name=str(file or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
+    findings = lint(
+        text, name=str(file or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools}
+    )
     return Generated(draft, text, findings, file)
 
 
@@ -118,14 +128,15 @@ async def write_config(
 ) -> Generated | None:
     """Write a configuration for an environment, and ask for what is not given.
 
-    The questions come in this order: the file, whether it replaces an existing file, which of several tools the agent gets,
-    whether each value becomes an action.
+    The questions come in this order: the file, whether it replaces an existing file, which of
+    several tools the agent gets, whether each value becomes an action.
 
     Args:
         project: The project.
         analysis: The analysis of the environment.
         person: The user.
-        file: Where to write it, in the project folder or anywhere else. A file that the user is asked for is in the folder.
+        file: Where to write it, in the project folder or anywhere else. A file that the user is
+            asked for is in the folder.
         name: The name of the environment; taken from the source by default.
         per_value: See `make_config`.
         choice: See `make_config`; None asks, where there are several tools.
@@ -140,7 +151,10 @@ async def write_config(
     await asyncio.to_thread(usable_draft, analysis, choice=choice or ALL_TOOLS)
     if file is None:
         file = await ask_for_file(
-            person, "Save configuration as", project.folder, default_file(analysis.image or analysis.source)
+            person,
+            "Save configuration as",
+            project.folder,
+            default_file(analysis.image or analysis.source),
         )
         if file is None:
             return None
@@ -156,7 +170,9 @@ async def write_config(
     if per_value is None:
         offered = (await asyncio.to_thread(usable_draft, analysis, choice=choice)).per_value
         per_value = bool(offered) and await _ask_for_values(person, offered)
-    made = await asyncio.to_thread(make_config, project, analysis, name=name, per_value=per_value, choice=choice, file=file)
+    made = await asyncio.to_thread(
+        make_config, project, analysis, name=name, per_value=per_value, choice=choice, file=file
+    )
     if not replace:
         require_free(project, file)  # the questions took their time
     await asyncio.to_thread(write_atomic, project.folder / file, made.text)
@@ -164,18 +180,26 @@ async def write_config(
 
 
 async def generate_from(
-    project: Project, text: str, person: Person, *, on_event: Callable[[Progress], None] | None = None
+    project: Project,
+    text: str,
+    person: Person,
+    *,
+    on_event: Callable[[Progress], None] | None = None,
 ) -> Generated | None:
-    """Analyze an environment, keep the analysis in the project, and write a configuration; see `write_config`.
+    """Analyze an environment, keep the analysis in the project, and write a configuration.
+
+    See `write_config`.
 
     Args:
         project: The project.
-        text: The source of the environment, as the user types it. A lock file is read, everything else is started or reached.
+        text: The source of the environment, as the user types it. A lock file is read, everything
+            else is started or reached.
         person: The user.
         on_event: Receives the progress of the analysis.
 
     Raises:
-        InputError: The source cannot be used, the environment has no tool for an agent, or the file cannot be written.
+        InputError: The source cannot be used, the environment has no tool for an agent, or the file
+            cannot be written.
         ConnectError: The environment cannot be reached.
     """
     from hudtui.core.flows.analyze import analyze_source
@@ -199,8 +223,16 @@ def typed_source(project: Project, text: str, *, file: Path | None = None) -> So
     try:
         command = shlex.split(text[2:]) if text.startswith("--") else []
     except ValueError as error:
-        raise InputError("this command cannot be understood", why=str(error), where=Location(text)) from None
-    return parse_source(None if command else text, command, folder=project.folder, lookup=project.settings().use, file=file)
+        raise InputError(
+            "this command cannot be understood", why=str(error), where=Location(text)
+        ) from None
+    return parse_source(
+        None if command else text,
+        command,
+        folder=project.folder,
+        lookup=project.settings().use,
+        file=file,
+    )
 
 
 def _taken(path: Path) -> bool:
@@ -208,14 +240,21 @@ def _taken(path: Path) -> bool:
 
 
 async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | None:
-    """Return which tools become actions, or None if the user declines. Deprecated ones are not ticked at the beginning."""
+    """Return which tools become actions, or None if the user declines.
+
+    Deprecated ones are not ticked at the beginning.
+    """
     tools = {tool.name: tool for tool in analysis.agent_tools}
     usual = {name for name, tool in tools.items() if ALL_TOOLS.why_not(tool) is None}
     if len(tools) < 2 or not usual:
         return ALL_TOOLS
     ticked, at = set(usual), _WRITE
     while True:
-        choice = ALL_TOOLS if ticked == usual else ToolChoice(tuple(glob.escape(name) for name in tools if name in ticked))
+        choice = (
+            ALL_TOOLS
+            if ticked == usual
+            else ToolChoice(tuple(glob.escape(name) for name in tools if name in ticked))
+        )
         size = "no tool is ticked"
         if ticked:
             draft = await asyncio.to_thread(draft_config, analysis, choice=choice)
@@ -223,7 +262,9 @@ async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | Non
         choices = [Choice(_WRITE, f"Write it with {len(ticked)} of {len(tools)} tools", size)]
         for name, tool in tools.items():
             tick = "x" if name in ticked else " "
-            choices.append(Choice(name, f"[{tick}] {clean_line(name, 40)}", clean_line(tool.description, 100)))
+            choices.append(
+                Choice(name, f"[{tick}] {clean_line(name, 40)}", clean_line(tool.description, 100))
+            )
         chosen = await person.choose("Which tools does the agent get?", choices, value=at)
         if chosen is None:
             return None
@@ -240,7 +281,10 @@ async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]
     tools = ", ".join(clean_line(tool, 40) for tool in offered)
     return await person.confirm(
         f"Expand {tools} into {', '.join(calls[:3])}{', …' if len(calls) > 3 else ''}?",
-        ("  ".join(calls[:12]), "One action for each value; or one for each tool, with the value as its argument."),
+        (
+            "  ".join(calls[:12]),
+            "One action for each value; or one for each tool, with the value as its argument.",
+        ),
         yes="Expand",
         no="Keep as argument",
     )

@@ -1,4 +1,7 @@
-"""The SSH key for rented machines: chosen or made, readable by its owner alone, and known to the provider."""
+"""The SSH key for rented machines.
+
+Chosen or made, readable by its owner alone, and known to the provider.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,19 @@ class LoginKey:
     fingerprint: str
 
 
-async def prepare_key(project: Project, provider: Provider, person: Person, *, set_up: bool = True) -> LoginKey | None:
-    """Return a key that logs in to the provider's new machines, after all that is missing for that was done.
+async def prepare_key(
+    project: Project, provider: Provider, person: Person, *, set_up: bool = True
+) -> LoginKey | None:
+    """Return a key that logs in to the provider's new machines.
+
+    All that is missing for that is done first.
 
     Args:
         project: Whose settings name the key.
         provider: Where machines will be rented.
         person: Chooses or makes a key, lets its mode be repaired, and agrees to its registration.
-        set_up: A key may be made and registered. False: a missing key and an unregistered one are errors.
+        set_up: A key may be made and registered. False: a missing key and an unregistered one are
+            errors.
 
     Returns:
         The key. None if the user declined.
@@ -56,11 +64,15 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
     if path is None or (set_up and not path.is_file()):
         if not set_up:
             raise InputError(
-                "you have no SSH key to log in with", fix="Make one: hudtui pods keys create. Then: hudtui pods keys register"
+                "you have no SSH key to log in with",
+                fix="Make one: hudtui pods keys create. Then: hudtui pods keys register",
             )
         path = await _choose(project, path, person)
         if path is None:
-            person.say("Nothing was changed: logging in to a rented machine needs an SSH key.", severity="warning")
+            person.say(
+                "Nothing was changed: logging in to a rented machine needs an SSH key.",
+                severity="warning",
+            )
             return None
     key = await make_private(await asyncio.to_thread(read_key, path), person)
     if key.exposed:
@@ -68,7 +80,8 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
     found = find_registered(key, await provider.keys())
     if found is None and not set_up:
         raise InputError(
-            f"{provider.title} does not know your SSH key {home_short(key.path)}, so you could not log in",
+            f"{provider.title} does not know your SSH key {home_short(key.path)}, so you could not "
+            "log in",
             fix="Register it first: hudtui pods keys register",
         )
     found = found or await register(key, provider, person)
@@ -76,10 +89,13 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
 
 
 async def create_key(project: Project, path: Path, person: Person) -> tuple[KeyFile, Path | None]:
-    """Make a key without a pass-phrase and keep its path in the user's settings, so that all projects use it.
+    """Make a key without a pass-phrase and keep its path in the user's settings.
+
+    So all projects use it.
 
     Returns:
-        The key, and the file that keeps its path; None where hudtui finds the key without. See `ssh_key.keep_path`.
+        The key, and the file that keeps its path; None where hudtui finds the key without. See
+        `ssh_key.keep_path`.
 
     Raises:
         InputError: There is a file of that name, or a file cannot be written.
@@ -89,11 +105,16 @@ async def create_key(project: Project, path: Path, person: Person) -> tuple[KeyF
 
 
 async def make_private(key: KeyFile, person: Person) -> KeyFile:
-    """Offer to let the owner alone read a key. Returns the key; it is still `exposed` if the user declined."""
+    """Offer to let the owner alone read a key.
+
+    Returns the key; it is still `exposed` if the user declined.
+    """
     if not key.exposed:
         return key
     lines = (home_short(key.path), "ssh refuses it.")
-    if await person.confirm("Others may read your private key", lines, yes="Make it readable by you only (chmod 400)"):
+    if await person.confirm(
+        "Others may read your private key", lines, yes="Make it readable by you only (chmod 400)"
+    ):
         await asyncio.to_thread(key.path.chmod, 0o400)
         person.say(f"Only you can read {home_short(key.path)} now.")
         return replace(key, exposed=False)
@@ -101,7 +122,12 @@ async def make_private(key: KeyFile, person: Person) -> KeyFile:
 
 
 async def register(
-    key: KeyFile, provider: Provider, person: Person, *, known: SshKey | None = None, name: str | None = None
+    key: KeyFile,
+    provider: Provider,
+    person: Person,
+    *,
+    known: SshKey | None = None,
+    name: str | None = None,
 ) -> SshKey | None:
     """Make a public key known to a provider, as the primary one.
 
@@ -128,10 +154,16 @@ async def register(
     )
     lines = (home_short(key.path), key.fingerprint, "", f"{provider.title} {why}")
     question = "Register this SSH key?" if known is None else "Make this SSH key the primary one?"
-    if not await person.confirm(question, lines, yes="Register" if known is None else "Make it primary"):
+    if not await person.confirm(
+        question, lines, yes="Register" if known is None else "Make it primary"
+    ):
         return None
     entry = await provider.register_key(name or key.label, key.public_key)
-    done = f"knows {home_short(key.path)} now" if known is None else f"prefers {home_short(key.path)} now"
+    done = (
+        f"knows {home_short(key.path)} now"
+        if known is None
+        else f"prefers {home_short(key.path)} now"
+    )
     person.say(f"{provider.title} {done}.")
     return entry
 
@@ -139,7 +171,10 @@ async def register(
 async def _choose(project: Project, missing: Path | None, person: Person) -> Path | None:
     """Return one of the user's keys, or a new one; None if the user declined."""
     keys, new = await asyncio.to_thread(lambda: (private_keys(), unused_path()))
-    choices = [Choice("", f"make a new one: {home_short(new)}"), *(Choice(str(one), f"take {home_short(one)}") for one in keys)]
+    choices = [
+        Choice("", f"make a new one: {home_short(new)}"),
+        *(Choice(str(one), f"take {home_short(one)}") for one in keys),
+    ]
     gone = "" if missing is None else f"; {home_short(missing)} is not there"
     chosen = await person.choose(f"An SSH key for rented machines{gone}", choices)
     if chosen is None:
@@ -155,8 +190,14 @@ async def _keep(project: Project, path: Path, person: Person) -> Path | None:
     file = await asyncio.to_thread(lambda: keep_path(path, project.settings()))
     settings = await asyncio.to_thread(project.settings)
     if key_path(settings.get) != path:
-        text = f"{VARIABLE} is set to {settings.get(VARIABLE)} in {settings.origin(VARIABLE)}, and that key takes precedence."
+        text = (
+            f"{VARIABLE} is set to {settings.get(VARIABLE)} in {settings.origin(VARIABLE)}, and "
+            "that key takes precedence."
+        )
         person.say(text, severity="warning")
     else:
-        person.say(f"{home_short(path)} is the key for rented machines now" + (f", in {home_short(file)}." if file else "."))
+        person.say(
+            f"{home_short(path)} is the key for rented machines now"
+            + (f", in {home_short(file)}." if file else ".")
+        )
     return file

@@ -28,7 +28,8 @@ class RunLimits:
     limits: Limits
     currency: str = "USD"
     names: tuple[str, ...] = (HOURS,)
-    """The limits that can be changed, by their names in `Limits`: of a machine of the user's own, the time alone."""
+    """The limits that can be changed, by their names in `Limits`: of a machine of the user's own,
+    the time alone."""
 
     @property
     def text(self) -> str:
@@ -58,7 +59,8 @@ async def set_limits(
     Args:
         run: Id of the run.
         project: The project that keeps it.
-        wishes: The new limits as typed, a number or a word for no limit, by their names in `Limits`; empty: nothing changes.
+        wishes: The new limits as typed, a number or a word for no limit, by their names in
+            `Limits`; empty: nothing changes.
         providers: Providers by name; None opens them by the settings.
         say: Called with a message when a cancelled order has been cleaned up.
 
@@ -74,7 +76,10 @@ async def set_limits(
     record = await asyncio.to_thread(project.runs.record, run)
     found = await asyncio.to_thread(_limits, record, project.runs)
     if set(wishes) - set(found.names):
-        raise InputError(f"run {record.id} is on a machine of your own", fix="Only --max-hours can be set for it.")
+        raise InputError(
+            f"run {record.id} is on a machine of your own",
+            fix="Only --max-hours can be set for it.",
+        )
     limits = found.limits
     for name, text in wishes.items():
         limits = limits.with_value(name, text)
@@ -93,6 +98,8 @@ def _limits(record: RunRecord, store: RunStore) -> RunLimits:
         return RunLimits(limits, rent.currency, ("run_budget", HOURS, "idle_minutes"))
     hours = None if record.plan.max_seconds is None else record.plan.max_seconds / 3600
     for event in store.events(record.id):
-        if event.type == "limits" and (event.data.get(HOURS) is None or isinstance(event.data[HOURS], int | float)):
+        if event.type == "limits" and (
+            event.data.get(HOURS) is None or isinstance(event.data[HOURS], int | float)
+        ):
             hours = event.data.get(HOURS)  # it was changed while it ran
     return RunLimits(Limits(run_budget=None, day_budget=None, max_hours=hours, idle_minutes=None))

@@ -82,7 +82,9 @@ async def log_in(
     return tuple(login for login in after if login not in before)
 
 
-async def with_login(source: Source, person: Person, settings: Settings, work: Callable[[], Awaitable[T]]) -> T:
+async def with_login(
+    source: Source, person: Person, settings: Settings, work: Callable[[], Awaitable[T]]
+) -> T:
     """Do work with an environment; where a server requires a login, offer it, and do it again.
 
     Args:
@@ -108,7 +110,9 @@ async def with_login(source: Source, person: Person, settings: Settings, work: C
                 "The login happens in a browser; its tokens stay on this computer.",
             )
             if not await person.confirm("Log in?", lines, yes="Log in"):
-                raise ConnectError(f"{error.what}, and you declined to log in", why=error.why, fix=error.fix) from None
+                raise ConnectError(
+                    f"{error.what}, and you declined to log in", why=error.why, fix=error.fix
+                ) from None
             options = LoginOptions(scope=error.scope or None)
         await log_in(source, person, settings, options=options)
 
@@ -123,7 +127,9 @@ async def log_out(source: Source) -> tuple[str, ...]:
     return tuple(removed)
 
 
-async def _visit(person: Person, browser: bool | None, server: str, address: str, redirect: LoginRedirect) -> bool:
+async def _visit(
+    person: Person, browser: bool | None, server: str, address: str, redirect: LoginRedirect
+) -> bool:
     """Have the user open an address until the browser is back; False if the user gives up."""
     title = f"Log in at {server}"
     if browser is None and has_desktop():
@@ -152,5 +158,7 @@ async def _visit(person: Person, browser: bool | None, server: str, address: str
         if pasted is None:
             return False
         if not redirect.take(pasted):
-            lines = (f"That is no answer of this login: it begins with {redirect.uri} and holds a code.",)
+            lines = (
+                f"That is no answer of this login: it begins with {redirect.uri} and holds a code.",
+            )
     return True

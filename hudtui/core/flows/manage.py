@@ -1,4 +1,7 @@
-"""Managing a run on a rented machine: from the order to its results and the end of the machine, also after an interruption."""
+"""Managing a run on a rented machine.
+
+From the order to its results and the end of the machine, also after an interruption.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ async def manage_run(
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a run on a rented machine.
 
-    Closing the iterator before a machine was requested cancels the run; for later, see `runs.remote_run.run_remote`.
+    Closing the iterator before a machine was requested cancels the run; for later, see
+    `runs.remote_run.run_remote`.
 
     Args:
         run: Id of a run in the project's store.
@@ -52,7 +56,9 @@ async def manage_run(
         record = await asyncio.to_thread(store.record, run)
         settings = await asyncio.to_thread(project.settings)
         async with rental(record, project, providers=providers, say=say) as context:
-            steps = run_remote(run, store, context, lookup=settings.lookup, tmux=tmux, progress=progress)
+            steps = run_remote(
+                run, store, context, lookup=settings.lookup, tmux=tmux, progress=progress
+            )
             async with aclosing(steps) as events:
                 async for event in events:
                     yield event
@@ -63,8 +69,10 @@ async def manage_run(
         raise
 
 
-async def _leave(run: str, store: RunStore, context: RentalContext | None, say: Callable[[str], None] | None) -> None:
-    """Give a run up that has not asked for a machine, and say what becomes of the machine of another run."""
+async def _leave(
+    run: str, store: RunStore, context: RentalContext | None, say: Callable[[str], None] | None
+) -> None:
+    """Give up a run that has not asked for a machine, or say what becomes of its machine."""
     for text in await asyncio.to_thread(_left, run, store, context):
         if say is not None:
             say(text)

@@ -1,4 +1,7 @@
-"""A template of a task for an environment: its servers, its set-up and evaluation tools, and what is left to fill in."""
+"""A template of a task for an environment.
+
+Its servers, its set-up and evaluation tools, and what is left to fill in.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ class TaskTemplate:
         return {"file": str(self.file), "task": self.record}
 
 
-def write_template(project: Project, source: Source, analysis: Analysis, file: Path | None = None) -> TaskTemplate:
+def write_template(
+    project: Project, source: Source, analysis: Analysis, file: Path | None = None
+) -> TaskTemplate:
     """Write a file with the template of a task.
 
     Args:
@@ -79,11 +84,20 @@ def write_template(project: Project, source: Source, analysis: Analysis, file: P
     return TaskTemplate(record, chosen)
 
 
-async def new_task(project: Project, source: Source, analysis: Analysis, person: Person) -> TaskTemplate | None:
-    """Ask for a file and write the template of a task there; None if the user declines. See `write_template`."""
+async def new_task(
+    project: Project, source: Source, analysis: Analysis, person: Person
+) -> TaskTemplate | None:
+    """Ask for a file and write the template of a task there; None if the user declines.
+
+    See `write_template`.
+    """
     free = await asyncio.to_thread(_free_name, project, analysis)
     file = await ask_for_file(person, "Save the template as", project.folder, free)
-    return None if file is None else await asyncio.to_thread(write_template, project, source, analysis, file)
+    return (
+        None
+        if file is None
+        else await asyncio.to_thread(write_template, project, source, analysis, file)
+    )
 
 
 def _free_name(project: Project, analysis: Analysis) -> Path:
@@ -102,11 +116,23 @@ def _template(name: str, config: dict[str, Any], analysis: Analysis) -> dict[str
     notes = [
         "Replace each TODO. This list is a comment: delete it.",
         f"prompt: the agent sees this text and its tools, nothing else: {agent}",
-        *_choices("setup_tool", setup, "No tool sets a task up: the environment begins as it is when it starts."),
-        *_choices("evaluate_tool", evaluate, "No tool judges the outcome: set `rubric.reward` in the configuration."),
+        *_choices(
+            "setup_tool",
+            setup,
+            "No tool sets a task up: the environment begins as it is when it starts.",
+        ),
+        *_choices(
+            "evaluate_tool",
+            evaluate,
+            "No tool judges the outcome: set `rubric.reward` in the configuration.",
+        ),
         "Then: hudtui tasks check FILE --env ENVIRONMENT, and hudtui tasks test FILE",
     ]
-    record: dict[str, Any] = {"id": f"{name}-1", "prompt": f"{TODO}what the agent is to reach", "mcp_config": config}
+    record: dict[str, Any] = {
+        "id": f"{name}-1",
+        "prompt": f"{TODO}what the agent is to reach",
+        "mcp_config": config,
+    }
     for field, tools in (("setup_tool", setup), ("evaluate_tool", evaluate)):
         if tools:
             called, arguments = hub_call(tools[0], _placeholders(tools[0]))
@@ -127,15 +153,25 @@ def _choices(field: str, tools: Sequence[Tool], nothing: str) -> list[str]:
 
 
 def _tools(stage: Stage, analysis: Analysis) -> list[Tool]:
-    """Return the tools and hub functions that set a task up or judge it; the hubs themselves are left out."""
+    """Return the tools and hub functions that set a task up or judge it.
+
+    The hubs themselves are left out.
+    """
     tools = [tool for tool in analysis.tools if tool.name not in analysis.hubs]
     return [tool for tool in tools if (tool.hub or tool.name) in _HUBS[stage] or tool.kind == stage]
 
 
 def _placeholders(tool: Tool) -> dict[str, Any]:
-    """Return the required arguments: the first of their choices, or text that no check takes for a number."""
-    needed = [field for field in form_fields(tool) if field.required and field.name != ALL_ARGUMENTS]
-    return {field.name: field.choices[0] if field.choices else f"{TODO}{field.type}" for field in needed}
+    """Return the required arguments.
+
+    The first of their choices, or text that no check takes for a number.
+    """
+    needed = [
+        field for field in form_fields(tool) if field.required and field.name != ALL_ARGUMENTS
+    ]
+    return {
+        field.name: field.choices[0] if field.choices else f"{TODO}{field.type}" for field in needed
+    }
 
 
 def _mcp_config(source: Source, project: Project) -> dict[str, Any]:
@@ -151,6 +187,8 @@ def _mcp_config(source: Source, project: Project) -> dict[str, Any]:
         return dict(bundled.portable_config)
     config = source.mcp_config()
     for entry in config.values():
-        if entry.get("cwd") == str(project.folder):  # where a command starts in any case; the path is this machine's alone
+        if entry.get("cwd") == str(
+            project.folder
+        ):  # where a command starts in any case; the path is this machine's alone
             del entry["cwd"]
     return config

@@ -29,7 +29,9 @@ _LONGEST = 2_000
 
 
 def notify_argv() -> tuple[str, ...]:
-    """Return the command, from the environment or the user's own file, in words; none where it is not set.
+    """Return the command, from the environment or the user's own file, in words.
+
+    None where it is not set.
 
     Raises:
         InputError: It cannot be split into words.
@@ -42,15 +44,17 @@ def notify_argv() -> tuple[str, ...]:
 
 
 async def notify(found: Iterable[RunNews], project: Project) -> None:
-    """Start the command for each event, with a JSON object on its standard input, one after the other.
+    """Start the command for each event, with a JSON object on its standard input.
 
-    An event is marked in the list of runs first, so that of several programs that see it only one starts the command. The values
-    of keys that hudtui knows are masked.
+    One event comes after the other.
+
+    An event is marked in the list of runs first, so that of several programs that see it only one
+    starts the command. The values of keys that hudtui knows are masked.
 
     Raises:
         InputError: The command cannot be split into words.
-        MachineError: The command could not be started, failed, or took longer than `PATIENCE`. It was started for the other
-            events all the same.
+        MachineError: The command could not be started, failed, or took longer than `PATIENCE`. It
+            was started for the other events all the same.
     """
     argv = await asyncio.to_thread(notify_argv)
     if not argv:
@@ -58,24 +62,37 @@ async def notify(found: Iterable[RunNews], project: Project) -> None:
     settings, store, failure = await asyncio.to_thread(project.settings), project.runs, ""
     for one in found:
         run, mark = one.view.summary.id, f"notified:{one.mark}"
-        with contextlib.suppress(RunError):  # a full disk, for example, is what the user wants to hear of
-            if await store.run(store.append, run, "notified", {"about": one.about}, once=mark) is None:
+        with contextlib.suppress(
+            RunError
+        ):  # a full disk, for example, is what the user wants to hear of
+            if (
+                await store.run(store.append, run, "notified", {"about": one.about}, once=mark)
+                is None
+            ):
                 continue
         told = dump_json(_masked(one.to_json(), settings.redact)).encode()
         try:
-            done = await LocalHost().run(argv, cwd=str(Path.home()), stdin=told + b"\n", timeout=PATIENCE)
+            done = await LocalHost().run(
+                argv, cwd=str(Path.home()), stdin=told + b"\n", timeout=PATIENCE
+            )
         except MachineError as error:
             failure = f"{error.what}: {error.why}" if error.why else error.what
             continue
         if not done.ok:
             failure = f"status {done.exit_status}: {done.stderr[-300:].strip()}"
     if failure:
-        raise MachineError(f"the command of {NOTIFY_COMMAND} failed", why=clean_line(settings.redact(failure), 400))
+        raise MachineError(
+            f"the command of {NOTIFY_COMMAND} failed", why=clean_line(settings.redact(failure), 400)
+        )
 
 
 @contextlib.asynccontextmanager
-async def notifying(run: str, project: Project, say: Callable[[str], object]) -> AsyncIterator[None]:
-    """Start the command at the alarms of a run that is active, and at its end, for as long as this is open.
+async def notifying(
+    run: str, project: Project, say: Callable[[str], object]
+) -> AsyncIterator[None]:
+    """Start the command at the alarms of an active run, and at its end.
+
+    It does so for as long as this is open.
 
     Args:
         run: Id of the run.
@@ -102,7 +119,9 @@ async def notifying(run: str, project: Project, say: Callable[[str], object]) ->
 
     async def look() -> None:
         while True:
-            with contextlib.suppress(HudtuiError):  # whoever follows the run says that its machine does not answer
+            with contextlib.suppress(
+                HudtuiError
+            ):  # whoever follows the run says that its machine does not answer
                 async with contextlib.aclosing(monitor.watch(run, every=LOOK)) as views:
                     async for view in views:
                         await tell(view)

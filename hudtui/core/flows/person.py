@@ -30,7 +30,13 @@ class Person(Protocol):
     """The user of a flow. A flow asks only through a person, in the order that it decides."""
 
     async def confirm(
-        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+        self,
+        title: str,
+        lines: tuple[str, ...] = (),
+        *,
+        yes: str = "Yes",
+        no: str = "Cancel",
+        danger: bool = False,
     ) -> bool:
         """Return whether the user agrees.
 
@@ -65,13 +71,18 @@ class Person(Protocol):
             secret: The answer is not shown while it is typed.
             accept: Label of the button that accepts the answer.
             copy: A text that the user needs elsewhere, such as an address; it is shown in full.
-            until: The question goes, and the answer is empty, when this is set. Where there is no terminal to type at, this is
-                waited for.
+            until: The question goes, and the answer is empty, when this is set. Where there is no
+                terminal to type at, this is waited for.
         """
         ...
 
     async def choose(
-        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        lines: tuple[str, ...] = (),
+        value: str | None = None,
     ) -> str | None:
         """Return the value of the chosen answer, or None if the user cancels.
 
@@ -89,7 +100,9 @@ class Person(Protocol):
 
 
 async def may_replace(person: Person, path: Path, name: str) -> bool:
-    """Return whether a file may be written: there is none yet, or the person agrees that it is replaced.
+    """Return whether a file may be written.
+
+    There is none yet, or the person agrees that it is replaced.
 
     Args:
         person: Agrees or not.
@@ -108,7 +121,9 @@ async def ask_for_file(person: Person, title: str, folder: Path, default: Path) 
     Raises:
         InputError: The file is outside of the folder.
     """
-    given = await person.ask(title, value=str(default), lines=("Relative to the project folder.",), accept="Save")
+    given = await person.ask(
+        title, value=str(default), lines=("Relative to the project folder.",), accept="Save"
+    )
     if given is None:
         return None
     if not given.strip():

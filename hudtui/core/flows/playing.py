@@ -1,8 +1,9 @@
 """Play one task turn by turn: a policy, a person, or both in turns.
 
-`prepare_playing` reads what is played, and `Playing.play` plays it: it connects to a fresh environment, sets the task up, and
-yields an event for each turn, until the episode is over and evaluated. Whoever consumes the events steers the episode with the
-other methods of `Playing`: they pause the policy, reply in its place, give the episode back to the policy, and end it.
+`prepare_playing` reads what is played, and `Playing.play` plays it: it connects to a fresh
+environment, sets the task up, and yields an event for each turn, until the episode is over and
+evaluated. Whoever consumes the events steers the episode with the other methods of `Playing`: they
+pause the policy, reply in its place, give the episode back to the policy, and end it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ from hudtui.core.results.find import results_at
 from hudtui.core.results.foreign import name as short_name
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.rollouts.episode import EpisodePlayer
-from hudtui.core.rollouts.evaluate import config_digest, connector, open_policy, playable_tasks, secrets_of
+from hudtui.core.rollouts.evaluate import (
+    config_digest,
+    connector,
+    open_policy,
+    playable_tasks,
+    secrets_of,
+)
 from hudtui.core.rollouts.options import PlayTaskOptions
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.policy import PolicySource, ReplayPolicy, message_text
@@ -120,7 +127,8 @@ class ReplyWanted:
     number: int
     """Number of the turn, from 1."""
     error: HudtuiError | None = None
-    """Reason why the policy could not reply, where it failed. The episode continues once the person or the policy replies."""
+    """Reason why the policy could not reply, where it failed. The episode continues once the person
+    or the policy replies."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +156,18 @@ _Command = tuple[Literal["reply", "pause", "resume", "step", "evaluate", "end"],
 
 
 def in_tags(text: str, config: GymConfig) -> str:
-    """Return a reply as it is played: a call alone, such as `left()`, is put in the tags that the configuration asks for.
+    """Return a reply as it is played.
 
+    A call alone, such as `left()`, is put in the tags that the configuration asks for.
     Any other text is played as it is, so that a reply without a call can be tried, too.
     """
     call = parse_call(text.strip())
-    whole = isinstance(call, Call) and "\n" not in text.strip() and text.strip().endswith(")") and text.strip()[0] != "<"
+    whole = (
+        isinstance(call, Call)
+        and "\n" not in text.strip()
+        and text.strip().endswith(")")
+        and text.strip()[0] != "<"
+    )
     return reply_of(text.strip(), config.parser.use_thinking) if whole else text
 
 
@@ -169,7 +183,9 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
     lookup = with_python_variable(settings.lookup)
     timeout = settings.client_timeout if request.timeout is None else request.timeout
     request = replace(request, timeout=timeout)
-    config = await asyncio.to_thread(load_playable_config, project.folder / request.config, project.folder)
+    config = await asyncio.to_thread(
+        load_playable_config, project.folder / request.config, project.folder
+    )
     read, warning = await playable_tasks(
         request.tasks,
         config,
@@ -179,7 +195,9 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
         source=request.source,
         task=request.task,
     )
-    connect = await asyncio.to_thread(connector, request.source, project.folder, lookup, timeout=timeout)
+    connect = await asyncio.to_thread(
+        connector, request.source, project.folder, lookup, timeout=timeout
+    )
     playing = Playing(project, request, config, read.tasks[0], connect, lookup)
     if warning is not None:
         playing.notices.append(warning)
@@ -191,12 +209,18 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
 class Playing:
     """One episode of a task, played by a policy, by a person, or by both in turns.
 
-    `play` carries it out, once. The other methods steer it from the same event loop while it runs: they return at once, and the
-    events of `play` tell what came of them.
+    `play` carries it out, once. The other methods steer it from the same event loop while it runs:
+    they return at once, and the events of `play` tell what came of them.
     """
 
     def __init__(
-        self, project: Project, request: PlayRequest, config: GymConfig, task: Task, connect: Connect, lookup: Lookup
+        self,
+        project: Project,
+        request: PlayRequest,
+        config: GymConfig,
+        task: Task,
+        connect: Connect,
+        lookup: Lookup,
     ) -> None:
         self.request = request
         self.config = config
@@ -225,9 +249,11 @@ class Playing:
         """Turns that the policy plays before it pauses; None: it does not pause by itself."""
         self._kept = False
         self.number = 0
-        """Number of the episode in the trace that it is kept in, from 0, as `hudtui rollouts` counts."""
+        """Number of the episode in the trace that it is kept in, from 0, as `hudtui rollouts`
+        counts."""
 
-    # -- steering ----------------------------------------------------------------------------------------------------
+    # -- steering
+    # ----------------------------------------------------------------------------------------------
 
     async def choose_policy(self, name: str) -> None:
         """Take another policy for the turns to come.
@@ -248,7 +274,10 @@ class Playing:
         self._tell("reply", text)
 
     def pause(self) -> None:
-        """Let the policy pause before the next reply; a reply that it is working on is cancelled."""
+        """Let the policy pause before the next reply.
+
+        A reply that it is working on is cancelled.
+        """
         self._tell("pause")
 
     def resume(self) -> None:
@@ -273,7 +302,9 @@ class Playing:
             self.player.fail(error)
         self._tell("end")
 
-    def _tell(self, what: Literal["reply", "pause", "resume", "step", "evaluate", "end"], text: str = "") -> None:
+    def _tell(
+        self, what: Literal["reply", "pause", "resume", "step", "evaluate", "end"], text: str = ""
+    ) -> None:
         self._commands.append((what, text))
         self._told.set()
         if what in ("reply", "pause", "end"):
@@ -289,7 +320,9 @@ class Playing:
             raise RuntimeError("this episode has not begun")
         usage = getattr(self._complete, "usage", None)
         info = {**self.player.info, "played_by": list(self.by)}
-        return replace(self.player.record(), info=info if usage is None else {**info, "usage": to_plain(usage)})
+        return replace(
+            self.player.record(), info=info if usage is None else {**info, "usage": to_plain(usage)}
+        )
 
     def redacted(self) -> Episode:
         """Return the episode as a trace holds it: without secrets.
@@ -299,16 +332,18 @@ class Playing:
         """
         return episode_from_json(redact(episode_to_json(self.record()), self._secrets))
 
-    # -- playing -----------------------------------------------------------------------------------------------------
+    # -- playing
+    # ----------------------------------------------------------------------------------------------
 
     async def play(self) -> AsyncGenerator[PlayEvent, None]:
         """Play the episode; consume it inside `contextlib.aclosing`.
 
-        Closing the iterator, or cancelling its consumer, ends the environment at once. The episode is kept as `cancelled`,
-        without an evaluation, if a turn was played.
+        Closing the iterator, or cancelling its consumer, ends the environment at once. The episode
+        is kept as `cancelled`, without an evaluation, if a turn was played.
 
         Yields:
-            `PlayStarted`, then a `PlayedTurn` for each turn, `ReplyWanted` when a person is to reply, and `PlayEnded`.
+            `PlayStarted`, then a `PlayedTurn` for each turn, `ReplyWanted` when a person is to
+            reply, and `PlayEnded`.
 
         Raises:
             ConnectError: There is no connection to the environment.
@@ -319,7 +354,9 @@ class Playing:
         try:
             settings = await asyncio.to_thread(self._project.settings)
             about = {"policy": self.policy or BY_HAND, "tasks": 1, "group": 1, "tool": "hudtui"}
-            opened = await asyncio.to_thread(open_telemetry, self.config, settings, None, about=about)
+            opened = await asyncio.to_thread(
+                open_telemetry, self.config, settings, None, about=about
+            )
             if isinstance(opened, str):
                 yield Notice("warning", opened)
             else:
@@ -349,12 +386,17 @@ class Playing:
         finally:
             self.running = False
             if self.player is not None and self.by and not self._kept:
-                with contextlib.suppress(HudtuiError):  # it is on its way out, and has an error of its own or none to tell
+                with contextlib.suppress(
+                    HudtuiError
+                ):  # it is on its way out, and has an error of its own or none to tell
                     self._keep()
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the policies' endpoints, and end the job. `play` does so at its end; an episode that is not played needs this."""
+        """Close the policies' endpoints, and end the job.
+
+        `play` does so at its end; an episode that is not played needs this.
+        """
         self._closed = True
         sources, self._sources = self._sources, []
         try:
@@ -372,17 +414,33 @@ class Playing:
 
     def _make(self, session: Session) -> EpisodePlayer:
         request = self.request
-        wanted = bool(getattr(self._complete, "wants_images", False)) if request.images is None else request.images
-        info: dict[str, Any] = {"policy": self.policy or BY_HAND, "config": config_digest(self.config)}
+        wanted = (
+            bool(getattr(self._complete, "wants_images", False))
+            if request.images is None
+            else request.images
+        )
+        info: dict[str, Any] = {
+            "policy": self.policy or BY_HAND,
+            "config": config_digest(self.config),
+        }
         if self._telemetry is not None:
-            info |= {"job": self._telemetry.job.id, "trace": self._telemetry.begin(self.task.id, info["policy"])}
+            info |= {
+                "job": self._telemetry.job.id,
+                "trace": self._telemetry.begin(self.task.id, info["policy"]),
+            }
         if request.seed is not None:
             info["seed"] = request.seed
         if request.keep is not None:
             total, own = _recorded(self._project.folder / request.keep, self.task.id)
             self.number, info["rollout"] = total, own
         return EpisodePlayer(
-            session, self.config, self.task, max_turns=request.max_turns, info=info, images=wanted, timeout=request.timeout
+            session,
+            self.config,
+            self.task,
+            max_turns=request.max_turns,
+            info=info,
+            images=wanted,
+            timeout=request.timeout,
         )
 
     async def _turns(self, player: EpisodePlayer) -> AsyncGenerator[PlayEvent, None]:
@@ -402,13 +460,19 @@ class Playing:
                     return
                 if what == "reply":
                     self.running = False
-                    turn = await player.step(text, seconds=perf_counter() - began if asked == number else 0.0)
+                    turn = await player.step(
+                        text, seconds=perf_counter() - began if asked == number else 0.0
+                    )
                     yield self._over(player, turn, BY_HAND)
                     continue
                 if what == "evaluate":
                     yield Progress("evaluate", "evaluating")
                     await player.judge()
-                    yield PlayScored(player.scores, player.evaluation, player.error or player.info.get("evaluation_error"))
+                    yield PlayScored(
+                        player.scores,
+                        player.evaluation,
+                        player.error or player.info.get("evaluation_error"),
+                    )
                 elif what == "pause":
                     self.running = False
                 else:
@@ -418,7 +482,9 @@ class Playing:
             self._told.clear()
             self._interrupted.clear()
             if self.running:
-                yield Progress("reply", f"waiting for {clean_line(self.policy or '', 80)}, turn {number}")
+                yield Progress(
+                    "reply", f"waiting for {clean_line(self.policy or '', 80)}, turn {number}"
+                )
                 if self._commands:
                     continue
                 began = perf_counter()
@@ -456,7 +522,10 @@ class Playing:
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of the work; None if a person interrupted it, which cancels it."""
-        task, interrupted = asyncio.ensure_future(work), asyncio.ensure_future(self._interrupted.wait())
+        task, interrupted = (
+            asyncio.ensure_future(work),
+            asyncio.ensure_future(self._interrupted.wait()),
+        )
         try:
             await asyncio.wait({task, interrupted}, return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
@@ -466,7 +535,8 @@ class Playing:
                 task.cancel()
                 await asyncio.wait({task})
 
-    # -- the record --------------------------------------------------------------------------------------------------
+    # -- the record
+    # ----------------------------------------------------------------------------------------------
 
     def _keep(self) -> Path | None:
         self._kept = True
@@ -483,7 +553,10 @@ def _opening(episode: Episode) -> str:
 
 
 def _recorded(file: Path, task: str) -> tuple[int, int]:
-    """How many episodes a trace holds, and how many of them are of a task; as `hudtui rollouts` counts them."""
+    """How many episodes a trace holds, and how many of them are of a task.
+
+    As `hudtui rollouts` counts them.
+    """
     if not file.exists():
         return 0, 0
     index = ResultIndex(results_at(file))
@@ -492,10 +565,13 @@ def _recorded(file: Path, task: str) -> tuple[int, int]:
     return len(index.entries), sum(entry.task == short_name(task) for entry in index.entries)
 
 
-# -- what becomes of an episode ------------------------------------------------------------------------------------------
+# -- what becomes of an episode
+# ------------------------------------------------------------------------------------------
 
 
-async def save_transcript(project: Project, person: Person, episode: Episode, *, over: bool) -> str | None:
+async def save_transcript(
+    project: Project, person: Person, episode: Episode, *, over: bool
+) -> str | None:
     """Write an episode as text into a file that the person names.
 
     Args:
@@ -518,10 +594,13 @@ async def save_transcript(project: Project, person: Person, episode: Episode, *,
     return given
 
 
-def keep_examples(project: Project, config: Path, episode: Episode, turns: Sequence[int] | None = None) -> int:
-    """Add turns of an episode to the `examples:` of a configuration: what the agent was shown, and its reply.
+def keep_examples(
+    project: Project, config: Path, episode: Episode, turns: Sequence[int] | None = None
+) -> int:
+    """Add turns of an episode to the `examples:` of a configuration.
 
-    Turns whose reply was refused, or was answered with an error, are left out, and so are rounds that are examples already.
+    What the agent was shown, and its reply. Turns whose reply was refused, or was answered with an
+    error, are left out, and so are rounds that are examples already.
 
     Args:
         project: The project.
@@ -541,7 +620,10 @@ def keep_examples(project: Project, config: Path, episode: Episode, turns: Seque
     rounds = [
         ExampleRound(user, turn.reply)
         for number, (user, turn) in enumerate(zip(shown, episode.turns, strict=False), 1)
-        if (turns is None or number in turns) and not turn.is_error and user.strip() and turn.reply.strip()
+        if (turns is None or number in turns)
+        and not turn.is_error
+        and user.strip()
+        and turn.reply.strip()
     ]
     new = [one for one in dict.fromkeys(rounds) if one not in known]
     if new:

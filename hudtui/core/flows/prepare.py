@@ -1,4 +1,7 @@
-"""Fixes of what a run lacks: the checks of `runs.prepare` name a remedy, and the user agrees to it here."""
+"""Fixes of what a run lacks.
+
+The checks of `runs.prepare` name a remedy, and the user agrees to it here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,12 @@ from hudtui.core.runs.checks import Check
 from hudtui.core.runs.inputs import push_lock_image
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.site import DEFAULT_GPU, open_request_provider, request_host
-from hudtui.core.settings import check_setting_value, save_project_setting, save_user_setting, user_file
+from hudtui.core.settings import (
+    check_setting_value,
+    save_project_setting,
+    save_user_setting,
+    user_file,
+)
 from hudtui.core.text import clean_line, home_short
 
 OnEvent = Callable[[Progress], None]
@@ -55,10 +63,16 @@ async def fix(
     """
     if check.remedy in ("choose-config", "choose-tasks"):
         what = "configuration" if check.remedy == "choose-config" else "task file"
-        chosen = await person.choose(f"Which {what}?", [Choice(option, option) for option in check.options])
+        chosen = await person.choose(
+            f"Which {what}?", [Choice(option, option) for option in check.options]
+        )
         if chosen is None:
             return None
-        return replace(request, config=Path(chosen)) if check.remedy == "choose-config" else replace(request, tasks=chosen)
+        return (
+            replace(request, config=Path(chosen))
+            if check.remedy == "choose-config"
+            else replace(request, tasks=chosen)
+        )
     if check.remedy == "generate-config":
         return await _generate(request, project, person, on_event)
     if check.remedy == "choose-machine":
@@ -78,7 +92,9 @@ async def fix(
 
 
 async def set_key(name: str, project: Project, person: Person) -> bool:
-    """Ask for the value of a setting and write it down: in the project's `.env`, or in the user's settings if it is the user's.
+    """Ask for the value of a setting and write it down.
+
+    In the project's `.env`, or in the user's settings if it is the user's.
 
     Args:
         name: The setting, or another variable that the servers of the tasks need.
@@ -101,7 +117,13 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
     lines = [f"It is kept in {home_short(file)}, which only you can read."]
     if known is not None and known.get_it:
         lines[:0] = [f"Make one at {known.get_it}", *filter(None, [needs])]
-    given = await person.ask(f"What is {name}?", lines=tuple(lines), placeholder="it is not shown", secret=True, accept="Save")
+    given = await person.ask(
+        f"What is {name}?",
+        lines=tuple(lines),
+        placeholder="it is not shown",
+        secret=True,
+        accept="Save",
+    )
     value = (given or "").strip()
     if not value:
         person.say(f"Nothing was changed: {name} has no value yet.", severity="warning")
@@ -115,13 +137,18 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
         await asyncio.to_thread(save_project_setting, project.folder, name, value)
     settings = await asyncio.to_thread(project.settings)
     if settings.get(name) != value:
-        person.say(f"{name} is also set in {settings.origin(name)}, and that value takes precedence.", severity="warning")
+        person.say(
+            f"{name} is also set in {settings.origin(name)}, and that value takes precedence.",
+            severity="warning",
+        )
         return False
     person.say(f"{name} is in {home_short(file)} now.")
     return True
 
 
-async def _generate(request: RunRequest, project: Project, person: Person, on_event: OnEvent | None) -> RunRequest | None:
+async def _generate(
+    request: RunRequest, project: Project, person: Person, on_event: OnEvent | None
+) -> RunRequest | None:
     source = await person.ask(
         "Generate a configuration from which environment?",
         value=project.lock.name if project.lock is not None else "",
@@ -137,8 +164,13 @@ async def _generate(request: RunRequest, project: Project, person: Person, on_ev
     return replace(request, config=made.file)
 
 
-async def _choose_machine(request: RunRequest, project: Project, person: Person) -> RunRequest | None:
-    """Ask for another machine. The offer, and what narrows the choice of one, go with the machine before."""
+async def _choose_machine(
+    request: RunRequest, project: Project, person: Person
+) -> RunRequest | None:
+    """Ask for another machine.
+
+    The offer, and what narrows the choice of one, go with the machine before.
+    """
     settings = await asyncio.to_thread(project.settings)
     rental = usual_rental(settings.get)
     choices = [
@@ -147,10 +179,21 @@ async def _choose_machine(request: RunRequest, project: Project, person: Person)
         Choice(LOCAL, "This machine"),
     ]
     before = request_host(request)
-    chosen = await person.choose("On which machine?", [one for one in choices if one.value != before])
+    chosen = await person.choose(
+        "On which machine?", [one for one in choices if one.value != before]
+    )
     if chosen is None:
         return None
-    request = replace(request, offer=None, offer_name=None, clouds=(), regions=(), spot=None, provider=None, host=chosen)
+    request = replace(
+        request,
+        offer=None,
+        offer_name=None,
+        clouds=(),
+        regions=(),
+        spot=None,
+        provider=None,
+        host=chosen,
+    )
     if chosen == LOCAL:
         return replace(request, gpus=None)
     if chosen == "host":
@@ -160,12 +203,18 @@ async def _choose_machine(request: RunRequest, project: Project, person: Person)
     if not request.trains:
         return request
     usual = f"{request.features.usual_gpus}x{DEFAULT_GPU}"
-    gpus = await person.ask("Which GPUs?", value=request.gpus or usual, placeholder="such as 4xH100")
+    gpus = await person.ask(
+        "Which GPUs?", value=request.gpus or usual, placeholder="such as 4xH100"
+    )
     return replace(request, gpus=gpus.strip()) if gpus and gpus.strip() else None
 
 
 async def _push(image: str, project: Project, person: Person, on_event: OnEvent | None) -> bool:
-    name = await person.ask(f"Push {clean_line(image, 60)} under which name?", placeholder="ghcr.io/my-org/", accept="Push")
+    name = await person.ask(
+        f"Push {clean_line(image, 60)} under which name?",
+        placeholder="ghcr.io/my-org/",
+        accept="Push",
+    )
     if name is None or not name.strip():
         return False
     async with aclosing(push_lock_image(project.workspace(), name.strip())) as steps:
@@ -175,7 +224,9 @@ async def _push(image: str, project: Project, person: Person, on_event: OnEvent 
     return True
 
 
-async def _log_in(request: RunRequest, project: Project, person: Person, providers: Mapping[str, Provider] | None) -> bool:
+async def _log_in(
+    request: RunRequest, project: Project, person: Person, providers: Mapping[str, Provider] | None
+) -> bool:
     """Set up an SSH key that the provider of the run's machine knows."""
     settings = await asyncio.to_thread(project.settings)
     provider = await asyncio.to_thread(open_request_provider, request, settings, providers)

@@ -72,16 +72,21 @@ class DatasetChoices:
             decided: Fields of the request that the user has decided about.
         """
         offers = (self.remote, self.secrets, self.copies)
-        return tuple(offer for offer in offers if offer.why_not is None and offer.field not in decided)
+        return tuple(
+            offer for offer in offers if offer.why_not is None and offer.field not in decided
+        )
 
 
-def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[str, int], usable: int) -> DatasetChoices:
+def find_choices(
+    request: DatasetRequest, settings: Settings, noticed: Mapping[str, int], usable: int
+) -> DatasetChoices:
     """Return what a request leaves open. Reads the disk, not the tasks.
 
     Args:
         request: The request.
         settings: Of the project.
-        noticed: Number of tasks by what was noticed in their `mcp_config`; see `core.tasks.servers`.
+        noticed: Number of tasks by what was noticed in their `mcp_config`; see
+            `core.tasks.servers`.
         usable: Number of usable tasks.
 
     Raises:
@@ -99,16 +104,22 @@ def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[s
             "remote",
             True,
             local,
-            f"{some_tasks(local, 'run')} on servers of this machine. Run them on {settings.platform.title} with {image} instead?",
+            f"{some_tasks(local, 'run')} on servers of this machine. Run them on "
+            f"{settings.platform.title} with {image} instead?",
             f"run {local:,} local ones remotely with {image}",
             default=False,
-            why_not="no task has one on this machine" if not local else f"{local:,} local, and {why_not}" if why_not else None,
+            why_not="no task has one on this machine"
+            if not local
+            else f"{local:,} local, and {why_not}"
+            if why_not
+            else None,
         ),
         secrets=DatasetChoice(
             "replace_secrets",
             True,
             secrets,
-            f"{some_tasks(secrets, 'hold')} a secret that is written out. Put a variable in its place?",
+            f"{some_tasks(secrets, 'hold')} a secret that is written out. Put a variable in its "
+            "place?",
             f"put variables in the place of those in {secrets:,} task{'' if secrets == 1 else 's'}",
             default=True,
             why_not=None if secrets else "none is written out",
@@ -120,7 +131,11 @@ def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[s
             f"There are {usable} tasks, and training wants at least {MIN_TASKS}. Repeat them?",
             f"repeat {usable} tasks until there are {MIN_TASKS}",
             default=True,
-            why_not=None if 0 < usable < MIN_TASKS else "there are enough tasks" if usable else "no task can be used",
+            why_not=None
+            if 0 < usable < MIN_TASKS
+            else "there are enough tasks"
+            if usable
+            else "no task can be used",
         ),
         names=names_for(request, settings),
         lock=lock.name if lock is not None else None,
@@ -129,8 +144,12 @@ def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[s
     )
 
 
-def take_choices(request: DatasetRequest, settings: Settings, decided: Collection[str] = ()) -> DatasetRequest:
-    """Return a request with every offer taken, for a user who agreed in advance. The tasks are not read for that.
+def take_choices(
+    request: DatasetRequest, settings: Settings, decided: Collection[str] = ()
+) -> DatasetRequest:
+    """Return a request with every offer taken, for a user who agreed in advance.
+
+    The tasks are not read for that.
 
     Args:
         request: The request.
@@ -143,11 +162,12 @@ def take_choices(request: DatasetRequest, settings: Settings, decided: Collectio
         request = replace(request, name=names_for(request, settings)[0])
     image, _ = _remote_image(request, settings)
     taken = {"remote": image is not None, "replace_secrets": True, "min_tasks": MIN_TASKS}
-    return replace(request, **{field: value for field, value in taken.items() if field not in decided})  # type: ignore[arg-type]
+    open_fields = {field: value for field, value in taken.items() if field not in decided}
+    return replace(request, **open_fields)  # type: ignore[arg-type]
 
 
 def _remote_image(request: DatasetRequest, settings: Settings) -> tuple[str | None, str | None]:
-    """Return the image that the platform would run for local servers, or the reason why there is none."""
+    """Return the image that the platform would run for local servers, or why there is none."""
     from hudtui.core.tasks.dataset import is_local_only
     from hudtui.core.tasks.read import lock_image
 
@@ -164,7 +184,8 @@ async def find_destination(request: DatasetRequest, settings: Settings) -> RepoS
 
     Raises:
         InputError: The name is not valid.
-        HubError: The Hub refuses or cannot be reached, or the dataset is public and a private one is wanted.
+        HubError: The Hub refuses or cannot be reached, or the dataset is public and a private one
+            is wanted.
     """
     from hudtui.core.tasks.dataset import hub_token
     from hudtui.core.tasks.hub import use_hub_of
@@ -172,11 +193,18 @@ async def find_destination(request: DatasetRequest, settings: Settings) -> RepoS
 
     use_hub_of(settings)
     token = hub_token(request, settings)
-    return await asyncio.to_thread(repo_status, request.name or "", private=request.private, token=token)
+    return await asyncio.to_thread(
+        repo_status, request.name or "", private=request.private, token=token
+    )
 
 
 async def agree_to_push(
-    request: DatasetRequest, destination: RepoStatus, person: Person, *, rows: int | None = None, secrets: int = 0
+    request: DatasetRequest,
+    destination: RepoStatus,
+    person: Person,
+    *,
+    rows: int | None = None,
+    secrets: int = 0,
 ) -> bool:
     """Ask the person before a push: where the dataset goes, and who will see it.
 
@@ -193,17 +221,24 @@ async def agree_to_push(
     replaced = "The rows that are there now are replaced; the Hub keeps them in its history."
     lines = [
         f"{count}to {endpoint()}/datasets/{destination.repo}",
-        "private: only you and your organisation see it" if destination.private else "! PUBLIC: everyone can read it",
+        "private: only you and your organisation see it"
+        if destination.private
+        else "! PUBLIC: everyone can read it",
         replaced if destination.exists else "It is new.",
     ]
     if request.keep_secrets and secrets:
         lines.append(f"! {plural(secrets, 'task')} with secrets as they are written")
     title = f"Publish {destination.repo}?"
-    return await person.confirm(title, tuple(lines), yes="Publish", no="Back", danger=not destination.private)
+    return await person.confirm(
+        title, tuple(lines), yes="Publish", no="Back", danger=not destination.private
+    )
 
 
 def suggested_output(source: str) -> str:
-    """Return where a conversion writes by default: the source's name with another suffix, never the source itself."""
+    """Return where a conversion writes by default.
+
+    The source's name with another suffix, never the source itself.
+    """
     stem = re.sub(r"\.(gz|zst)$", "", PurePath(source.partition("@")[0].partition(":")[0]).name)
     stem, _, suffix = stem.rpartition(".") if "." in stem else (stem, "", "")
     return f"{stem or 'tasks'}{'-checked' if suffix == 'parquet' else ''}.parquet"
@@ -221,10 +256,12 @@ async def carry_to_v6(
         output: A `.json` or `.jsonl` file.
 
     Yields:
-        A `Progress` while tasks are written, then the `Migration`. Nothing when the person declines.
+        A `Progress` while tasks are written, then the `Migration`. Nothing when the person
+        declines.
 
     Raises:
-        InputError: The file is not one of tasks, cannot be written, or the tasks cannot be converted.
+        InputError: The file is not one of tasks, cannot be written, or the tasks cannot be
+            converted.
     """
     from hudtui.core.tasks.migrate import migrate_to_v6
 

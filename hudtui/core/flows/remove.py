@@ -33,8 +33,9 @@ class Removed:
 async def remove(
     runs: Sequence[str], project: Project, person: Person, *, keep_results: bool = False
 ) -> AsyncGenerator[Progress | Removed, None]:
-    """Ask once, then remove runs: their folders on their machines, their files on this computer, and their places in the list.
+    """Ask once, then remove runs.
 
+    Their folders on their machines, their files on this computer, and their places in the list.
     A run whose machine does not answer stays, and keeps none of the others: its error comes last.
 
     Args:
@@ -47,7 +48,8 @@ async def remove(
         `Progress` before each run, `Removed` after it. Nothing if the user declines.
 
     Raises:
-        RunError: Some of the runs have not ended, or their rented machines may still exist; nothing is removed.
+        RunError: Some of the runs have not ended, or their rented machines may still exist; nothing
+            is removed.
         Untrusted: The user did not start all of the runs; nothing is removed.
         MachineError: The machines of some runs do not answer; these runs stay.
     """
@@ -62,14 +64,22 @@ async def remove(
     found = await asyncio.to_thread(read)
     kept = [run for run, _ in found if run.active or run.holds_machine]
     if kept:
-        names = ", ".join(_name(run, "its machine may still be there" if not run.active else "") for run in kept)
+        names = ", ".join(
+            _name(run, "its machine may still be there" if not run.active else "") for run in kept
+        )
         raise RunError(
             f"{plural(len(kept), 'run')} cannot be removed: {names}",
-            why="Only runs that have ended are removed, so nothing was removed." if len(found) > 1 else None,
+            why="Only runs that have ended are removed, so nothing was removed."
+            if len(found) > 1
+            else None,
             fix=f"hudtui runs stop {kept[0].id}",
         )
-    question = f"Remove run {_name(found[0][0])}?" if len(found) == 1 else f"Remove {len(found)} runs?"
-    if not await person.confirm(question, _losses(found, keep_results), yes="Remove", no="Keep", danger=True):
+    question = (
+        f"Remove run {_name(found[0][0])}?" if len(found) == 1 else f"Remove {len(found)} runs?"
+    )
+    if not await person.confirm(
+        question, _losses(found, keep_results), yes="Remove", no="Keep", danger=True
+    ):
         return
     failed: dict[str, HudtuiError] = {}
     for number, (run, _) in enumerate(found):
@@ -84,7 +94,11 @@ async def remove(
     if len(found) == 1:
         raise first
     told = "; ".join(f"{run}: {error.what}" for run, error in failed.items())
-    raise MachineError(f"{len(failed)} of {len(found)} runs could not be removed: {told}", why=first.why, fix=first.fix)
+    raise MachineError(
+        f"{len(failed)} of {len(found)} runs could not be removed: {told}",
+        why=first.why,
+        fix=first.fix,
+    )
 
 
 def _name(run: RunSummary, more: str = "") -> str:
@@ -92,15 +106,22 @@ def _name(run: RunSummary, more: str = "") -> str:
 
 
 def _losses(found: Sequence[tuple[RunSummary, RunRecord]], keep_results: bool) -> tuple[str, ...]:
-    """What the user should know: which runs these are where there are several, and what is deleted."""
+    """What the user should know.
+
+    Which runs these are where there are several, and what is deleted.
+    """
     lines = [_name(run) for run, _ in found[:NAMED]] if len(found) > 1 else []
     if len(found) > NAMED:
         lines.append(f"and {len(found) - NAMED} more")
     whose = "Its" if len(found) == 1 else "Their"
     lines.append(
-        f"{whose} files on this computer stay." if keep_results else f"{whose} logs, results and checkpoints are deleted."
+        f"{whose} files on this computer stay."
+        if keep_results
+        else f"{whose} logs, results and checkpoints are deleted."
     )
-    machines = sorted({record.host for _, record in found if record.host != LOCAL and record.spec.rent is None})
+    machines = sorted(
+        {record.host for _, record in found if record.host != LOCAL and record.spec.rent is None}
+    )
     if machines:
         lines.append(f"{whose} files on {clean_line(', '.join(machines), 200)} are deleted.")
     return tuple(lines)

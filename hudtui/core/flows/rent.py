@@ -1,4 +1,7 @@
-"""Rent a pod without a run, change its limits, and end pods: the questions and messages around `compute.lifecycle`."""
+"""Rent a pod without a run, change its limits, and end pods.
+
+The questions and messages around `compute.lifecycle`.
+"""
 
 from __future__ import annotations
 
@@ -86,8 +89,8 @@ async def rent(
 ) -> AsyncGenerator[Ordered | ProvisionStep | Rented, None]:
     """Rent a pod after the person has agreed to its price, and start its watchdog.
 
-    Cancelling, or leaving the loop before the step `ready`, ends what was created. From `ready` on the pod stays; `person` reads
-    what became of it. Leave the loop through `contextlib.aclosing`.
+    Cancelling, or leaving the loop before the step `ready`, ends what was created. From `ready` on
+    the pod stays; `person` reads what became of it. Leave the loop through `contextlib.aclosing`.
 
     Args:
         project: Whose settings hold the limits and name the key.
@@ -99,7 +102,8 @@ async def rent(
         sleep: Waits between two checks of the pod.
 
     Yields:
-        `Ordered`, then the steps of `lifecycle.acquire`, then `Rented`. Nothing if the person declined.
+        `Ordered`, then the steps of `lifecycle.acquire`, then `Rented`. Nothing if the person
+        declined.
 
     Raises:
         Untrusted: The user has not agreed to what the project's files ask for.
@@ -137,7 +141,13 @@ async def rent(
     question = f"Rent {gpus} for {price_text(offer.price)}/h{' (simulated)' if simulated else ''}?"
     if not await person.confirm(question, tuple(lines), yes="Rent", danger=not simulated):
         return
-    order = Order(unique_name(request.stem), offer, image=request.image, disk_gb=request.disk_gb, ssh_key=key.id)
+    order = Order(
+        unique_name(request.stem),
+        offer,
+        image=request.image,
+        disk_gb=request.disk_gb,
+        ssh_key=key.id,
+    )
     yield Ordered(order.name)
     steps = acquire(
         order,
@@ -154,12 +164,17 @@ async def rent(
         async for step in steps:
             yield step
             if step.pod is not None and step.host is not None:
-                # The steps are not left before the user was told: they keep the claim on the pod, and report what becomes of it
-                # if this is cancelled.
-                yield Rented(step.pod, await put_watchdog(step.host, step.pod, provider, ledger, settings.get))
+                # The steps are not left before the user was told: they keep the claim on the pod,
+                # and report what becomes of it if this is cancelled.
+                yield Rented(
+                    step.pod,
+                    await put_watchdog(step.host, step.pod, provider, ledger, settings.get),
+                )
 
 
-async def put_watchdog(host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]) -> str:
+async def put_watchdog(
+    host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]
+) -> str:
     """Start the watchdog of a pod without a run.
 
     Returns:
@@ -170,13 +185,24 @@ async def put_watchdog(host: Host, pod: Pod, provider: Provider, ledger: Ledger,
             await ledger.run(_grant_again, ledger, pod.name)
         return await _watch(host, pod, provider, ledger, lookup)
     except HudtuiError as error:
-        return f"No guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
+        return (
+            "No guard is on the machine, which costs money until you end it: "
+            f"{'; '.join(error.lines())}"
+        )
 
 
 async def change_limits(
-    pod: Pod, limits: Limits, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None], *, run: str | None = None
+    pod: Pod,
+    limits: Limits,
+    provider: Provider,
+    ledger: Ledger,
+    lookup: Callable[[str], str | None],
+    *,
+    run: str | None = None,
 ) -> str:
-    """Give a pod other limits. What they set free of the day's budget is free for other pods, and the other way round.
+    """Give a pod other limits.
+
+    What they set free of the day's budget is free for other pods, and the other way round.
 
     Args:
         pod: The pod, as its provider knows it.
@@ -187,7 +213,8 @@ async def change_limits(
         run: The run that works on the pod and manages its watchdog.
 
     Returns:
-        What the watchdog will do now, or why it keeps its limits, for people. Empty if the pod is not ready, or has a run.
+        What the watchdog will do now, or why it keeps its limits, for people. Empty if the pod is
+        not ready, or has a run.
 
     Raises:
         MachineError: The ledger cannot be written; nothing is changed.
@@ -203,7 +230,10 @@ async def change_limits(
 
 
 def _grant_again(ledger: Ledger, name: str) -> None:
-    """Decide again until when a pod may live: its provider may charge another price than was offered."""
+    """Decide again until when a pod may live.
+
+    Its provider may charge another price than was offered.
+    """
     limits = ledger.limits(name)
     if limits is not None:
         _write_limits(ledger, name, limits)
@@ -214,13 +244,22 @@ def _write_limits(ledger: Ledger, name: str, limits: Limits) -> None:
     if record is None:
         ledger.set_limits(name, limits)
     else:
-        ledger.grant(name, grant_changed(record, limits, tail=RUN_TAIL if record.run else 0.0), limits=limits)
+        ledger.grant(
+            name, grant_changed(record, limits, tail=RUN_TAIL if record.run else 0.0), limits=limits
+        )
 
 
-async def _watch(host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]) -> str:
-    """Give the watchdog the limits of the ledger; it starts if it does not run. Returns what it will do, for people."""
+async def _watch(
+    host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]
+) -> str:
+    """Give the watchdog the limits of the ledger; it starts if it does not run.
+
+    Returns what it will do, for people.
+    """
     record = await ledger.run(ledger.get, pod.name)
-    promise = await watchdog.start_watchdog(host, record.until if record else None, provider, pod.id, lookup=lookup)
+    promise = await watchdog.start_watchdog(
+        host, record.until if record else None, provider, pod.id, lookup=lookup
+    )
     if record is not None and record.why == UNGUARDED:
         with contextlib.suppress(MachineError):  # a full disk takes no guard away
             await ledger.run(ledger.update, record.name, why="")
@@ -239,7 +278,9 @@ def limits_sentence(limits: Limits) -> str:
 
 
 def _place(offer: Offer, provider: Provider) -> str:
-    where = " ".join(word for word in (offer.cloud or offer.provider, offer.region, offer.data_center) if word)
+    where = " ".join(
+        word for word in (offer.cloud or offer.provider, offer.region, offer.data_center) if word
+    )
     return f"{provider.title}: {where}, offer {offer.short}." + (
         " No real money is spent." if provider.features.simulated else ""
     )
@@ -259,23 +300,33 @@ async def _account(provider: Provider, person: Person) -> Account | None:
     try:
         return await provider.account()
     except ProviderError as error:
-        person.say(f"{provider.title} does not report the balance of the wallet: {error.what}", severity="warning")
+        person.say(
+            f"{provider.title} does not report the balance of the wallet: {error.what}",
+            severity="warning",
+        )
         return None
 
 
-async def wallet_line(offer: Offer, provider: Provider, ledger: Ledger, person: Person) -> str | None:
-    """Return how long the user's wallet lasts with one more machine; None if the provider does not say what it has."""
+async def wallet_line(
+    offer: Offer, provider: Provider, ledger: Ledger, person: Person
+) -> str | None:
+    """Return how long the user's wallet lasts with one more machine.
+
+    None if the provider does not say what it has.
+    """
     return await _wallet_line(offer, provider, ledger, await _account(provider, person))
 
 
-async def _wallet_line(offer: Offer, provider: Provider, ledger: Ledger, account: Account | None) -> str | None:
+async def _wallet_line(
+    offer: Offer, provider: Provider, ledger: Ledger, account: Account | None
+) -> str | None:
     if account is None:
         return None
     costs = await ledger.run(lambda: sum_costs(ledger, time.time(), here=[provider]))
     return wallet_text(account, costs, provider.name, offer.price.hourly, offer.price.currency)
 
 
-# --- the end --------------------------------------------------------------------------------------------------------------
+# --- the end --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -302,7 +353,8 @@ async def end_pods(
         sleep: Waits between two checks.
 
     Yields:
-        `Progress` before each pod, `Ended` after it. Nothing if the person declined, or there is no pod.
+        `Progress` before each pod, `Ended` after it. Nothing if the person declined, or there is no
+        pod.
 
     Raises:
         TerminationUnverified: A pod may still be alive and cost money.
@@ -322,7 +374,9 @@ async def end_pods(
         yield Progress("end", f"Ending {_name(each.pod)}, and verifying it")
         try:
             if each.provider is None:
-                raise ProviderError(f"there is no key here for {each.pod.provider}, where {_name(each.pod)} is")
+                raise ProviderError(
+                    f"there is no key here for {each.pod.provider}, where {_name(each.pod)} is"
+                )
             gone = await terminate_pod(each.pod, each.provider, ledger, why=WHY, sleep=sleep)
         except HudtuiError as error:
             failed.append(error)
@@ -332,14 +386,20 @@ async def end_pods(
     if len(failed) == 1 and not ended:
         raise failed[0]
     if failed:
-        raise TerminationUnverified("; ".join(error.what for error in failed), why=" ".join(ended) or None, fix=failed[0].fix)
+        raise TerminationUnverified(
+            "; ".join(error.what for error in failed),
+            why=" ".join(ended) or None,
+            fix=failed[0].fix,
+        )
 
 
 def _ended_text(end: PodRow, gone: Pod) -> str:
     if not gone.id:
         return f"{_name(end.pod)} was never created."
     cost, simulated = charge_text(gone), " (simulated)" if end.simulated else ""
-    return f"{_name(end.pod)} has ended, verified: " + (f"it cost {cost}{simulated}." if cost else "its bill is not there yet.")
+    return f"{_name(end.pod)} has ended, verified: " + (
+        f"it cost {cost}{simulated}." if cost else "its bill is not there yet."
+    )
 
 
 def _pod_lines(end: PodRow) -> list[str]:

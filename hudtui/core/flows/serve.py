@@ -1,4 +1,7 @@
-"""Serve an environment to trainers over the OpenEnv protocol: its tasks, its configuration and its rubric, to many at once."""
+"""Serve an environment to trainers over the OpenEnv protocol.
+
+Its tasks, its configuration and its rubric, to many at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,13 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.plain import to_plain
-from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, connector, playable_tasks, secrets_of
+from hudtui.core.rollouts.evaluate import (
+    Connect,
+    EpisodeDone,
+    connector,
+    playable_tasks,
+    secrets_of,
+)
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
@@ -67,9 +76,10 @@ class Serving:
 async def serve_environment(
     request: ServeRequest, settings: Settings
 ) -> AsyncGenerator[Serving | EpisodeDone | Notice | Progress, None]:
-    """Serve until the iterator is closed or its consumer is cancelled; then every session is closed.
+    """Serve until the iterator is closed or its consumer is cancelled.
 
-    The environment of the first task is started once before, so that a broken one is known before a trainer waits for it.
+    Then every session is closed. The environment of the first task is started once before, so that
+    a broken one is known before a trainer waits for it.
 
     Args:
         request: What is served. Relative paths start in the settings' folder.
@@ -116,10 +126,14 @@ async def serve_environment(
     def keep(task: Task, episode: Episode) -> None:
         nonlocal count, told
         count += 1
-        hidden = secrets_of(task.mcp_config, lookup) if out is not None or telemetry is not None else ()
+        hidden = (
+            secrets_of(task.mcp_config, lookup) if out is not None or telemetry is not None else ()
+        )
         if telemetry is not None:
             trace = telemetry.begin(task.id, "openenv")
-            episode = replace(episode, info={**episode.info, "job": telemetry.job.id, "trace": trace})
+            episode = replace(
+                episode, info={**episode.info, "job": telemetry.job.id, "trace": trace}
+            )
             telemetry.end(trace, episode, hidden)
         if out is not None:
             try:
@@ -142,7 +156,11 @@ async def serve_environment(
         reuse=request.reuse,
         on_episode=keep,
         on_broken=lambda task, turns: over.put_nowait(
-            Notice("info", f"task {clean_line(task.id, 80)}: the client broke the episode off after {plural(turns, 'turn')}")
+            Notice(
+                "info",
+                f"task {clean_line(task.id, 80)}: the client broke the episode off after "
+                f"{plural(turns, 'turn')}",
+            )
         ),
     )
     name = _name(request)
@@ -183,7 +201,9 @@ async def serve_environment(
             await asyncio.to_thread(telemetry.close, within=2.0)
 
 
-async def served_tasks(request: ServeRequest, config: GymConfig, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:
+async def served_tasks(
+    request: ServeRequest, config: GymConfig, settings: Settings
+) -> tuple[tuple[Task, ...], list[Notice]]:
     """The tasks of a request, and what the user should know about those that are left out.
 
     Raises:
@@ -193,16 +213,27 @@ async def served_tasks(request: ServeRequest, config: GymConfig, settings: Setti
     if request.tasks is None:
         if request.source is None:
             raise InputError(
-                "there is nothing to serve", fix="Name a configuration and tasks: hudtui env serve CONFIG TASKS; or --source."
+                "there is nothing to serve",
+                fix="Name a configuration and tasks: hudtui env serve CONFIG TASKS; or --source.",
             )
         return (Task("free", ""),), []
     read, warning = await playable_tasks(
-        request.tasks, config, settings, split=request.split, limit=request.limit, source=request.source
+        request.tasks,
+        config,
+        settings,
+        split=request.split,
+        limit=request.limit,
+        source=request.source,
     )
     notices = [warning] if warning is not None else []
     errors = [problem for problem in read.problems if problem.severity == "error"]
     if errors:
-        notices.append(Notice("warning", f"{len({one.index for one in errors})} tasks are left out, the first: {errors[0]}"))
+        notices.append(
+            Notice(
+                "warning",
+                f"{len({one.index for one in errors})} tasks are left out, the first: {errors[0]}",
+            )
+        )
     return read.tasks, notices
 
 
@@ -221,7 +252,10 @@ async def list_actions(task: Task, config: GymConfig, connect: Connect) -> tuple
         raise InputError(
             "the configuration has no action for this environment",
             why=f"The environment has the tools {', '.join(session.tools) or 'none'}.",
-            fix="`hudtui config check` says what does not fit; without a configuration every tool is an action.",
+            fix=(
+                "`hudtui config check` says what does not fit; without a configuration every tool "
+                "is an action."
+            ),
         )
     return actions
 
@@ -237,7 +271,11 @@ def _token(request: ServeRequest, settings: Settings, loopback: bool) -> str | N
     if request.token_variable is None:
         return secrets.token_urlsafe(24)
     token = settings.require(request.token_variable)
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or any(letter.isspace() or letter == "/" for letter in token):
+    if (
+        len(token) < SHORTEST_TOKEN
+        or not token.isascii()
+        or any(letter.isspace() or letter == "/" for letter in token)
+    ):
         raise InputError(
             f"the value of {request.token_variable} cannot be a token",
             fix=f"Take at least {SHORTEST_TOKEN} letters and digits without blanks and slashes.",
@@ -246,12 +284,16 @@ def _token(request: ServeRequest, settings: Settings, loopback: bool) -> str | N
 
 
 def exposure(request: ServeRequest) -> str | None:
-    """Return what it means to listen at the address of a request; None where this computer alone reaches it."""
+    """Return what it means to listen at the address of a request.
+
+    None where this computer alone reaches it.
+    """
     if _is_loopback(request.host):
         return None
     return (
-        f"Every computer that reaches {clean_line(request.host, 80)} and knows the token can start environments here. "
-        "The server speaks plain HTTP, so the token can be read on the way; a tunnel (ssh -L) to 127.0.0.1 hides it."
+        f"Every computer that reaches {clean_line(request.host, 80)} and knows the token can start "
+        "environments here. The server speaks plain HTTP, so the token can be read on the way; a "
+        "tunnel (ssh -L) to 127.0.0.1 hides it."
     )
 
 
@@ -262,6 +304,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _name(request: ServeRequest) -> str:
-    text = Path(request.tasks).stem if request.tasks is not None else request.source or "environment"
-    words = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in clean_line(text, 60))
+    text = (
+        Path(request.tasks).stem if request.tasks is not None else request.source or "environment"
+    )
+    words = "".join(
+        letter if letter.isalnum() or letter in "-_." else "-" for letter in clean_line(text, 60)
+    )
     return words.strip("-.") or "environment"

@@ -1,4 +1,7 @@
-"""Starting a run: the question before it, the launch on a machine that the user has, and the plan of a rehearsal."""
+"""Starting a run.
+
+The question before it, the launch on a machine that the user has, and the plan of a rehearsal.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,15 @@ from hudtui.core.training.engines import features_of, rehearsing_engine, trainer
 
 
 async def agree_to_start(
-    prepared: Preparation, project: Project, person: Person, *, providers: Mapping[str, Provider] | None = None
+    prepared: Preparation,
+    project: Project,
+    person: Person,
+    *,
+    providers: Mapping[str, Provider] | None = None,
 ) -> bool:
-    """Ask whether a run is to be started, with what its machine costs, what the wallet has and what ends the machine.
+    """Ask whether a run is to be started.
+
+    The question shows what its machine costs, what the wallet has and what ends the machine.
 
     Args:
         prepared: A preparation with a run.
@@ -48,30 +57,55 @@ async def agree_to_start(
         return await _agree_to_environment(record, person)
     if rent is None:
         where = "this machine" if record.host == LOCAL else clean_line(record.host, 60)
-        return await person.confirm(f"Start {name}?", (f"It runs on {where}; no machine is rented.",), yes="Start", no="Not now")
+        return await person.confirm(
+            f"Start {name}?",
+            (f"It runs on {where}; no machine is rented.",),
+            yes="Start",
+            no="Not now",
+        )
     price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
     async with rental(record, project, providers=providers) as context:
-        seller, wallet = context.provider.title, await wallet_line(rent.offer, context.provider, context.ledger, person)
+        seller, wallet = (
+            context.provider.title,
+            await wallet_line(rent.offer, context.provider, context.ledger, person),
+        )
     lines = [f"{seller}: {rent.machine}, {offer_title(rent.offer)}: {price}"]
     if prepared.forecast is not None:
         lines.append(prepared.forecast.text)
     if prepared.estimate is not None:
-        lines.append(prepared.estimate.text if prepared.forecast is None else f"Until its limits: {prepared.estimate.text}.")
+        lines.append(
+            prepared.estimate.text
+            if prepared.forecast is None
+            else f"Until its limits: {prepared.estimate.text}."
+        )
     lines.append(f"Limits: {limits_text(record.spec.limits, rent.currency)}.")
     if wallet is not None:
         lines.append(wallet)
     lines.append("It is ended after the run, and that is verified.")
     if rent.keep_on_failure:
-        lines.append("After a failed run it is KEPT, and you pay for it until you end it or its limits do.")
+        lines.append(
+            "After a failed run it is KEPT, and you pay for it until you end it or its limits do."
+        )
     if rent.simulated and not record.spec.rehearse and features_of(record.engine).trains:
-        lines.append("A simulated machine has no GPU: this training will end with an error. A rehearsal works there.")
+        lines.append(
+            "A simulated machine has no GPU: this training will end with an error. A rehearsal "
+            "works there."
+        )
     return await person.confirm(
-        f"Rent a machine for {name}?", tuple(lines), yes="Rent and start", no="Not now", danger=not rent.simulated
+        f"Rent a machine for {name}?",
+        tuple(lines),
+        yes="Rent and start",
+        no="Not now",
+        danger=not rent.simulated,
     )
 
 
 async def agree_to_request(
-    request: RunRequest, project: Project, person: Person, *, providers: Mapping[str, Provider] | None = None
+    request: RunRequest,
+    project: Project,
+    person: Person,
+    *,
+    providers: Mapping[str, Provider] | None = None,
 ) -> RunRecord | None:
     """Check and plan a request, and ask whether the run is to be started.
 
@@ -91,14 +125,18 @@ async def agree_to_request(
     """
     settings = await asyncio.to_thread(project.settings)
     settings.require_trust()  # a key that is not agreed to would count as missing
-    prepared = await prepare_run(request, project.workspace(), settings, project.runs, providers=providers)
+    prepared = await prepare_run(
+        request, project.workspace(), settings, project.runs, providers=providers
+    )
     record = prepared.require()
     await asyncio.to_thread(require_run, record.spec, settings)
     return record if await agree_to_start(prepared, project, person, providers=providers) else None
 
 
 async def plan_rehearsal(request: RunRequest, project: Project, person: Person) -> RunRecord | None:
-    """Check and plan the rehearsal of a training on this machine, and ask before an environment for training is made for it.
+    """Check and plan the rehearsal of a training on this machine.
+
+    It asks before an environment for training is made for it.
 
     See `agree_to_request`.
     """
@@ -107,7 +145,10 @@ async def plan_rehearsal(request: RunRequest, project: Project, person: Person) 
 
 
 async def _agree_to_environment(record: RunRecord, person: Person) -> bool:
-    """Ask before an environment for training is made on this machine; a rehearsal there costs nothing else."""
+    """Ask before an environment for training is made on this machine.
+
+    A rehearsal there costs nothing else.
+    """
     trainer = trainer_environment(record.plan)
     features = features_of(record.engine)
     lines = (f"{features.installed_size}, once; into {trainer.python.parent.parent}.",)
@@ -115,9 +156,12 @@ async def _agree_to_environment(record: RunRecord, person: Person) -> bool:
     return trainer.ready or await person.confirm(question, lines, yes="Install", no="Not now")
 
 
-async def start(record: RunRecord, project: Project, *, tmux: bool = True) -> AsyncGenerator[RunEvent, None]:
-    """Start a run on its machine, which the user has: this one, or one behind SSH. The run continues without hudtui.
+async def start(
+    record: RunRecord, project: Project, *, tmux: bool = True
+) -> AsyncGenerator[RunEvent, None]:
+    """Start a run on its machine, which the user has: this one, or one behind SSH.
 
+    The run continues without hudtui.
     Leaving the iterator early interrupts the launch; see `runs.launch.launch`.
 
     Args:
@@ -135,14 +179,18 @@ async def start(record: RunRecord, project: Project, *, tmux: bool = True) -> As
     """
     settings = await asyncio.to_thread(project.settings)
     await asyncio.to_thread(require_run, record.spec, settings)
-    async with aclosing(launch(record, find_host(record.host), project.runs, lookup=settings.lookup, tmux=tmux)) as events:
+    async with aclosing(
+        launch(record, find_host(record.host), project.runs, lookup=settings.lookup, tmux=tmux)
+    ) as events:
         async for event in events:
             yield event
 
 
 @asynccontextmanager
 async def open_tunnels(record: RunRecord, project: Project) -> AsyncIterator[None]:
-    """Let a machine of the user's reach the environments on this computer that a run needs, for as long as this is open.
+    """Let a machine of the user's reach the environments on this computer that a run needs.
+
+    They are within reach for as long as this is open.
 
     Raises:
         Untrusted: The run needs something that the user has not agreed to.
@@ -154,7 +202,9 @@ async def open_tunnels(record: RunRecord, project: Project) -> AsyncIterator[Non
     async with AsyncExitStack() as stack:
         for port in ports:
             try:
-                await stack.enter_async_context(find_host(record.host).reverse(port, "127.0.0.1", port))
+                await stack.enter_async_context(
+                    find_host(record.host).reverse(port, "127.0.0.1", port)
+                )
             except HudtuiError as error:
                 text = f"port {port} of this computer cannot be reached from its machine"
                 raise MachineError(text, why=error_sentence(error)) from error

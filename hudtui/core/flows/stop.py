@@ -66,10 +66,18 @@ async def stop(
     rented = "Its results are fetched, and its machine is ended."
     if summary.active:
         left = rented if record.spec.rent is not None else "The log and the results stay."
-        lines = (f"Its processes are ended, {'at once' if now else 'first with SIGTERM, then with SIGKILL'}.", left)
-        agreed = await person.confirm(f"Stop {name}?", lines, yes="Stop", no="Let it run", danger=True)
+        lines = (
+            "Its processes are ended, "
+            f"{'at once' if now else 'first with SIGTERM, then with SIGKILL'}.",
+            left,
+        )
+        agreed = await person.confirm(
+            f"Stop {name}?", lines, yes="Stop", no="Let it run", danger=True
+        )
     else:
-        agreed = await person.confirm(f"End the machine of {name}?", (rented,), yes="End it", no="Not now", danger=True)
+        agreed = await person.confirm(
+            f"End the machine of {name}?", (rented,), yes="End it", no="Not now", danger=True
+        )
     if not agreed:
         return None
     if on_event is not None:
@@ -89,9 +97,10 @@ async def end(
     """Stop a run without a question; see `stop`. `say` receives a sentence about what it waits for.
 
     Raises:
-        MachineError: The machine does not answer, a process of the run is left, or the end of the rented machine could not be
-            verified.
-        RunError: A hudtui that manages the run does not cancel the order of its machine, or end it, in time.
+        MachineError: The machine does not answer, a process of the run is left, or the end of the
+            rented machine could not be verified.
+        RunError: A hudtui that manages the run does not cancel the order of its machine, or end it,
+            in time.
         Untrusted: The user did not start this run.
     """
     store = project.runs
@@ -117,7 +126,8 @@ async def rental(
     Args:
         record: The run.
         project: The project, whose settings have the provider's key.
-        providers: Providers by name, which stay open; None opens the provider by the settings, and closes it.
+        providers: Providers by name, which stay open; None opens the provider by the settings, and
+            closes it.
         say: See `RentalContext.say`.
 
     Raises:
@@ -128,7 +138,9 @@ async def rental(
     if providers is None:
         settings.require_trust(*machine_prefixes())
         await asyncio.to_thread(ensure_simulator, settings.get)
-    context = await asyncio.to_thread(open_rental_context, record, settings, providers=providers, say=say)
+    context = await asyncio.to_thread(
+        open_rental_context, record, settings, providers=providers, say=say
+    )
     try:
         yield context
     finally:
@@ -147,7 +159,10 @@ def _report(summary: RunSummary, record: RunRecord) -> str:
     if rent is None:
         return f"{what}; none of its processes is running."
     if summary.holds_machine:
-        return f"{what}; its machine is KEPT and still costs money: hudtui pods terminate {rent.machine}"
+        return (
+            f"{what}; its machine is KEPT and still costs money: hudtui pods terminate "
+            f"{rent.machine}"
+        )
     if summary.machine != "released":
         return f"{what}; no machine was created for it."
     return f"{what}; its machine is ended, and that was verified."

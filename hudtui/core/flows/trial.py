@@ -1,4 +1,8 @@
-"""Test a task: set it up and evaluate it at once, which shows a broken set-up or evaluator before anything is trained on it."""
+"""Test a task.
+
+Set it up and evaluate it at once, which shows a broken set-up or evaluator before anything is
+trained on it.
+"""
 
 from __future__ import annotations
 
@@ -88,10 +92,12 @@ async def try_task(
         person: Agrees to the test.
         task: The task.
         tasks: The source of the task, as the user named it.
-        agreed: Configurations of servers that the person has agreed to; this task's is added, so that the person agrees once.
+        agreed: Configurations of servers that the person has agreed to; this task's is added, so
+            that the person agrees once.
 
     Yields:
-        A `Progress` when the test begins, then a `Trial`, whatever the environment did. Nothing when the person declines.
+        A `Progress` when the test begins, then a `Trial`, whatever the environment did. Nothing
+        when the person declines.
 
     Raises:
         Untrusted: The user has not agreed to what the task starts or connects to.
@@ -128,9 +134,14 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
     steps: list[Step] = []
 
     def outcome(
-        severity: Literal["success", "warning", "error"], verdict: str, *details: str, reward: float | None = None
+        severity: Literal["success", "warning", "error"],
+        verdict: str,
+        *details: str,
+        reward: float | None = None,
     ) -> Trial:
-        return Trial(task.id, verdict, severity, reward, tuple(steps), details, time.monotonic() - began)
+        return Trial(
+            task.id, verdict, severity, reward, tuple(steps), details, time.monotonic() - began
+        )
 
     try:
         async with connect(task.mcp_config, lookup=lookup, timeout=timeout) as session:
@@ -148,14 +159,22 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
     if episode.stop == "error":
         return outcome("error", str(episode.error))
     if not task.evaluate:
-        return outcome("success", "setup works; no evaluator: set `rubric.reward` in the configuration")
+        return outcome(
+            "success", "setup works; no evaluator: set `rubric.reward` in the configuration"
+        )
     reward = episode.scores.task_completion
     if (told := reward_warning(reward)) is not None:
         return outcome("warning", told, reward=reward)
     if reward >= 1:
-        verdict = f"reward {reward:g} before anything was done: this task gives full marks without a move"
+        verdict = (
+            f"reward {reward:g} before anything was done: this task gives full marks without a move"
+        )
         return outcome("warning", verdict, reward=reward)
-    return outcome("success", f"setup and evaluation work: reward {reward:g} before the first move", reward=reward)
+    return outcome(
+        "success",
+        f"setup and evaluation work: reward {reward:g} before the first move",
+        reward=reward,
+    )
 
 
 class _Recorder:
@@ -168,20 +187,28 @@ class _Recorder:
     def tools(self) -> Mapping[str, Tool]:
         return self._session.tools
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         began = time.monotonic()
         try:
             result = await self._session.call_tool(name, arguments, timeout=timeout)
         except HudtuiError as error:
-            self._steps.append(Step(name, arguments, "\n".join(error.lines()), True, time.monotonic() - began))
+            self._steps.append(
+                Step(name, arguments, "\n".join(error.lines()), True, time.monotonic() - began)
+            )
             raise
-        self._steps.append(Step(name, arguments, _text(result), result.is_error, time.monotonic() - began))
+        self._steps.append(
+            Step(name, arguments, _text(result), result.is_error, time.monotonic() - began)
+        )
         return result
 
 
 def _text(result: ToolResult) -> str:
     parts = [
-        block.text if block.type == "text" and block.text is not None else f"[{block.type} {block.mime_type or block.uri or ''}]"
+        block.text
+        if block.type == "text" and block.text is not None
+        else f"[{block.type} {block.mime_type or block.uri or ''}]"
         for block in result.blocks
     ]
     if result.structured is not None and not result.repeats_text:

@@ -22,21 +22,26 @@ from hudtui.core.training.plan import JobSpec
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
 
 LARGEST = 8 * 1024 * 1024
-"""Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used, or
-where `hudtui trust` is given its name."""
+"""Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are
+asked about when it is used, or where `hudtui trust` is given its name."""
 _CONFIGS = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
 """Files in which other programs keep the servers of a folder, beside the JSON files at its top."""
 _MOST_CONFIGS = 100
 
 
 def survey(
-    folder: Path, platform: Platform | None = None, *, tasks: bool = True, files: Sequence[Path] = ()
+    folder: Path,
+    platform: Platform | None = None,
+    *,
+    tasks: bool = True,
+    files: Sequence[Path] = (),
 ) -> tuple[trust.Power, ...]:
-    """Return the powers that the files of a project folder ask for, each once. None of them is used.
+    """Return the powers that the files of a project folder ask for, each once.
 
-    Reads `.env`, platform files, the lock file, configurations of gyms, of servers and of trainings with ART, task files up to
-    `LARGEST` bytes, the source that was inspected last, and the list of runs. A file that cannot be read has no powers: it cannot
-    be used either.
+    None of them is used. Reads `.env`, platform files, the lock file, configurations of gyms, of
+    servers and of trainings with ART, task files up to `LARGEST` bytes, the source that was
+    inspected last, and the list of runs. A file that cannot be read has no powers: it cannot be
+    used either.
 
     Args:
         folder: The project folder.
@@ -55,8 +60,15 @@ def survey(
         *(partial(_code, file) for file in workspace.configs),
         *(partial(_art, file, workspace) for file in workspace.art_configs),
         *(partial(_tasks, file, workspace) for file in (workspace.task_files if tasks else ())),
-        *(partial(_servers, file, workspace) for file in (_server_files(workspace) if tasks else ())),
-        *(partial(kind, file, workspace) for file in files for kind in (_servers, _art, _of_config)),
+        *(
+            partial(_servers, file, workspace)
+            for file in (_server_files(workspace) if tasks else ())
+        ),
+        *(
+            partial(kind, file, workspace)
+            for file in files
+            for kind in (_servers, _art, _of_config)
+        ),
         *(partial(_tasks, file, workspace, None) for file in files),
         lambda: _source(workspace),
         lambda: _runs(workspace),
@@ -76,9 +88,12 @@ class Question(NamedTuple):
     """See `changes`."""
 
 
-def question(folder: Path, powers: Iterable[trust.Power], platform: Platform | None = None) -> Question:
-    """What to ask the user about before `powers` are used: they, and all else that the folder asks for, so that it is asked once.
+def question(
+    folder: Path, powers: Iterable[trust.Power], platform: Platform | None = None
+) -> Question:
+    """What to ask the user about before `powers` are used.
 
+    They, and all else that the folder asks for, so that it is asked once.
     There is nothing to ask where the user has agreed to all of `powers`.
     """
     lacking = trust.missing(folder, powers)
@@ -89,7 +104,10 @@ def question(folder: Path, powers: Iterable[trust.Power], platform: Platform | N
 
 
 def with_reason(error: HudtuiError, folder: Path, platform: Platform | None = None) -> HudtuiError:
-    """Return the error to show: `Untrusted`, where what the error lacks stands in `.env` and the user has not agreed to it."""
+    """Return the error to show.
+
+    `Untrusted`, where what the error lacks stands in `.env` and the user has not agreed to it.
+    """
     if error.lacks is None:
         return error
     try:
@@ -100,7 +118,9 @@ def with_reason(error: HudtuiError, folder: Path, platform: Platform | None = No
 
 
 def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
-    """Return the powers that a run needs: the folder's `.env`, the servers of its tasks, and the code of its reward.
+    """Return the powers that a run needs.
+
+    The folder's `.env`, the servers of its tasks, and the code of its reward.
 
     Raises:
         InputError: The tasks cannot be read.
@@ -112,12 +132,16 @@ def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
     if spec.tasks is None:
         return (*settings.withheld, *code)
     file = Path(spec.tasks.path)
-    read = read_tasks(str(file), lookup=settings.lookup, platform=settings.platform, folder=settings.folder)
+    read = read_tasks(
+        str(file), lookup=settings.lookup, platform=settings.platform, folder=settings.folder
+    )
     return (*settings.withheld, *code, *task_powers((task.mcp_config for task in read.tasks), file))
 
 
 def require_run(spec: JobSpec, settings: Settings) -> None:
-    """Check that the user has agreed to all powers that a run needs, before it starts or a machine is rented for it.
+    """Check that the user has agreed to all powers that a run needs.
+
+    The check comes before the run starts or a machine is rented for it.
 
     Raises:
         Untrusted: The user has not agreed to a power.
@@ -155,8 +179,15 @@ def _of_config(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
 
 def _server_files(workspace: Workspace) -> Iterable[Path]:
     known = set(workspace.task_files)
-    found = [*sorted(workspace.folder.glob("*.json")), *(workspace.folder / name for name in _CONFIGS)]
-    return [file for file in found if file not in known and file.is_file() and file.stat().st_size <= LARGEST][:_MOST_CONFIGS]
+    found = [
+        *sorted(workspace.folder.glob("*.json")),
+        *(workspace.folder / name for name in _CONFIGS),
+    ]
+    return [
+        file
+        for file in found
+        if file not in known and file.is_file() and file.stat().st_size <= LARGEST
+    ][:_MOST_CONFIGS]
 
 
 def _servers(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
@@ -167,14 +198,19 @@ def _servers(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
 
 
 def advice(folder: Path, powers: Sequence[trust.Power]) -> str:
-    """Return how to agree to these powers, as a sentence for a person who was not asked; its command is one that works."""
+    """Return how to agree to these powers, as a sentence for a person who was not asked.
+
+    Its command is one that works.
+    """
     script = "with `hudtui --trust ...` in a script"
     lacking = {one.token for one in powers}
     rest = lacking - {one.token for one in survey(folder)}
     files = tuple(dict.fromkeys(one.file for one in powers if one.token in rest))
     if rest - {one.token for one in (survey(folder, tasks=False, files=files) if rest else ())}:
         return f"Agree {script}, which is about this command alone."
-    names = [str(file.relative_to(folder) if file.is_relative_to(folder) else file) for file in files]
+    names = [
+        str(file.relative_to(folder) if file.is_relative_to(folder) else file) for file in files
+    ]
     command = in_full(shlex.join(["hudtui", "trust", *names]))
     return f"See all of it with `{command} --show`; agree with `{command}`, or {script}."
 
@@ -196,7 +232,9 @@ def _source(workspace: Workspace) -> Iterable[trust.Power]:
     known = latest_analysis(workspace.folder)
     if known is None:
         return ()
-    return parse_source(known.source, folder=workspace.folder, file=workspace.state_dir / "analyses").powers
+    return parse_source(
+        known.source, folder=workspace.folder, file=workspace.state_dir / "analyses"
+    ).powers
 
 
 def _runs(workspace: Workspace) -> Iterable[trust.Power]:
@@ -212,12 +250,18 @@ def listing(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
     lines: list[str] = []
     for heading in dict.fromkeys(one.heading for one in powers):
         lines.append(f"{heading}:")
-        lines += [f"  {one.text}   [{_short(one.file, folder)}]" for one in powers if one.heading == heading]
+        lines += [
+            f"  {one.text}   [{_short(one.file, folder)}]"
+            for one in powers
+            if one.heading == heading
+        ]
     return tuple(lines)
 
 
 def changes(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
-    """What files that ask for something new asked for of this kind when the user agreed, and ask for no longer, as lines.
+    """Return the powers that files no longer ask for, as lines.
+
+    The user has agreed to these, in files that now ask for something new of the same kind.
 
     Args:
         powers: All that the folder asks for.
@@ -233,7 +277,10 @@ def _short(file: Path, folder: Path) -> str:
 
 
 def status(folder: Path, powers: Sequence[trust.Power]) -> dict[str, Any]:
-    """The form of `hudtui trust --json`: what the folder would do, and what of it the user has agreed to."""
+    """The form of `hudtui trust --json`.
+
+    What the folder would do, and what of it the user has agreed to.
+    """
     lacking = {one.token for one in trust.missing(folder, powers)}
     return {
         "folder": str(folder),

@@ -1,7 +1,8 @@
-"""Reading a gym configuration: from YAML to `GymConfig`, with a finding for everything that is wrong on the way.
+"""Reading a gym configuration.
 
-Whatever hud-vf-gym 0.1.1 loads and uses without an accident loads here and means the same. What hud-vf-gym silently ignores, and
-what a user cannot have meant, is a finding.
+From YAML to `GymConfig`, with a finding for everything that is wrong on the way. Whatever
+hud-vf-gym 0.1.1 loads and uses without an accident loads here and means the same. What hud-vf-gym
+silently ignores, and what a user cannot have meant, is a finding.
 """
 
 from __future__ import annotations
@@ -36,7 +37,16 @@ from hudtui.core.text import clean_line, did_you_mean
 if TYPE_CHECKING:
     from hudtui.core.yaml_doc import YamlDocument, YamlPath
 
-TOP_KEYS = ("job", "system_prompt", "examples", "parser", "action_mappings", "rubric", "defaults", "allow_unmapped")
+TOP_KEYS = (
+    "job",
+    "system_prompt",
+    "examples",
+    "parser",
+    "action_mappings",
+    "rubric",
+    "defaults",
+    "allow_unmapped",
+)
 """Keys of the document that mean something here."""
 
 _OWN_KEYS = tuple(key for key in TOP_KEYS if key != "examples")
@@ -58,19 +68,47 @@ _REWARD = re.compile(r"(?:(?:[\w-]+/)*[\w-]+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):[^
 _NUMBERED = re.compile(r"arg(?:0|[1-9][0-9]{0,5})\Z")
 """Names that arguments beyond the listed ones take by their position."""
 _DONE = "done"
-_KINDS: Mapping[type, str] = {dict: "a mapping", list: "a list", str: "a text", int: "a number", float: "a number"}
+_KINDS: Mapping[type, str] = {
+    dict: "a mapping",
+    list: "a list",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+}
 _OTHER_FILES: Mapping[str, frozenset[str]] = {
-    "a DeepSpeed configuration": frozenset(("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")),
-    "an accelerate configuration": frozenset(("distributed_type", "compute_environment", "num_processes")),
-    "an ART configuration (hudtui art train --config FILE)": frozenset(("environments", "training")),
+    "a DeepSpeed configuration": frozenset(
+        ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")
+    ),
+    "an accelerate configuration": frozenset(
+        ("distributed_type", "compute_environment", "num_processes")
+    ),
+    "an ART configuration (hudtui art train --config FILE)": frozenset(
+        ("environments", "training")
+    ),
     "a lock file": frozenset(("image", "images", "primary_dataset", "build")),
-    "settings of another trainer (hudtui rl --training FILE says which setting here stands for each)": frozenset(
+    "settings of another trainer (hudtui rl --training FILE says which setting here stands for "
+    "each)": frozenset(
         (
-            *("model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "finetuning_type"),
-            *("stage", "do_train", "base_model", "micro_batch_size", "actor_rollout_ref", "max_completion_length"),
+            *(
+                "model_name_or_path",
+                "per_device_train_batch_size",
+                "gradient_accumulation_steps",
+                "max_steps",
+                "finetuning_type",
+            ),
+            *(
+                "stage",
+                "do_train",
+                "base_model",
+                "micro_batch_size",
+                "actor_rollout_ref",
+                "max_completion_length",
+            ),
         )
     ),
-    "settings of a trainer (hudtui rl --training FILE)": frozenset(("model", "learning_rate", "steps", "num_generations")),
+    "settings of a trainer (hudtui rl --training FILE)": frozenset(
+        ("model", "learning_rate", "steps", "num_generations")
+    ),
     "a compose file": frozenset(("services",)),
 }
 """Files that lie beside configurations, and keys by which they are known."""
@@ -82,8 +120,9 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
     `name` is what findings call the text, usually the file's path; kept as `GymConfig.path`.
 
     Returns:
-        The configuration, without the mappings that have errors, and all findings in the order of their lines. The configuration
-        is None when the text is not YAML, not a mapping, or has no key of a configuration.
+        The configuration, without the mappings that have errors, and all findings in the order of
+        their lines. The configuration is None when the text is not YAML, not a mapping, or has no
+        key of a configuration.
     """
     from hudtui.core.yaml_doc import load_yaml
 
@@ -92,10 +131,14 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
     except InputError as error:
         where = error.where or Location(name)
         message = ". ".join(part.rstrip(".") for part in (error.what, error.why, error.fix) if part)
-        return None, (Finding("yaml", "error", clean_line(message), where.line or 1, where.column or 1),)
+        return None, (
+            Finding("yaml", "error", clean_line(message), where.line or 1, where.column or 1),
+        )
     reader = _ConfigReader(document)
     config = reader.config(name)
-    return config, tuple(sorted(reader.findings, key=lambda finding: (finding.line, finding.column)))
+    return config, tuple(
+        sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
+    )
 
 
 def load_config(path: Path | str) -> GymConfig:
@@ -115,7 +158,9 @@ def load_config(path: Path | str) -> GymConfig:
             first.message,
             findings=findings,
             why=None if not more else "\n".join(finding.render(name) for finding in errors[1:10]),
-            fix=f"`hudtui config check {name}` shows everything that is wrong with it." if more else None,
+            fix=f"`hudtui config check {name}` shows everything that is wrong with it."
+            if more
+            else None,
             where=Location(name, first.line, first.column, first.subject or None),
         )
     return config
@@ -130,14 +175,25 @@ class _ConfigReader:
         self.findings = log.findings
         self.report = log.add
 
-    # -- findings ------------------------------------------------------------------------------------------------------------
+    # -- findings
+    # ----------------------------------------------------------------------------------------------
 
     def rename(self, path: YamlPath, word: str) -> Fix:
         mark = self.document.mark(path)
-        return Fix(f"rename to `{word}`", (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, word),))
+        return Fix(
+            f"rename to `{word}`",
+            (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, word),),
+        )
 
     def is_a(
-        self, kind: type, value: Any, path: YamlPath, *, words: str = "", code: str = "type", at_value: bool = False
+        self,
+        kind: type,
+        value: Any,
+        path: YamlPath,
+        *,
+        words: str = "",
+        code: str = "type",
+        at_value: bool = False,
     ) -> bool:
         """True if a value has a type; reported where it has not."""
         if isinstance(value, kind):
@@ -146,8 +202,13 @@ class _ConfigReader:
         self.report(code, "error", message, path, at_value=at_value)
         return False
 
-    def unknown_keys(self, section: Mapping[str, Any], known: Collection[str], path: YamlPath, what: str) -> None:
-        """Report keys that mean nothing; a misspelt key louder than a key that belongs to another program."""
+    def unknown_keys(
+        self, section: Mapping[str, Any], known: Collection[str], path: YamlPath, what: str
+    ) -> None:
+        """Report keys that mean nothing.
+
+        A misspelt key louder than a key that belongs to another program.
+        """
         for key in section:
             if key in known:
                 continue
@@ -157,19 +218,39 @@ class _ConfigReader:
                 message = f"{what} has an unknown key `{_short(key)}`, which is ignored"
                 self.report("unknown-key", "info", message, place)
             else:
-                message = f"{what} has a key `{_short(key)}` that means nothing; did you mean `{near}`?"
-                self.report("unknown-key", "warning", message, place, fix=None if near in section else self.rename(place, near))
+                message = (
+                    f"{what} has a key `{_short(key)}` that means nothing; did you mean `{near}`?"
+                )
+                self.report(
+                    "unknown-key",
+                    "warning",
+                    message,
+                    place,
+                    fix=None if near in section else self.rename(place, near),
+                )
 
-    # -- the sections --------------------------------------------------------------------------------------------------------
+    # -- the sections
+    # ----------------------------------------------------------------------------------------------
 
     def config(self, name: str) -> GymConfig | None:
         data = self.document.data
         if not isinstance(data, dict):
-            self.report("shape", "error", f"a configuration is a mapping with `action_mappings`, not {_kind(data)}", ())
+            self.report(
+                "shape",
+                "error",
+                f"a configuration is a mapping with `action_mappings`, not {_kind(data)}",
+                (),
+            )
             return None
-        if data.keys() != {"examples"} and not any(key in _OWN_KEYS or _near(key, _OWN_KEYS) for key in data):
-            seems = next((what for what, keys in _OTHER_FILES.items() if not keys.isdisjoint(data)), None)
-            keys = ", ".join(f"`{key}`" for key in ("system_prompt", "parser", "action_mappings", "rubric"))
+        if data.keys() != {"examples"} and not any(
+            key in _OWN_KEYS or _near(key, _OWN_KEYS) for key in data
+        ):
+            seems = next(
+                (what for what, keys in _OTHER_FILES.items() if not keys.isdisjoint(data)), None
+            )
+            keys = ", ".join(
+                f"`{key}`" for key in ("system_prompt", "parser", "action_mappings", "rubric")
+            )
             hint = f"it seems to be {seems}" if seems else f"it has none of its keys ({keys}, ...)"
             self.report("shape", "error", f"this is not a gym configuration: {hint}", ())
             return None
@@ -178,7 +259,9 @@ class _ConfigReader:
         mappings, invalid, partial = self.mappings(self.section("action_mappings"))
         rubric = self.section("rubric")
         return GymConfig(
-            system_prompt=prompt if prompt is not None and self.is_a(str, prompt, ("system_prompt",)) else "",
+            system_prompt=prompt
+            if prompt is not None and self.is_a(str, prompt, ("system_prompt",))
+            else "",
             examples=self.examples(data.get("examples")),
             parser=self.parser(self.section("parser")),
             mappings=mappings,
@@ -199,7 +282,12 @@ class _ConfigReader:
 
     def job(self, section: dict[str, Any]) -> dict[str, Any]:
         known = ("name", "metadata")
-        self.unknown_keys({key: value for key, value in section.items() if _near(key, known)}, known, ("job",), "`job`")
+        self.unknown_keys(
+            {key: value for key, value in section.items() if _near(key, known)},
+            known,
+            ("job",),
+            "`job`",
+        )
         for key, kind in (("name", str | int | float), ("metadata", dict)):
             value = section.get(key)
             if value is not None and not isinstance(value, kind):
@@ -211,31 +299,58 @@ class _ConfigReader:
     def number(self, value: Any, path: YamlPath, default: float) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
             return float(value)
-        self.report("type", "error", f"`{path[-1]}` is a number, not {_kind(value)}", path, at_value=True)
+        self.report(
+            "type", "error", f"`{path[-1]}` is a number, not {_kind(value)}", path, at_value=True
+        )
         return default
 
     def flag(self, value: Any, path: YamlPath, default: bool = False) -> bool:
-        # hud-vf-gym reads YAML 1.1, where `yes` and `on` are booleans; as flags they keep that meaning.
+        # hud-vf-gym reads YAML 1.1, where `yes` and `on` are booleans; as flags they keep that
+        # meaning.
         if isinstance(value, bool):
             return value
         if isinstance(value, str) and value.lower() in _FLAGS:
             return _FLAGS[value.lower()]
-        self.report("type", "error", f"`{path[-1]}` is true or false, not {_kind(value)}", path, at_value=True)
+        self.report(
+            "type",
+            "error",
+            f"`{path[-1]}` is true or false, not {_kind(value)}",
+            path,
+            at_value=True,
+        )
         return default
 
     def parser(self, section: Mapping[str, Any]) -> ParserSettings:
         self.unknown_keys(section, _PARSER_KEYS, ("parser",), "`parser`")
         plain = ParserSettings()
         weights = {}
-        for key, default in (("xml_weight", plain.xml_weight), ("action_weight", plain.action_weight)):
+        for key, default in (
+            ("xml_weight", plain.xml_weight),
+            ("action_weight", plain.action_weight),
+        ):
             weight = self.number(section.get(key, default), ("parser", key), default)
             if weight < 0:
-                self.report("weight", "error", f"`{key}` must not be negative", ("parser", key), at_value=True)
+                self.report(
+                    "weight",
+                    "error",
+                    f"`{key}` must not be negative",
+                    ("parser", key),
+                    at_value=True,
+                )
                 weight = default
             weights[key] = weight
         if not any(weights.values()):
-            self.report("weight", "warning", "both weights are 0, so that format_compliance is always 0", ("parser",))
-        thinking = self.flag(section.get("use_thinking", plain.use_thinking), ("parser", "use_thinking"), plain.use_thinking)
+            self.report(
+                "weight",
+                "warning",
+                "both weights are 0, so that format_compliance is always 0",
+                ("parser",),
+            )
+        thinking = self.flag(
+            section.get("use_thinking", plain.use_thinking),
+            ("parser", "use_thinking"),
+            plain.use_thinking,
+        )
         return ParserSettings(thinking, **weights)
 
     def weights(self, rubric: Mapping[str, Any]) -> dict[str, float]:
@@ -250,7 +365,11 @@ class _ConfigReader:
             key: self.number(weights[key], (*path, key), default) if key in weights else default
             for key, default in DEFAULT_WEIGHTS.items()
         }
-        own = {key: weight for key, weight in weights.items() if key not in known and isinstance(weight, int | float)}
+        own = {
+            key: weight
+            for key, weight in weights.items()
+            if key not in known and isinstance(weight, int | float)
+        }
         return known | {key: float(weight) for key, weight in own.items() if _is_finite(weight)}
 
     def reward(self, rubric: Mapping[str, Any]) -> str:
@@ -258,7 +377,10 @@ class _ConfigReader:
         if value is None:
             return ""
         if not isinstance(value, str) or not _REWARD.fullmatch(value):
-            message = f"`reward` is FILE.py:NAME, in this configuration's folder, or package.module:NAME, not {_shown(value)}"
+            message = (
+                "`reward` is FILE.py:NAME, in this configuration's folder, or "
+                f"package.module:NAME, not {_shown(value)}"
+            )
             self.report("reward", "error", message, path, at_value=True)
             return ""
         return value
@@ -282,14 +404,22 @@ class _ConfigReader:
         for number, entry in enumerate(rounds):
             path: YamlPath = ("examples", number)
             if not isinstance(entry, dict):
-                message = f"an example is a round `{{user: ..., assistant: ...}}`; this is {_kind(entry)}"
+                message = (
+                    f"an example is a round `{{user: ..., assistant: ...}}`; this is {_kind(entry)}"
+                )
                 self.report("example", "error", message, path, at_value=True)
                 continue
             self.unknown_keys(entry, _ROUND_KEYS, path, "an example")
             missing = [key for key in _ROUND_KEYS if key not in entry]
             if missing:
-                self.report("example", "error", f"this example has no `{missing[0]}`", path, at_value=True)
-            texts = [entry[key] for key in _ROUND_KEYS if key in entry and self.is_message(entry[key], (*path, key))]
+                self.report(
+                    "example", "error", f"this example has no `{missing[0]}`", path, at_value=True
+                )
+            texts = [
+                entry[key]
+                for key in _ROUND_KEYS
+                if key in entry and self.is_message(entry[key], (*path, key))
+            ]
             if len(texts) == len(_ROUND_KEYS):
                 whole_rounds.append(ExampleRound(*texts))
         return tuple(whole_rounds)
@@ -299,13 +429,25 @@ class _ConfigReader:
         if not self.is_a(str, value, path, code="example", at_value=True):
             return False
         if not value.strip():
-            self.report("example", "error", f"`{path[-1]}` is empty: no chat has such a message", path, at_value=True)
+            self.report(
+                "example",
+                "error",
+                f"`{path[-1]}` is empty: no chat has such a message",
+                path,
+                at_value=True,
+            )
         return bool(value.strip())
 
-    # -- mappings, one at a time, so that a bad one hides no other -------------------------------------------------------------
+    # -- mappings, one at a time, so that a bad one hides no other
+    # -------------------------------------------------------------
 
-    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
-        """The good mappings by action; the first error of each of the others, and what can be read of the others all the same."""
+    def mappings(
+        self, section: Mapping[str, Any]
+    ) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
+        """The good mappings by action.
+
+        The first error of each of the others, and what can be read of the others all the same.
+        """
         good: dict[str, ActionMapping] = {}
         invalid: dict[str, str] = {}
         partial: dict[str, ActionMapping] = {}
@@ -326,16 +468,24 @@ class _ConfigReader:
     def mapping(self, action: str, entry: Any) -> ActionMapping | None:
         path: YamlPath = ("action_mappings", action)
         if not isinstance(entry, dict):
-            message = f"the mapping of an action holds `_tool` and parameters; this is {_kind(entry)}"
+            message = (
+                f"the mapping of an action holds `_tool` and parameters; this is {_kind(entry)}"
+            )
             self.report("shape", "error", message, path)
             return None
         if not _ACTION.match(action):
-            message = "no agent can call this action: a name is made of letters, digits and underscores"
+            message = (
+                "no agent can call this action: a name is made of letters, digits and underscores"
+            )
             self.report("action-name", "warning", message, path)
         for key in entry:
             if key.startswith("_") and key not in ("_tool", "_parser"):
                 near = _near(key, ("_tool", "_parser"))
-                hint = f"; did you mean `{near}`?" if near else "; keys of our own are `_tool` and `_parser`"
+                hint = (
+                    f"; did you mean `{near}`?"
+                    if near
+                    else "; keys of our own are `_tool` and `_parser`"
+                )
                 fix = self.rename((*path, key), near) if near and near not in entry else None
                 message = f"the key `{_short(key)}` is not known, and is not sent{hint}"
                 self.report("unknown-key", "warning", message, (*path, key), fix=fix)
@@ -347,8 +497,14 @@ class _ConfigReader:
                 parameter = self.parameter(value, (*path, key))
                 if parameter is not None:
                     parameters[key] = parameter
-        # A mapping may ask for `arg0` without listing it: further positional arguments take these names.
-        used = {name for parameter in parameters.values() for name in _arguments(parameter) if _NUMBERED.match(name)}
+        # A mapping may ask for `arg0` without listing it: further positional arguments take these
+        # names.
+        used = {
+            name
+            for parameter in parameters.values()
+            for name in _arguments(parameter)
+            if _NUMBERED.match(name)
+        }
         names = list(positional or ())
         while f"arg{len(names)}" in used and f"arg{len(names)}" not in names:
             names.append(f"arg{len(names)}")
@@ -356,14 +512,25 @@ class _ConfigReader:
         for key, parameter in parameters.items():
             if positional is not None:
                 keywords.update(dict.fromkeys(self.keywords(parameter, names, (*path, key))))
-        return None if tool is None else ActionMapping(action, tool, tuple(names), parameters, tuple(keywords))
+        return (
+            None
+            if tool is None
+            else ActionMapping(action, tool, tuple(names), parameters, tuple(keywords))
+        )
 
     def is_comment(self, key: str, value: Any, path: YamlPath) -> bool:
         """True if a key was meant as a comment: in quotes, YAML takes it for a key."""
-        holds_something = isinstance(value, dict) and not value.keys().isdisjoint(("_tool", *_FORMS))
+        holds_something = isinstance(value, dict) and not value.keys().isdisjoint(
+            ("_tool", *_FORMS)
+        )
         if not key.lstrip().startswith(("#", "//")) or holds_something:
             return False
-        self.report("comment", "warning", f"the key `{_short(key)}` looks like a comment, and is not sent", path)
+        self.report(
+            "comment",
+            "warning",
+            f"the key `{_short(key)}` looks like a comment, and is not sent",
+            path,
+        )
         return True
 
     def tool(self, action: str, entry: Mapping[str, Any], path: YamlPath) -> str | None:
@@ -371,7 +538,9 @@ class _ConfigReader:
         if tool is None and action == _DONE:
             return _DONE  # `done` never reaches a server, so that it needs no tool
         if "_tool" not in entry:
-            self.report("tool", "error", "`_tool` is missing: the MCP tool that this action calls", path)
+            self.report(
+                "tool", "error", "`_tool` is missing: the MCP tool that this action calls", path
+            )
             return None
         if isinstance(tool, str) and tool.strip():
             return tool
@@ -385,21 +554,27 @@ class _ConfigReader:
         if parser is None:
             return ()
         path = (*path, "_parser")
-        if not self.is_a(dict, parser, path, words="a mapping with `positional`", code="positional"):
+        if not self.is_a(
+            dict, parser, path, words="a mapping with `positional`", code="positional"
+        ):
             return None
         self.unknown_keys(parser, ("positional",), path, "`_parser`")
         path = (*path, "positional")
         names = parser.get("positional")
         if names is None:
             return ()
-        if not self.is_a(list, names, path, words="a list of names", code="positional", at_value=True):
+        if not self.is_a(
+            list, names, path, words="a list of names", code="positional", at_value=True
+        ):
             return None
         seen: set[str] = set()
         good = True
         for index, argument in enumerate(names):
             problem = None
             if not isinstance(argument, str):
-                problem = f"`positional` is a list of names; {_shown(argument)} is {_kind(argument)}"
+                problem = (
+                    f"`positional` is a list of names; {_shown(argument)} is {_kind(argument)}"
+                )
             elif not _ACTION.match(argument):
                 problem = f"{_shown(argument)} is not a name: letters, digits and underscores"
             elif argument in seen:
@@ -411,7 +586,8 @@ class _ConfigReader:
                 seen.add(argument)
         return tuple(names) if good else None
 
-    # -- parameters ----------------------------------------------------------------------------------------------------------
+    # -- parameters
+    # ----------------------------------------------------------------------------------------------
 
     def parameter(self, value: Any, path: YamlPath) -> Parameter | None:
         if not isinstance(value, dict):
@@ -419,7 +595,9 @@ class _ConfigReader:
             return Static(value)
         form = next((form for form in _FORMS if form in value), None)
         if form is None:
-            key, near = next(((key, near) for key in value if (near := _near(key, _FORMS))), (None, None))
+            key, near = next(
+                ((key, near) for key in value if (near := _near(key, _FORMS))), (None, None)
+            )
             hint = "a mapping that is to be sent as it is stands below `static`"
             guess = None
             if key is not None and near is not None:
@@ -449,16 +627,26 @@ class _ConfigReader:
                 continue
             place = (*path, key)
             if key in ("from_arg", "from_args") or (form == "static" and key in _FORM_KEYS):
-                self.report("ignored", "warning", f"`{key}` is ignored, because `{form}` is given", place)
+                self.report(
+                    "ignored", "warning", f"`{key}` is ignored, because `{form}` is given", place
+                )
             elif key in _FORM_KEYS:
                 other = {"default": "defaults", "defaults": "default"}.get(key)
                 hint = f"; it is called `{other}` here" if other else ""
                 self.report("form", "error", f"`{key}` does not go with `{form}`{hint}", place)
             elif (near := _near(key, _FORMS[form])) is None:
-                self.report("unknown-key", "info", f"unknown key `{_short(key)}`, which is ignored", place)
+                self.report(
+                    "unknown-key", "info", f"unknown key `{_short(key)}`, which is ignored", place
+                )
             else:
                 message = f"the key `{_short(key)}` is not known; did you mean `{near}`?"
-                self.report("unknown-key", "error", message, place, fix=None if near in value else self.rename(place, near))
+                self.report(
+                    "unknown-key",
+                    "error",
+                    message,
+                    place,
+                    fix=None if near in value else self.rename(place, near),
+                )
 
     def from_arg(self, value: Mapping[str, Any], path: YamlPath) -> FromArg | None:
         argument = value["from_arg"]
@@ -482,12 +670,20 @@ class _ConfigReader:
             return compile_transform(source)
         except TransformError as error:
             place = self.document.inside(path, error.column - 1)
-            self.report("transform", "error", f"transform, column {error.column}: {error.what}", path, place=place)
+            self.report(
+                "transform",
+                "error",
+                f"transform, column {error.column}: {error.what}",
+                path,
+                place=place,
+            )
             return error
 
     def from_args(self, value: Mapping[str, Any], path: YamlPath) -> FromArgs | None:
         arguments = value["from_args"]
-        if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+        if not isinstance(arguments, list) or not all(
+            isinstance(argument, str) for argument in arguments
+        ):
             message = "`from_args` is a list of names of arguments"
             self.report("from-arg", "error", message, (*path, "from_args"), at_value=True)
             return None
@@ -496,19 +692,39 @@ class _ConfigReader:
         if not self.is_a(list, defaults, place, code="default", at_value=True):
             return None
         if len(defaults) > len(arguments):
-            message = f"`defaults` has {len(defaults)} values for {len(arguments)} arguments; the rest is ignored"
+            message = (
+                f"`defaults` has {len(defaults)} values for {len(arguments)} arguments; the rest "
+                "is ignored"
+            )
             self.report("default", "warning", message, place)
         return FromArgs(tuple(arguments), tuple(defaults[: len(arguments)]))
 
-    def keywords(self, parameter: Parameter, names: Collection[str], path: YamlPath) -> Iterable[str]:
-        """The arguments of a parameter that `positional` does not list: they are given by name alone."""
+    def keywords(
+        self, parameter: Parameter, names: Collection[str], path: YamlPath
+    ) -> Iterable[str]:
+        """The arguments of a parameter that `positional` does not list.
+
+        They are given by name alone.
+        """
         for index, argument in enumerate(_arguments(parameter)):
             if argument in names:
                 continue
-            place = (*path, "from_args", index) if isinstance(parameter, FromArgs) else (*path, "from_arg")
-            unlisted = f"the argument `{_short(argument)}` is not listed in `_parser.positional`, and"
+            place = (
+                (*path, "from_args", index)
+                if isinstance(parameter, FromArgs)
+                else (*path, "from_arg")
+            )
+            unlisted = (
+                f"the argument `{_short(argument)}` is not listed in `_parser.positional`, and"
+            )
             if not _KEYWORD.match(argument):
-                self.report("from-arg", "error", f"{unlisted} cannot be given by this name", place, at_value=True)
+                self.report(
+                    "from-arg",
+                    "error",
+                    f"{unlisted} cannot be given by this name",
+                    place,
+                    at_value=True,
+                )
             elif near := _near(argument, names):
                 message = f"{unlisted} is given by name alone; did you mean `{near}`?"
                 self.report("from-arg", "warning", message, place, at_value=True)

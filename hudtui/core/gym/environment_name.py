@@ -1,4 +1,7 @@
-"""Environments by name: a name for what is behind a source, and whether a configuration is for an analyzed environment."""
+"""Environments by name.
+
+A name for what is behind a source, and whether a configuration is for an analyzed environment.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,48 @@ FALLBACK = "environment"
 """The name of an environment whose source holds no usable name."""
 
 _LONGEST = 64
-_GENERIC = frozenset({"mcp", "sse", "api", "http", "https", "ws", "wss", "stream", "streamable", "message", "messages"})
+_GENERIC = frozenset(
+    {
+        "mcp",
+        "sse",
+        "api",
+        "http",
+        "https",
+        "ws",
+        "wss",
+        "stream",
+        "streamable",
+        "message",
+        "messages",
+    }
+)
 _VERSION = re.compile(r"v\d+\Z")
 _LOCKS = (".lock.yaml", ".lock.yml")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)\Z", re.DOTALL)
 _RUNNERS = frozenset(
-    {"npx", "uvx", "pipx", "bunx", "pnpm", "yarn", "npm", "uv", "node", "deno", "bun", "docker", "podman", "ssh", "env", "sudo"}
+    {
+        "npx",
+        "uvx",
+        "pipx",
+        "bunx",
+        "pnpm",
+        "yarn",
+        "npm",
+        "uv",
+        "node",
+        "deno",
+        "bun",
+        "docker",
+        "podman",
+        "ssh",
+        "env",
+        "sudo",
+    }
 )
 _VERBS = frozenset({"run", "exec", "dlx", "tool", "start", "x"})
 _VALUED = re.compile(
-    r"-[evpwumlh]|--(?:env|volume|publish|name|network|net|workdir|user|env-file|entrypoint|platform|mount|memory|cpus|gpus|label"
+    r"-[evpwumlh]|--(?:env|volume|publish|name|network|net|workdir|user|env-file|entrypoint"
+    r"|platform|mount|memory|cpus|gpus|label"
     r"|add-host|hostname|ipc|shm-size|device|runtime|pull)"
 )
 """Options of `docker run` that take a value."""
@@ -39,23 +74,31 @@ def environment_name(source: str) -> str:
     """Return a short name for the environment behind a source, fit for a file name.
 
     Args:
-        source: Anything that names an environment: an image with registry, tag and digest; a URL; a folder; a lock file; a
-            command; an mcp_config as a file or inline.
+        source: Anything that names an environment: an image with registry, tag and digest; a URL; a
+            folder; a lock file; a command; an mcp_config as a file or inline.
 
     Returns:
-        Letters, digits, `-`, `_` and `.` only, at most 64 of them, beginning with a letter or digit.
+        Letters, digits, `-`, `_` and `.` only, at most 64 of them, beginning with a letter or
+        digit.
     """
     text = source.strip().removeprefix("-- ")  # the prefix of sources that are commands
     return _slug(_telling_part(text)) or FALLBACK
 
 
 def config_file_name(source: str) -> str:
-    """Return the name of the file that a source's configuration is written to: `<environment name>.yaml`."""
+    """Return the name of the file that a source's configuration is written to.
+
+    `<environment name>.yaml`.
+    """
     return f"{environment_name(source)}.yaml"
 
 
 def declared_environment(config: GymConfig) -> str | None:
-    """Return `job.metadata.environment`, `job.environment` or `environment` of a configuration, the first that is set."""
+    """Return the environment that a configuration names.
+
+    It is `job.metadata.environment`, `job.environment` or `environment`, the first that is set;
+    None if none is.
+    """
     metadata = config.job.get("metadata")
     for place in (metadata, config.job, config.raw):
         value = place.get("environment") if isinstance(place, Mapping) else None
@@ -66,24 +109,37 @@ def declared_environment(config: GymConfig) -> str | None:
 
 def called_tools(config: GymConfig) -> tuple[str, ...]:
     """Return the tools that the actions of a configuration call."""
-    return tuple(mapping.tool for mapping in (*config.mappings.values(), *config.partial.values()) if mapping.tool)
+    return tuple(
+        mapping.tool
+        for mapping in (*config.mappings.values(), *config.partial.values())
+        if mapping.tool
+    )
 
 
-def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity) -> bool:
+def is_config_for(
+    named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity
+) -> bool:
     """True if a configuration is for the analyzed environment.
 
-    `named` is the environment that the configuration names, `tools` what its actions call; `identity` has the names of the
-    analyzed environment.
+    `named` is the environment that the configuration names, `tools` what its actions call;
+    `identity` has the names of the analyzed environment.
 
     Returns:
-        True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it
-        misspelled. True as well where no action calls anything.
+        True when it is called so or has every tool; for a configuration that does not say, when it
+        has one of them, be it misspelled. True as well where no action calls anything.
     """
     known = [tool.name for tool in analysis.tools]
     if all(tool in known for tool in tools):
         return True
     if named is not None:
-        names = {*identity.names, *(plain_name(environment_name(text)) for text in (analysis.source, analysis.image) if text)}
+        names = {
+            *identity.names,
+            *(
+                plain_name(environment_name(text))
+                for text in (analysis.source, analysis.image)
+                if text
+            ),
+        }
         if not names.isdisjoint((plain_name(named), plain_name(environment_name(named)))):
             return True
         if plain_name(named) not in GENERIC_NAMES:
@@ -108,7 +164,11 @@ def _telling_part(text: str) -> str:
     for suffix in (".json", ".yaml", ".yml", ".toml"):
         if last.endswith(suffix):
             stem = last.removesuffix(suffix)
-            return _from_folder(path or ".") if stem in ("mcp", ".mcp", "mcp_config", "config", "pyproject") else stem
+            return (
+                _from_folder(path or ".")
+                if stem in ("mcp", ".mcp", "mcp_config", "config", "pyproject")
+                else stem
+            )
     return _from_image(text)
 
 
@@ -121,7 +181,11 @@ def _from_image(text: str) -> str:
 def _from_url(rest: str) -> str:
     place = re.split(r"[?#]", rest, maxsplit=1)[0]
     host, *parts = place.split("/")
-    telling = [part for part in parts if part and part.lower() not in _GENERIC and not _VERSION.match(part.lower())]
+    telling = [
+        part
+        for part in parts
+        if part and part.lower() not in _GENERIC and not _VERSION.match(part.lower())
+    ]
     return telling[-1] if telling else host.rpartition("@")[2].replace("[", "").replace("]", "")
 
 
@@ -159,7 +223,10 @@ def _from_command(pieces: list[str]) -> str:
 
 
 def _image_of(arguments: list[str]) -> str:
-    """The image in the arguments of `docker run`: the first word that is neither an option nor an option's value."""
+    """The image in the arguments of `docker run`.
+
+    The first word that is neither an option nor an option's value.
+    """
     skip = False
     begun = False
     for piece in arguments:

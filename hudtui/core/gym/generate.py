@@ -1,7 +1,7 @@
 """Generating a hud-vf-gym configuration for an analyzed environment.
 
-`draft_config` decides which actions the configuration offers, under what names, with which arguments; `render` writes the draft
-as YAML. Screens take single actions (`action_snippet`).
+`draft_config` decides which actions the configuration offers, under what names, with which
+arguments; `render` writes the draft as YAML. Screens take single actions (`action_snippet`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_printable, yaml_quo
 RESERVED = frozenset({"done"})
 """Actions that never stand for a tool: they belong to the episode."""
 
-DONE_LINES = ("- done(): End the episode when the task is complete.", "  Usage: <tool>done()</tool>")
+DONE_LINES = (
+    "- done(): End the episode when the task is complete.",
+    "  Usage: <tool>done()</tool>",
+)
 """Description of the action that ends an episode, in prompts."""
 
 MOST_VALUES = 8
@@ -35,12 +38,15 @@ _MOST_CALLS = 60
 _LONGEST_ACTION = 64
 _TAG = re.compile(r"<(/?(?:tool|think))>")
 _DEPRECATED = re.compile(
-    r"\bDEPRECATED\b|(?i:(?:\A|[.!?:;(\[]|\n)\s*(?:\*+\s*)?(?:this (?:tool|function|method) )?(?:is )?(?:now )?deprecated\b)"
+    r"\bDEPRECATED\b|(?i:(?:\A|[.!?:;(\[]|\n)\s*(?:\*+\s*)?(?:this (?:tool|function|method) )?"
+    r"(?:is )?(?:now )?deprecated\b)"
 )
-"""Words by which a description calls its own tool deprecated; a tool that looks for deprecated things is none."""
+"""Words by which a description calls its own tool deprecated; a tool that looks for deprecated
+things is none."""
 
 
-# -- the draft -------------------------------------------------------------------------------------------------------------------
+# -- the draft
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -129,22 +135,35 @@ class ToolChoice:
         if any(fnmatchcase(tool.name, pattern) for pattern in self.without):
             return "it is not wanted"
         if self.only:
-            return None if any(fnmatchcase(tool.name, pattern) for pattern in self.only) else "it is not among the wanted ones"
-        return "its description says that it is deprecated" if _DEPRECATED.search(tool.description) else None
+            return (
+                None
+                if any(fnmatchcase(tool.name, pattern) for pattern in self.only)
+                else "it is not among the wanted ones"
+            )
+        return (
+            "its description says that it is deprecated"
+            if _DEPRECATED.search(tool.description)
+            else None
+        )
 
 
 ALL_TOOLS = ToolChoice()
 
 
 def draft_config(
-    analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False, choice: ToolChoice = ALL_TOOLS
+    analysis: Analysis,
+    *,
+    name: str | None = None,
+    per_value: bool | Collection[str] = False,
+    choice: ToolChoice = ALL_TOOLS,
 ) -> Draft:
     """Decide what a configuration for an environment offers.
 
     Args:
         analysis: What is known of the environment. Only tools of kind `agent` become actions.
         name: What to call the environment; taken from the source by default.
-        per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
+        per_value: Write tools with one small enum parameter as one action a value: all that allow
+            it, or those named here.
         choice: Which tools become actions.
 
     Raises:
@@ -154,8 +173,12 @@ def draft_config(
     choice.check([tool.name for tool in every])
     unwanted = {tool.name: why for tool in every if (why := choice.why_not(tool)) is not None}
     tools = tuple(tool for tool in every if tool.name not in unwanted)
-    values = {tool.name: values_of_tool for tool in tools if (values_of_tool := _action_values(tool))}
-    split = {tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)}
+    values = {
+        tool.name: values_of_tool for tool in tools if (values_of_tool := _action_values(tool))
+    }
+    split = {
+        tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)
+    }
     actions: list[DraftAction] = []
     offered: dict[str, tuple[str, ...]] = {}
     reasons = {"setup": "it sets up tasks", "evaluate": "it judges them"}
@@ -181,7 +204,9 @@ def draft_config(
         else:
             left_out.append(action)
     return Draft(
-        name=clean_line(name, 100) if name and name.strip() else environment_name(analysis.image or analysis.source),
+        name=clean_line(name, 100)
+        if name and name.strip()
+        else environment_name(analysis.image or analysis.source),
         environment=_environment(analysis),
         instructions=tidy(analysis.instructions, 1000),
         actions=tuple(actions),
@@ -191,13 +216,17 @@ def draft_config(
 
 
 def usable_draft(
-    analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False, choice: ToolChoice = ALL_TOOLS
+    analysis: Analysis,
+    *,
+    name: str | None = None,
+    per_value: bool | Collection[str] = False,
+    choice: ToolChoice = ALL_TOOLS,
 ) -> Draft:
     """`draft_config`, where the draft has an action.
 
     Raises:
-        InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing. Or a
-            tool that is chosen, or left out, does not exist.
+        InputError: The environment has no tool for the agent, as far as is known: a configuration
+            of it could play nothing. Or a tool that is chosen, or left out, does not exist.
     """
     plan = draft_config(analysis, name=name, per_value=per_value, choice=choice)
     if plan.actions:
@@ -205,30 +234,52 @@ def usable_draft(
     if analysis.analyzed_at is None and not analysis.tools:
         raise InputError(
             "the lock file lists no tools, and a configuration is made of them; nothing is written",
-            fix="Start the environment and look (hudtui rl init SOURCE --live), or build it again so that the file lists them.",
+            fix=(
+                "Start the environment and look (hudtui rl init SOURCE --live), or build it again "
+                "so that the file lists them."
+            ),
         )
-    left = "; ".join(f"{clean_line(item.tool, 60)}: {clean_line(item.reason, 100)}" for item in plan.left_out[:6])
+    left = "; ".join(
+        f"{clean_line(item.tool, 60)}: {clean_line(item.reason, 100)}" for item in plan.left_out[:6]
+    )
     raise InputError(
-        "the environment has no tool for the agent, and a configuration is made of them; nothing is written",
+        "the environment has no tool for the agent, and a configuration is made of them; nothing "
+        "is written",
         why=f"Left out: {left}." if left else "It lists no tools at all.",
-        fix="Name the server that has the agent's tools, or write the configuration by hand (docs/configuration.md).",
+        fix=(
+            "Name the server that has the agent's tools, or write the configuration by hand "
+            "(docs/configuration.md)."
+        ),
     )
 
 
 def tidy(text: str, limit: int) -> str:
-    """Foreign text as one line of a prompt: no control characters, nothing that reads as a tag, at most `limit` characters."""
+    """Foreign text as one line of a prompt.
+
+    No control characters, nothing that reads as a tag, at most `limit` characters.
+    """
     return yaml_printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
 
 
 def as_identifier(name: str, *, empty: str) -> str:
-    r"""`name` as one word (`\w+`), the only spelling that an agent's call can hold; `empty` where nothing is left of it."""
-    return re.sub(r"\W+", "_", name).strip("_") or empty if re.search(r"\W", name) or not name else name
+    r"""`name` as one word (`\w+`), the only spelling that an agent's call can hold.
+
+    `empty` where nothing is left of it.
+    """
+    return (
+        re.sub(r"\W+", "_", name).strip("_") or empty
+        if re.search(r"\W", name) or not name
+        else name
+    )
 
 
-def unique_identifiers(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -> tuple[str, ...]:
+def unique_identifiers(
+    names: Iterable[str], *, empty: str, taken: Collection[str] = ()
+) -> tuple[str, ...]:
     r"""One word (`\w+`) for each name, all different and none in `taken`.
 
-    Names that are words already keep their spelling; the others get a number at the end where they clash.
+    Names that are words already keep their spelling; the others get a number at the end where they
+    clash.
     """
     wanted = list(names)
     result = [as_identifier(name, empty=empty) for name in wanted]
@@ -274,7 +325,8 @@ def _why_renamed(name: str) -> str:
     return "another action has that name" if len(name) <= _LONGEST_ACTION else "that is long"
 
 
-# -- one tool as one action ------------------------------------------------------------------------------------------------------
+# -- one tool as one action
+# --------------------------------------------------------------------------------------------------
 
 
 def _tool_action(tool: Tool, name: str) -> DraftAction | SkippedTool:
@@ -283,24 +335,40 @@ def _tool_action(tool: Tool, name: str) -> DraftAction | SkippedTool:
     if (reason := _unwritable(yaml_key, tool.name)) is not None:
         return SkippedTool(tool.name, f"it cannot be written down: {reason}")
     description = tidy(tool.description, 1000)
-    renamed = "" if name == tool.name else f"The tool is called {literal(tool.name)}, but {_why_renamed(tool.name)}."
+    renamed = (
+        ""
+        if name == tool.name
+        else f"The tool is called {literal(tool.name)}, but {_why_renamed(tool.name)}."
+    )
     if tool.input_schema is None:
-        note = "The server gave no schema for this tool: if it takes parameters, list them here and in the prompt."
-        return DraftAction(name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=(note,))
+        note = (
+            "The server gave no schema for this tool: if it takes parameters, list them here and "
+            "in the prompt."
+        )
+        return DraftAction(
+            name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=(note,)
+        )
     schema = ToolSchema(tool.input_schema, tool.name)
     notes: list[str] = []
     static: dict[str, Any] = {}
     offered: list[SchemaProperty] = []
     for prop in schema.properties():
         fixed = _only_value(prop)
-        if fixed is not UNSET and _unwritable(yaml_value, fixed) is None and _unmappable(prop) is None:
+        if (
+            fixed is not UNSET
+            and _unwritable(yaml_value, fixed) is None
+            and _unmappable(prop) is None
+        ):
             static[prop.name] = fixed
             continue
         reason = _unmappable(prop)
         if reason is None:
             offered.append(prop)
         elif prop.required:
-            return SkippedTool(tool.name, f"it needs the parameter {literal(clean_line(prop.name, 60))}, but {reason}")
+            return SkippedTool(
+                tool.name,
+                f"it needs the parameter {literal(clean_line(prop.name, 60))}, but {reason}",
+            )
         elif reason:
             notes.append(f"Not offered: {literal(clean_line(prop.name, 60))}, because {reason}.")
     arguments = _arguments(schema, offered, notes)
@@ -313,15 +381,31 @@ def _tool_action(tool: Tool, name: str) -> DraftAction | SkippedTool:
             notes.append("The schema's defaults are not sent: together they do not fit the schema.")
     if call is None:
         call = next(schema.calls())
-        notes.append("No example that fits the schema was found: correct the usage line in the prompt.")
+        notes.append(
+            "No example that fits the schema was found: correct the usage line in the prompt."
+        )
     elif reason := schema.unchecked(_sent(arguments, static, call)):
         notes.append(f"Whether the example fits is not checked: {reason}.")
-    return DraftAction(name, tool.name, description, arguments, static, _usage(name, arguments, call), renamed, tuple(notes))
+    return DraftAction(
+        name,
+        tool.name,
+        description,
+        arguments,
+        static,
+        _usage(name, arguments, call),
+        renamed,
+        tuple(notes),
+    )
 
 
-def _arguments(schema: ToolSchema, offered: list[SchemaProperty], notes: list[str]) -> tuple[DraftArgument, ...]:
+def _arguments(
+    schema: ToolSchema, offered: list[SchemaProperty], notes: list[str]
+) -> tuple[DraftArgument, ...]:
     # A keyword in a call begins with a letter.
-    names = unique_identifiers((f"arg_{prop.name}" if prop.name[:1].isdigit() else prop.name for prop in offered), empty="arg")
+    names = unique_identifiers(
+        (f"arg_{prop.name}" if prop.name[:1].isdigit() else prop.name for prop in offered),
+        empty="arg",
+    )
     arguments = []
     for prop, name in zip(offered, names, strict=True):
         default = UNSET if prop.required else prop.default
@@ -331,9 +415,15 @@ def _arguments(schema: ToolSchema, offered: list[SchemaProperty], notes: list[st
                 reason = "it does not fit the schema"
             if reason is not None:
                 default = UNSET
-                notes.append(f"The default of {literal(clean_line(prop.name, 60))} is not sent: {reason}.")
+                notes.append(
+                    f"The default of {literal(clean_line(prop.name, 60))} is not sent: {reason}."
+                )
         words = tidy(schema.words(prop.schema), 400)
-        arguments.append(DraftArgument(name, prop.name, words, tidy(prop.description, 400), prop.required, default))
+        arguments.append(
+            DraftArgument(
+                name, prop.name, words, tidy(prop.description, 400), prop.required, default
+            )
+        )
     return tuple(arguments)
 
 
@@ -348,7 +438,10 @@ def _only_value(prop: SchemaProperty) -> Any:
 
 
 def _unmappable(prop: SchemaProperty) -> str | None:
-    """Reason why a mapping cannot hold this parameter: empty where it is not worth a note, None where a mapping can hold it."""
+    """Reason why a mapping cannot hold this parameter.
+
+    Empty where it is not worth a note, None where a mapping can hold it.
+    """
     if prop.schema == {"not": {}}:
         return "the schema allows no value for it" if prop.required else ""
     if prop.name.startswith("_"):
@@ -365,7 +458,9 @@ def _unwritable(write: Callable[[Any], str], data: Any) -> str | None:
     return None
 
 
-def _example_call(schema: ToolSchema, arguments: tuple[DraftArgument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
+def _example_call(
+    schema: ToolSchema, arguments: tuple[DraftArgument, ...], static: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Values of an example call, by parameter, so that what is sent fits the schema."""
     known = {argument.parameter for argument in arguments}
     for call in itertools.islice(schema.calls(), _MOST_CALLS):
@@ -375,8 +470,14 @@ def _example_call(schema: ToolSchema, arguments: tuple[DraftArgument, ...], stat
     return None
 
 
-def _sent(arguments: tuple[DraftArgument, ...], static: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not UNSET}
+def _sent(
+    arguments: tuple[DraftArgument, ...], static: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    defaults = {
+        argument.parameter: argument.default
+        for argument in arguments
+        if argument.default is not UNSET
+    }
     return {**static, **defaults, **given}
 
 
@@ -393,12 +494,20 @@ def _usage(name: str, arguments: tuple[DraftArgument, ...], call: Mapping[str, A
     return f"{name}({', '.join(written)})"
 
 
-# -- one tool as one action a value ----------------------------------------------------------------------------------------------
+# -- one tool as one action a value
+# ----------------------------------------------------------------------------------------------
 
 
 def _action_values(tool: Tool) -> tuple[str, ...]:
-    """The values that could become actions of their own; empty where that does not suit the tool."""
-    if tool.input_schema is None or not tool.name.strip() or _unwritable(yaml_key, tool.name) is not None:
+    """The values that could become actions of their own.
+
+    Empty where that does not suit the tool.
+    """
+    if (
+        tool.input_schema is None
+        or not tool.name.strip()
+        or _unwritable(yaml_key, tool.name) is not None
+    ):
         return ()
     properties = ToolSchema(tool.input_schema).properties()
     choices = properties[0].schema.get("enum") if len(properties) == 1 else None
@@ -417,7 +526,9 @@ def _action_values(tool: Tool) -> tuple[str, ...]:
     return tuple(choices) if prop.required or prop.default in choices else ()
 
 
-def _value_actions(tool: Tool, values: tuple[str, ...], taken: Collection[str]) -> list[DraftAction]:
+def _value_actions(
+    tool: Tool, values: tuple[str, ...], taken: Collection[str]
+) -> list[DraftAction]:
     prop = ToolSchema(tool.input_schema or {}).properties()[0]
     plain = [as_identifier(value, empty="") for value in values]
     if set(plain) & set(taken) or len(set(plain)) < len(plain):
@@ -428,19 +539,27 @@ def _value_actions(tool: Tool, values: tuple[str, ...], taken: Collection[str]) 
     for name, value in zip(names, values, strict=True):
         words = f"{tidy(prop.name, 60)}: {tidy(value, 60)}"
         description = f"{text} ({words})" if text else words
-        actions.append(DraftAction(name, tool.name, description, static={prop.name: value}, usage=f"{name}()"))
+        actions.append(
+            DraftAction(name, tool.name, description, static={prop.name: value}, usage=f"{name}()")
+        )
     return actions
 
 
-# -- writing ---------------------------------------------------------------------------------------------------------------------
+# -- writing
+# --------------------------------------------------------------------------------------------------
 
 
 def generate(
-    analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False, platform: Platform = HUD
+    analysis: Analysis,
+    *,
+    name: str | None = None,
+    per_value: bool | Collection[str] = False,
+    platform: Platform = HUD,
 ) -> str:
     """The YAML text of a configuration for an environment. The same analysis gives the same text.
 
-    For `name` and `per_value` see `draft_config`; `platform` is the one whose gym the first comment names.
+    For `name` and `per_value` see `draft_config`; `platform` is the one whose gym the first comment
+    names.
 
     Raises:
         InputError: See `usable_draft`.
@@ -460,7 +579,11 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
             f"    environment: {yaml_quoted(plan.environment)}",
             "",
             "# The system prompt of the agent. The parameters of each tool are listed below it.",
-            *(_comment("The server's own instructions: " + plan.instructions) if plan.instructions else []),
+            *(
+                _comment("The server's own instructions: " + plan.instructions)
+                if plan.instructions
+                else []
+            ),
             "system_prompt: |",
             *(f"  {line}".rstrip() for line in _prompt(plan)),
             "",
@@ -491,11 +614,18 @@ def action_yaml(action: DraftAction) -> list[str]:
     lines = [f"{yaml_key(action.name)}:"]
     notes = (action.renamed, *action.notes) if action.renamed else action.notes
     lines += (f"  {line}" for note in notes for line in _comment(note))
-    lines += [f"  _tool: {yaml_quoted(action.tool)}", "  _parser:", f"    positional: [{positional}]"]
+    lines += [
+        f"  _tool: {yaml_quoted(action.tool)}",
+        "  _parser:",
+        f"    positional: [{positional}]",
+    ]
     for parameter, fixed in action.static.items():
         lines += [f"  {yaml_key(parameter)}:", f"    static: {yaml_value(fixed)}"]
     for argument in action.arguments:
-        lines += [f"  {yaml_key(argument.parameter)}:", f"    from_arg: {yaml_quoted(argument.name)}"]
+        lines += [
+            f"  {yaml_key(argument.parameter)}:",
+            f"    from_arg: {yaml_quoted(argument.name)}",
+        ]
         if argument.default is not UNSET:
             lines.append(f"    default: {yaml_value(argument.default)}")
     return lines
@@ -518,7 +648,8 @@ def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] |
     `taken` has the names of the actions that are there already.
 
     Returns:
-        The lines for `action_mappings` and the lines for the prompt, both without indentation; or why there are none.
+        The lines for `action_mappings` and the lines for the prompt, both without indentation; or
+        why there are none.
     """
     action = _tool_action(tool, _action_names((tool,), taken)[0])
     if isinstance(action, SkippedTool):
@@ -528,12 +659,17 @@ def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] |
 
 def _heading(plan: Draft, platform: Platform) -> list[str]:
     lines = [
-        f"# {tidy(platform.gym_id, 60)} configuration for {tidy(plan.name, 100)}, written by `hudtui rl init`.",
-        "# It is yours to edit; `hudtui config check` checks it, `hudtui config try` shows what a reply becomes.",
+        f"# {tidy(platform.gym_id, 60)} configuration for {tidy(plan.name, 100)}, written by "
+        "`hudtui rl init`.",
+        "# It is yours to edit; `hudtui config check` checks it, `hudtui config try` shows what a "
+        "reply becomes.",
     ]
     if plan.left_out:
         lines.append("#")
-        lines += ["# No action stands for these tools:", *(f"#   {_left_out(item)}" for item in plan.left_out)]
+        lines += [
+            "# No action stands for these tools:",
+            *(f"#   {_left_out(item)}" for item in plan.left_out),
+        ]
     return lines
 
 
@@ -546,7 +682,8 @@ def _prompt(plan: Draft) -> list[str]:
     lines = [
         f"You are an AI agent interacting with {tidy(plan.name, 100)}.",
         "",
-        "In every reply, reason inside <think>...</think> tags first, then make exactly one tool call inside",
+        "In every reply, reason inside <think>...</think> tags first, then make exactly one tool "
+        "call inside",
         "<tool>...</tool> tags. You will see its result before your next reply.",
         "",
         "Available tools:",
@@ -574,8 +711,15 @@ def _described(argument: DraftArgument) -> str:
 
 def _mappings(plan: Draft) -> list[str]:
     lines: list[str] = []
-    if any(not argument.required and argument.default is UNSET for action in plan.actions for argument in action.arguments):
-        lines.append("# An optional argument without a `default` is not sent when the agent does not give it.")
+    if any(
+        not argument.required and argument.default is UNSET
+        for action in plan.actions
+        for argument in action.arguments
+    ):
+        lines.append(
+            "# An optional argument without a `default` is not sent when the agent does not give "
+            "it."
+        )
     lines.append("action_mappings:")
     for number, action in enumerate(plan.actions):
         lines += [*([""] if number else []), *(f"  {line}" for line in action_yaml(action))]

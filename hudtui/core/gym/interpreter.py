@@ -1,6 +1,8 @@
-"""Meaning of an agent's reply: from its text to the call of a tool, or to the reason why there is none.
+"""Meaning of an agent's reply.
 
-Every reply of every episode is interpreted, so the named tuples on the way are made by `_new`, at a third of the usual cost.
+From its text to the call of a tool, or to the reason why there is none. Every reply of every
+episode is interpreted, so the named tuples on the way are made by `_new`, at a third of the usual
+cost.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _MOST_NAMES = 12
 _new = tuple.__new__
 
 ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
-ParameterOrigin: TypeAlias = Literal["static", "argument", "default", "transform", "left out", "failed"]
+ParameterOrigin: TypeAlias = Literal[
+    "static", "argument", "default", "transform", "left out", "failed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,11 @@ class FormatScore(NamedTuple):
     """True if the tool text is a call."""
 
 
-_FORMATS = {(xml, action): FormatScore(int(xml), int(action)) for xml in (False, True) for action in (False, True)}
+_FORMATS = {
+    (xml, action): FormatScore(int(xml), int(action))
+    for xml in (False, True)
+    for action in (False, True)
+}
 
 
 class Interpretation(NamedTuple):
@@ -112,7 +120,8 @@ class Interpretation(NamedTuple):
     reply: Reply | None = None
     """The parts of the reply, with the places of its tags."""
     unchecked: str | None = None
-    """Reason why the call could not be checked against a schema; None if it was, and if there is no call."""
+    """Reason why the call could not be checked against a schema; None if it was, and if there is no
+    call."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hudtui config try` prints."""
@@ -121,20 +130,27 @@ class Interpretation(NamedTuple):
             "think": self.think,
             "tool": self.tool,
             "extra_calls": self.extra_calls,
-            "action": None if action is None else {"name": action.name, "arguments": action.arguments},
-            "error": None if error is None else {"stage": error.stage, "message": error.message, "column": error.column},
+            "action": None
+            if action is None
+            else {"name": action.name, "arguments": action.arguments},
+            "error": None
+            if error is None
+            else {"stage": error.stage, "message": error.message, "column": error.column},
             "call": None if call is None else {"tool": call.tool, "arguments": call.arguments},
             "done": self.done,
             "format": {"xml": self.format.xml, "action": self.format.action},
         }
 
 
-def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Collection[str] = ()) -> BoundArguments:
+def bind_arguments(
+    call: Call, positional: Collection[str] | None, keywords: Collection[str] = ()
+) -> BoundArguments:
     """Give positional arguments their names.
 
     Args:
         call: What the agent wrote.
-        positional: The names that its mapping knows, or None for an action without a mapping, which takes anything.
+        positional: The names that its mapping knows, or None for an action without a mapping, which
+            takes anything.
         keywords: Further names that the mapping knows, of arguments that are given by name alone.
 
     Returns:
@@ -154,12 +170,18 @@ def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Col
         message = f"{call.name} takes {_expected(positional, keywords)}, not {len(call.args)}"
         problem = ReplyProblem("mapping", message, call.columns[len(positional)])
     known = [*(positional or ()), *keywords]
-    for (name, value), column in zip(call.kwargs.items(), call.columns[len(call.args) :], strict=True):
+    for (name, value), column in zip(
+        call.kwargs.items(), call.columns[len(call.args) :], strict=True
+    ):
         if name in arguments:
-            problem = problem or ReplyProblem("mapping", f"the argument {clean_line(name, 60)} is given twice", column)
+            problem = problem or ReplyProblem(
+                "mapping", f"the argument {clean_line(name, 60)} is given twice", column
+            )
             continue
         if positional is not None and name not in known:
-            problem = problem or ReplyProblem("mapping", _unknown_argument(call.name, name, known), column)
+            problem = problem or ReplyProblem(
+                "mapping", _unknown_argument(call.name, name, known), column
+            )
         arguments[name] = value
         columns[name] = column
     return BoundArguments(arguments, columns, problem)
@@ -188,10 +210,13 @@ class MappedArguments(NamedTuple):
     problem: ReplyProblem | None = None
 
 
-def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Collection[str]) -> MappedArguments:
+def map_arguments(
+    mapping: ActionMapping, bound: BoundArguments, required: Collection[str]
+) -> MappedArguments:
     """Work out every parameter of a call.
 
-    `bound` is what the agent wrote, by name; `required` the parameters that the tool requires, as far as that is known.
+    `bound` is what the agent wrote, by name; `required` the parameters that the tool requires, as
+    far as that is known.
 
     Returns:
         All parameters, also those after a failed one; the first problem counts.
@@ -212,7 +237,10 @@ def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Colle
             used = (parameter.arg,)
             if parameter.arg in given:
                 transform = parameter.transform
-                origin, before = "argument" if transform is None else "transform", given[parameter.arg]
+                origin, before = (
+                    "argument" if transform is None else "transform",
+                    given[parameter.arg],
+                )
             elif parameter.default is not MISSING:
                 origin, before = "default", parameter.default
             else:
@@ -243,8 +271,10 @@ def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Colle
     return _new(MappedArguments, (result, tuple(traces), problem))
 
 
-def _list_of(parameter: FromArgs, given: Mapping[str, Any]) -> tuple[ParameterOrigin, list[Any], list[str]]:
-    """Return where a list of several arguments comes from, its values, and the arguments that are missing.
+def _list_of(
+    parameter: FromArgs, given: Mapping[str, Any]
+) -> tuple[ParameterOrigin, list[Any], list[str]]:
+    """Return where a list of several arguments comes from, its values, and the missing arguments.
 
     The list comes from arguments if at least one of them is given, else from defaults.
     """
@@ -260,7 +290,9 @@ def _list_of(parameter: FromArgs, given: Mapping[str, Any]) -> tuple[ParameterOr
     return "default" if given.keys().isdisjoint(parameter.args) else "argument", values, missing
 
 
-def _missing_arguments(mapping: ActionMapping, name: str, used: tuple[str, ...], missing: list[str]) -> ReplyProblem:
+def _missing_arguments(
+    mapping: ActionMapping, name: str, used: tuple[str, ...], missing: list[str]
+) -> ReplyProblem:
     words = " and ".join(missing)
     what = f"the argument {words} is" if len(missing) == 1 else f"the arguments {words} are"
     why = f"{mapping.tool} requires {name}"
@@ -284,12 +316,18 @@ class Interpreter:
 
     Args:
         config: The configuration.
-        tools: The environment's tools by name; None when they are not known: then calls are not checked against them.
-        reserved: The task's own tools, which actions cannot reach, and what each does: `judges this task`.
+        tools: The environment's tools by name; None when they are not known: then calls are not
+            checked against them.
+        reserved: The task's own tools, which actions cannot reach, and what each does:
+            `judges this task`.
     """
 
     def __init__(
-        self, config: GymConfig, tools: Mapping[str, Tool] | None = None, *, reserved: Mapping[str, str] | None = None
+        self,
+        config: GymConfig,
+        tools: Mapping[str, Tool] | None = None,
+        *,
+        reserved: Mapping[str, str] | None = None,
     ) -> None:
         self.config = config
         self.tools = tools
@@ -300,17 +338,22 @@ class Interpreter:
         """Interpret a reply. Never raises: any text has an interpretation."""
         parts = split_reply(reply, self.config.parser.use_thinking)
         if parts.tool is None:
-            return _meaning(parts, None, ReplyProblem("tags", parts.problem or "there is no tool text"))
+            return _meaning(
+                parts, None, ReplyProblem("tags", parts.problem or "there is no tool text")
+            )
         call = parse_call(parts.tool)
         if isinstance(call, ParseFailure):
             return _meaning(parts, None, ReplyProblem("syntax", call.message, call.column))
         return self._called(parts, call)
 
     def interpret_call(self, name: str, arguments: Mapping[str, Any]) -> Interpretation:
-        """Interpret a call that a model made by its own tool calling, as the reply with that call in its tool tag.
+        """Interpret a call that a model made by its own tool calling.
+
+        It counts as the reply with that call in its tool tag.
 
         Returns:
-            The interpretation. Its format is that of a complete reply: there is no text that could be malformed.
+            The interpretation. Its format is that of a complete reply: there is no text that could
+                be malformed.
         """
         call = _new(Call, (name, (), dict(arguments), (1,) * len(arguments)))
         parts = Reply(None, spell_call(name, arguments), 0, (), True, None, None)
@@ -322,14 +365,21 @@ class Interpreter:
     def _called(self, parts: Reply, call: Call) -> Interpretation:
         mapping = self.config.mappings.get(call.name)
         if call.name == DONE:
-            bound = bind_arguments(call, mapping.positional if mapping else None, mapping.keywords if mapping else ())
+            bound = bind_arguments(
+                call, mapping.positional if mapping else None, mapping.keywords if mapping else ()
+            )
             return _meaning(parts, Action(DONE, bound.arguments), done=True)
         if mapping is None:
             return self._unmapped(parts, call)
-        return self._mapped(parts, mapping, bind_arguments(call, mapping.positional, mapping.keywords), call.name)
+        return self._mapped(
+            parts, mapping, bind_arguments(call, mapping.positional, mapping.keywords), call.name
+        )
 
     def _target(self, tool: str) -> tuple[ArgumentChecker, ReplyProblem | None]:
-        """The checker of a tool's arguments, and the reason why the tool cannot be called, if there is one."""
+        """The checker of a tool's arguments, and the reason why the tool cannot be called.
+
+        The reason is None if there is none.
+        """
         target = self._targets.get(tool)
         if target is None:
             known = None if self.tools is None else self.tools.get(tool)
@@ -337,7 +387,9 @@ class Interpreter:
             target = self._targets[tool] = checker, self._missing_tool(tool)
         return target
 
-    def _mapped(self, parts: Reply, mapping: ActionMapping, bound: BoundArguments, name: str) -> Interpretation:
+    def _mapped(
+        self, parts: Reply, mapping: ActionMapping, bound: BoundArguments, name: str
+    ) -> Interpretation:
         checker, missing = self._target(mapping.tool)
         mapped = map_arguments(mapping, bound, checker.required)
         problem = bound.problem or missing or mapped.problem
@@ -353,7 +405,10 @@ class Interpreter:
         if self.tools is None or self._callable(tool):
             return None
         if tool in self._reserved:
-            return ReplyProblem("mapping", f"{clean_line(tool, 60)} {self._reserved[tool]}; the agent cannot call it")
+            return ReplyProblem(
+                "mapping",
+                f"{clean_line(tool, 60)} {self._reserved[tool]}; the agent cannot call it",
+            )
         near = did_you_mean(tool, [name for name in self.tools if self._callable(name)])
         hint = f"; did you mean {near}?" if near else ""
         return ReplyProblem("mapping", f"the environment has no tool {clean_line(tool, 60)}{hint}")
@@ -369,13 +424,19 @@ class Interpreter:
             if bound.problem is not None:
                 return _meaning(parts, Action(call.name, bound.arguments), bound.problem)
             mapping = ActionMapping(
-                call.name, call.name, tuple(bound.arguments), {argument: FromArg(argument) for argument in bound.arguments}
+                call.name,
+                call.name,
+                tuple(bound.arguments),
+                {argument: FromArg(argument) for argument in bound.arguments},
             )
             return self._mapped(parts, mapping, bound, call.name)
         action = Action(call.name, bind_arguments(call, None).arguments)
         column = parts.tool.index(call.name) + 1 if parts.tool else None
         if invalid is not None:
-            message = f"the action {clean_line(call.name, 60)} cannot be used, its mapping has an error: {invalid}"
+            message = (
+                f"the action {clean_line(call.name, 60)} cannot be used, its mapping has an error: "
+                f"{invalid}"
+            )
         else:
             message = self._unknown_action(call.name)
         return _meaning(parts, action, ReplyProblem("mapping", message, column))
@@ -390,7 +451,9 @@ class Interpreter:
     def _unknown_action(self, name: str) -> str:
         known = [*self.config.mappings, *([] if DONE in self.config.mappings else [DONE])]
         if self.config.allow_unmapped and self.tools is not None:
-            known += [tool for tool in self.tools if self._open_to_agent(tool) and tool not in known]
+            known += [
+                tool for tool in self.tools if self._open_to_agent(tool) and tool not in known
+            ]
         near = did_you_mean(name, known)
         if near is not None:
             return f"unknown action {clean_line(name, 60)}; did you mean {near}?"
@@ -398,9 +461,15 @@ class Interpreter:
         return f"unknown action {clean_line(name, 60)}; known actions are {names}"
 
 
-def _violated(violation: Violation, bound: BoundArguments, parameters: tuple[ParameterTrace, ...]) -> ReplyProblem:
+def _violated(
+    violation: Violation, bound: BoundArguments, parameters: tuple[ParameterTrace, ...]
+) -> ReplyProblem:
     trace = next((trace for trace in parameters if trace.name == violation.parameter), None)
-    column = _column(bound, trace.arguments) if trace is not None and trace.origin in ("argument", "transform") else None
+    column = (
+        _column(bound, trace.arguments)
+        if trace is not None and trace.origin in ("argument", "transform")
+        else None
+    )
     return ReplyProblem("schema", violation.message, column, violation.parameter)
 
 

@@ -7,11 +7,13 @@ import math
 from typing import Any
 
 MAX_DEPTH = 200
-"""Levels of lists and objects inside each other. An argument has at most half of that (see `reply`)."""
+"""Levels of lists and objects inside each other. An argument has at most half of that (see
+`reply`)."""
 
 _ATOMS = frozenset((int, bool, type(None)))
 _ADVICE = {"set": "; sorted(...) makes a list of it"} | dict.fromkeys(
-    ("range", "zip", "enumerate", "dict_keys", "dict_values", "dict_items"), "; list(...) makes a list of it"
+    ("range", "zip", "enumerate", "dict_keys", "dict_values", "dict_items"),
+    "; list(...) makes a list of it",
 )
 
 
@@ -20,11 +22,13 @@ class NotJsonError(Exception):
 
 
 def to_json_value(value: Any, depth: int = 0) -> Any:
-    """Return a copy of a value, made of what JSON knows: tuples become lists, and numbers that are keys become text.
+    """Return a copy of a value, made of what JSON knows.
+
+    Tuples become lists, and numbers that are keys become text.
 
     Raises:
-        NotJsonError: It holds a number that is not finite, half a surrogate pair, or something that is no JSON at all, or it is
-            nested too deeply.
+        NotJsonError: It holds a number that is not finite, half a surrogate pair, or something that
+            is no JSON at all, or it is nested too deeply.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -42,7 +46,9 @@ def to_json_value(value: Any, depth: int = 0) -> Any:
         return [to_json_value(item, depth) for item in value]
     if kind is dict:
         return {_key(key): to_json_value(item, depth) for key, item in value.items()}
-    raise NotJsonError(f"a value of type {kind.__name__} cannot be sent{_ADVICE.get(kind.__name__, '')}")
+    raise NotJsonError(
+        f"a value of type {kind.__name__} cannot be sent{_ADVICE.get(kind.__name__, '')}"
+    )
 
 
 def _text(text: str) -> str:
@@ -68,7 +74,9 @@ def _key(key: Any) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Return a value as compact JSON on one line, all ASCII; what a server nested too deeply is left out.
+    """Return a value as compact JSON on one line, all ASCII.
+
+    What a server nested too deeply is left out.
 
     Raises:
         TypeError: It holds something that is no JSON.

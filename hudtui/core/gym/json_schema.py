@@ -1,7 +1,9 @@
-"""Checking the arguments of a call against the tool's JSON Schema, with messages that say what was expected.
+"""Checks the arguments of a call against the tool's JSON Schema.
 
-Schemas come from untrusted servers. A schema that makes no sense, refers to another document, or would take too
-long to check leaves the verdict to the server. Nothing here raises.
+Its messages say what was expected.
+
+Schemas come from untrusted servers. A schema that makes no sense, refers to another document, or
+would take too long to check leaves the verdict to the server. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -18,11 +20,23 @@ from hudtui.core.text import clean_line
 
 NO_SCHEMA = "the tool's schema is not known"
 _MAX_PARTS = 500
-"""Subschemas that the quick check goes through; each may be applied to every item of a long list."""
+"""Subschemas that the quick check goes through; each may be applied to every item of a long
+list."""
 _ANNOTATIONS = frozenset(
-    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "format")
+    (
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "$comment",
+        "format",
+    )
 )
-"""Keywords that restrict nothing. `format` is an annotation unless a validator is set otherwise (JSON Schema 2020-12, 7.2.1)."""
+"""Keywords that restrict nothing. `format` is an annotation unless a validator is set otherwise
+(JSON Schema 2020-12, 7.2.1)."""
 _OBJECT = frozenset(("properties", "required", "additionalProperties"))
 _DIALECTS = frozenset(
     (
@@ -68,20 +82,26 @@ class ArgumentChecker:
         self.parameters: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
         required = self.schema.get("required")
         self.required = (
-            frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
+            frozenset(name for name in required if isinstance(name, str))
+            if isinstance(required, list)
+            else frozenset()
         )
         self._surely_fit = quick_check(self.schema) if self.known else None
         self._validator = Validator(self.schema)
 
     def check(self, arguments: Mapping[str, Any]) -> Violation | None:
-        """Return the first fault of the arguments; None when they fit, and when that is not known."""
+        """Return the first fault of the arguments.
+
+        None when they fit, and when that is not known.
+        """
         return self.judge(arguments)[0]
 
     def judge(self, arguments: Mapping[str, Any]) -> tuple[Violation | None, str | None]:
         """Check arguments.
 
         Returns:
-            What is wrong with the arguments, or None; and why the schema could not be asked, or None where it was.
+            What is wrong with the arguments, or None; and why the schema could not be asked, or
+            None where it was.
         """
         if not self.known:
             return None, NO_SCHEMA
@@ -94,7 +114,8 @@ class ArgumentChecker:
         return (_violation(errors, self) if errors else None), None
 
 
-# -- the quick check -----------------------------------------------------------------------------------------------------------
+# -- the quick check
+# --------------------------------------------------------------------------------------------------
 
 Check = Callable[[Any], bool]
 
@@ -104,17 +125,21 @@ class _NotCovered(Exception):
 
 
 def quick_check(schema: Any) -> Check | None:
-    """A function that is true only for values that fit `schema`; None for a schema with a keyword that is not covered here.
+    """A function that is true only for values that fit `schema`.
 
-    The validator of `jsonschema` costs some 60 us a call, this some 1 us. Where the function says False, the validator decides:
-    no refusal, and no message, ever comes from here.
+    None for a schema with a keyword that is not covered here. The validator of `jsonschema` costs
+    some 60 us a call, this some 1 us. Where the function says False, the validator decides: no
+    refusal, and no message, ever comes from here.
     """
     remaining = [_MAX_PARTS]
     dialect = schema.get("$schema") if isinstance(schema, Mapping) else None
     if dialect is not None and not (isinstance(dialect, str) and dialect.rstrip("#") in _DIALECTS):
         return None
     try:
-        return _compiled({key: value for key, value in schema.items() if key not in ("$schema", "$id")}, remaining)
+        return _compiled(
+            {key: value for key, value in schema.items() if key not in ("$schema", "$id")},
+            remaining,
+        )
     except _NotCovered:
         return None
 
@@ -167,7 +192,11 @@ def _type(value: Any, remaining: list[int]) -> Check:
 
 
 def _enum(value: Any, remaining: list[int]) -> Check:
-    if not isinstance(value, list) or not value or not all(type(member) in (str, int, bool, type(None)) for member in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(type(member) in (str, int, bool, type(None)) for member in value)
+    ):
         raise _NotCovered
     members = frozenset((type(member), member) for member in value)  # True is not 1
     scalars = frozenset((str, int, bool, type(None)))
@@ -189,7 +218,11 @@ def _items(value: Any, remaining: list[int]) -> Check:
 def _object(schema: Mapping[str, Any], remaining: list[int]) -> Check:
     described, required = schema.get("properties", {}), schema.get("required", [])
     others = schema.get("additionalProperties", True)
-    if not isinstance(described, Mapping) or not isinstance(required, list) or not isinstance(others, bool):
+    if (
+        not isinstance(described, Mapping)
+        or not isinstance(required, list)
+        or not isinstance(others, bool)
+    ):
         raise _NotCovered
     if not all(isinstance(name, str) for name in required):
         raise _NotCovered
@@ -246,20 +279,24 @@ _KEYWORDS: dict[str, Callable[[Any, list[int]], Check]] = {
 }
 
 
-# -- messages ------------------------------------------------------------------------------------------------------------------
+# -- messages
+# --------------------------------------------------------------------------------------------------
 
 
 def _violation(errors: list[Any], checker: ArgumentChecker) -> Violation:
     from jsonschema.exceptions import best_match
 
     error = best_match(iter(errors))
-    while error.parent is not None:  # the alternatives as a whole, rather than why one of them does not fit
+    while (
+        error.parent is not None
+    ):  # the alternatives as a whole, rather than why one of them does not fit
         error = error.parent
     path = list(error.absolute_path)
     if not path:
         return _about_all(error, checker)
     label = "".join(
-        f"[{step}]" if isinstance(step, int) else f".{step}" if index else str(step) for index, step in enumerate(path)
+        f"[{step}]" if isinstance(step, int) else f".{step}" if index else str(step)
+        for index, step in enumerate(path)
     )
     return Violation(str(path[0]), f"{clean_line(label, 80)}: {_complaint(error)}")
 
@@ -269,7 +306,10 @@ def _about_all(error: Any, checker: ArgumentChecker) -> Violation:
     if error.validator == "required":
         missing = next((name for name in error.validator_value if name not in arguments), None)
         expected = describe(checker.parameters.get(missing)) if missing is not None else ""
-        return Violation(missing, f"the parameter {missing} is missing" + (f"; expected {expected}" if expected else ""))
+        return Violation(
+            missing,
+            f"the parameter {missing} is missing" + (f"; expected {expected}" if expected else ""),
+        )
     if error.validator in ("additionalProperties", "unevaluatedProperties"):
         extra = next((name for name in arguments if name not in checker.parameters), None)
         known = ", ".join(map(str, islice(checker.parameters, 12)))
@@ -305,7 +345,10 @@ def _complaint(error: Any) -> str:
 
 
 def describe(schema: Any) -> str:
-    """Return the values that a schema expects, in a few words; empty when it expects nothing in particular."""
+    """Return the values that a schema expects, in a few words.
+
+    Empty when it expects nothing in particular.
+    """
     if not isinstance(schema, Mapping):
         return ""
     if "const" in schema:
@@ -335,4 +378,12 @@ def shown(value: Any) -> str:
         return f"a list of {len(value)} items" if len(value) != 1 else "a list of 1 item"
     if isinstance(value, Mapping):
         return "an object"
-    return "null" if value is None else "true" if value is True else "false" if value is False else clean_line(str(value), 60)
+    return (
+        "null"
+        if value is None
+        else "true"
+        if value is True
+        else "false"
+        if value is False
+        else clean_line(str(value), 60)
+    )

@@ -1,7 +1,9 @@
-r"""The agent's text: splits a reply into its think block and its tool text, and parses the tool text as a call.
+r"""The agent's text.
 
-All functions take time linear in the length of the text, and never raise: a text that is not a call gives a `ParseFailure` that
-says why and where. Values may be spelled as in JSON or as in Python, in any mix.
+Splits a reply into its think block and its tool text, and parses the tool text as a call. All
+functions take time linear in the length of the text, and never raise: a text that is not a call
+gives a `ParseFailure` that says why and where. Values may be spelled as in JSON or as in Python, in
+any mix.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _new = tuple.__new__  # makes a named tuple at a third of the usual cost
 
 _OPEN = re.compile(r"<(?:think|tool)>")
 _MARK = re.compile(r"<think>|</think>|<tool>")
-_PLAIN = re.compile(r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+").fullmatch
+_PLAIN = re.compile(
+    r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+"
+).fullmatch
 """A reply with one think block or none before one tool tag, and no other angle brackets."""
 _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
@@ -31,30 +35,52 @@ MAX_DEPTH = 100
 """Levels of lists and objects inside each other in one argument."""
 
 MAX_ODD_KEYS = 1_000
-"""Keys that are not text, in all objects of one argument. Numbers can be chosen so that finding one compares all others."""
+"""Keys that are not text, in all objects of one argument. Numbers can be chosen so that finding one
+compares all others."""
 
 _NAME = re.compile(r"\s*+(\w++)\s*+")
 _BLANKS = re.compile(r"\s*+")
 _KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)\s*+")
 _BARE = re.compile(r"[^\"',()\[\]{}]*+")
 _WORD = re.compile(r"[^\s\"',:()\[\]{}]++")
-_SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|(-?[0-9]{1,18}\.[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+(?:,|(?=\)))")
-"""A number or a quoted text without escapes, and the comma after it or the parenthesis that follows."""
+_SIMPLE = re.compile(
+    r"\s*+(?:(-?[0-9]{1,18})|(-?[0-9]{1,18}\.[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+"
+    r"(?:,|(?=\)))"
+)
+"""A number or a quoted text without escapes, and the comma after it or the parenthesis that
+follows."""
 _PARENTHESIS = re.compile(r"[()]")
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
 _QUOTES = {'"', "'"}
 _STRINGS = {
     '"': re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL),
     "'": re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL),
-    # The last group is not possessive: of Python before 3.11.5 such a group with choices inside matches wrongly (cpython#106052).
-    '"""': re.compile(r'"""([^"\\]*+(?:\\.[^"\\]*+)*+(?:(?!""")"[^"\\]*+(?:\\.[^"\\]*+)*+)*)"""', re.DOTALL),
-    "'''": re.compile(r"'''([^'\\]*+(?:\\.[^'\\]*+)*+(?:(?!''')'[^'\\]*+(?:\\.[^'\\]*+)*+)*)'''", re.DOTALL),
+    # The last group is not possessive: of Python before 3.11.5 such a group with choices inside
+    # matches wrongly (cpython#106052).
+    '"""': re.compile(
+        r'"""([^"\\]*+(?:\\.[^"\\]*+)*+(?:(?!""")"[^"\\]*+(?:\\.[^"\\]*+)*+)*)"""', re.DOTALL
+    ),
+    "'''": re.compile(
+        r"'''([^'\\]*+(?:\\.[^'\\]*+)*+(?:(?!''')'[^'\\]*+(?:\\.[^'\\]*+)*+)*)'''", re.DOTALL
+    ),
 }
 _ESCAPE = re.compile(
-    r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|N\{([^{}]{1,120})\}|(\r?\n|.))", re.DOTALL
+    r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|N\{([^{}]{1,120})\}"
+    r"|(\r?\n|.))",
+    re.DOTALL,
 )
-_ESCAPES = {"\n": "", "\r\n": "", "\\": "\\", "'": "'", '"': '"'} | dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
-_WORDS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None, "null": None}
+_ESCAPES = {"\n": "", "\r\n": "", "\\": "\\", "'": "'", '"': '"'} | dict(
+    zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)
+)
+_WORDS = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "none": None,
+    "None": None,
+    "null": None,
+}
 _DIGITS = r"[0-9](?:_?[0-9])*+"
 _INTEGER = re.compile(rf"[+-]?{_DIGITS}")
 _NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
@@ -71,7 +97,8 @@ class TagSpan(NamedTuple):
     """A stretch of a reply, tags included; the end is exclusive."""
 
     kind: Literal["think", "tool", "extra", "empty", "unclosed"]
-    """A think block, the tool tag that counts, a further one, an empty one, or an opening tag without its end."""
+    """A think block, the tool tag that counts, a further one, an empty one, or an opening tag
+    without its end."""
     start: int
     end: int
 
@@ -88,7 +115,8 @@ class Reply(NamedTuple):
     spans: tuple[TagSpan, ...]
     """Tags in the order they begin; a think block inside a tool tag comes before that tag."""
     tags: bool
-    """True if the expected tags are there: a tool, and a thought where the configuration expects one."""
+    """True if the expected tags are there: a tool, and a thought where the configuration expects
+    one."""
     tool_start: int | None = None
     """Index of `tool` in the reply; None when think blocks had to be cut out of it."""
     problem: str | None = None
@@ -102,15 +130,17 @@ class Call(NamedTuple):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = MappingProxyType({})
     columns: tuple[int, ...] = ()
-    """Column of each positional argument, then of the name of each keyword argument, from 1 in the tool text."""
+    """Column of each positional argument, then of the name of each keyword argument, from 1 in the
+    tool text."""
 
 
 def split_reply(text: str, use_thinking: bool = True) -> Reply:
     """Split a reply into its parts.
 
-    Everything up to the first `</think>` is thought, also where the reply does not open it: chat templates do so for the model. A
-    `</think>` in a quoted argument of a call is text, unless a thought was opened before. What follows a `<think>` that is not
-    closed is thought, too. No tool tag in a thought counts.
+    Everything up to the first `</think>` is thought, also where the reply does not open it: chat
+    templates do so for the model. A `</think>` in a quoted argument of a call is text, unless a
+    thought was opened before. What follows a `<think>` that is not closed is thought, too. No tool
+    tag in a thought counts.
 
     With `use_thinking` a thought is expected, for `Reply.tags`; it changes nothing else.
     """
@@ -121,7 +151,18 @@ def split_reply(text: str, use_thinking: bool = True) -> Reply:
         if think is not None:
             think = think.strip()
             spans = (_new(TagSpan, ("think", *plain.span(1))), *spans)
-        return _new(Reply, (think, tool, 0, spans, think is not None or not use_thinking, text.index(tool, plain.start(4)), None))
+        return _new(
+            Reply,
+            (
+                think,
+                tool,
+                0,
+                spans,
+                think is not None or not use_thinking,
+                text.index(tool, plain.start(4)),
+                None,
+            ),
+        )
     splitter = _Splitter(text)
     splitter.run()
     tags = splitter.tool is not None and (splitter.think is not None or not use_thinking)
@@ -156,7 +197,11 @@ def _end_of_thought(text: str) -> int:
         if text.find(_THINK, at, close) >= 0 or text.find(_THINK_END, at, close) >= 0:
             tag = _next_tag(text, at, close, set())
             # Thoughts name tags and are full of apostrophes: only the quotes of a call count.
-            if tag is None or tag[0] != _TOOL_END or isinstance(parse_call(text[at:close]), ParseFailure):
+            if (
+                tag is None
+                or tag[0] != _TOOL_END
+                or isinstance(parse_call(text[at:close]), ParseFailure)
+            ):
                 return text.find(_THINK_END, at)
         at = close + len(_TOOL_END)
     return -1
@@ -210,12 +255,16 @@ class _Splitter:
                 return
 
     def _think(self, start: int) -> int:
-        """Index of the end of a think block; -1 when it is not closed: all that follows is thought."""
+        """Index of the end of a think block.
+
+        -1 when it is not closed: all that follows is thought.
+        """
         end = self.text.find(_THINK_END, start + len(_THINK))
         if end < 0:
             self.spans.append(TagSpan("unclosed", start, start + len(_THINK)))
             self.problem = (
-                "the <think> tag is not closed, so all after it is thought; close it, and write the call after </think>"
+                "the <think> tag is not closed, so all after it is thought; close it, and write "
+                "the call after </think>"
             )
             return -1
         end += len(_THINK_END)
@@ -254,7 +303,8 @@ class _Splitter:
         """The text of a tool tag without its think blocks, except those inside a quoted argument.
 
         Returns:
-            The text or None when the tag is not closed, where its closing tag begins, and whether something was cut out.
+            The text or None when the tag is not closed, where its closing tag begins, and whether
+            something was cut out.
         """
         text, at, kept_from = self.text, begin, begin
         parts: list[str] = []
@@ -288,14 +338,19 @@ def parse_call(text: str) -> Call | ParseFailure:
 
 
 def spell_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """The tool text of a call, its values spelled as in JSON. Where the names are words, `parse_call` reads the same call."""
+    """The tool text of a call, its values spelled as in JSON.
+
+    Where the names are words, `parse_call` reads the same call.
+    """
     spelled = (f"{key}={_spell(value)}" for key, value in arguments.items())
     return f"{name}({', '.join(spelled)})"
 
 
 def _spell(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")  # a tag inside a text would end the tool text
+        return json.dumps(value, ensure_ascii=False).replace(
+            "<", "\\u003c"
+        )  # a tag inside a text would end the tool text
     except (ValueError, TypeError, RecursionError):
         return '"..."'
 
@@ -308,7 +363,10 @@ class _ParseError(Exception):
 
 
 class _Parser:
-    """Reads one call. Each method takes an offset in the text, and returns what it read and the offset behind it."""
+    """Reads one call.
+
+    Each method takes an offset in the text, and returns what it read and the offset behind it.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -321,7 +379,9 @@ class _Parser:
         text = self.text
         head = _NAME.match(text)
         if head is None:
-            raise _ParseError("expected a call like name(arguments)", self.skip(0) if text.strip() else 0)
+            raise _ParseError(
+                "expected a call like name(arguments)", self.skip(0) if text.strip() else 0
+            )
         name, opened = head[1], head.end()
         if not text.startswith("(", opened):
             raise _ParseError(f"expected ( after the name {_cut(name)}", opened)
@@ -333,7 +393,9 @@ class _Parser:
             while not kwargs and (simple := _SIMPLE.match(text, at)) is not None:
                 index = simple.lastindex or 1
                 written = simple[index]
-                args.append(written if index > 2 else int(written) if index == 1 else float(written))
+                args.append(
+                    written if index > 2 else int(written) if index == 1 else float(written)
+                )
                 columns.append(simple.start(index) + (index <= 2))  # a text begins with its quote
                 at = simple.end()
             if not text.startswith(")", at):
@@ -361,7 +423,9 @@ class _Parser:
                 raise _ParseError(f"expected , or ) before {text[at]!r}", at)
         rest = _PARENTHESIS.search(text, at + 1)
         if rest is not None:
-            raise _ParseError("expected one call; after it there is another parenthesis", rest.start())
+            raise _ParseError(
+                "expected one call; after it there is another parenthesis", rest.start()
+            )
         return _new(Call, (name, tuple(args), kwargs, tuple(columns)))
 
     def argument(self, at: int, opened: int) -> tuple[Any, int]:
@@ -380,7 +444,9 @@ class _Parser:
             if not raw:
                 raise _ParseError(f"unexpected {text[end]}", end)
             what = "a quote" if text[end] in _QUOTES else text[end]
-            raise _ParseError(f"{what} in the middle of a text without quotes; put the whole text in quotes", end)
+            raise _ParseError(
+                f"{what} in the middle of a text without quotes; put the whole text in quotes", end
+            )
         if not raw:
             raise _ParseError("a value is missing", at)
         return _bare(raw, at), end
@@ -462,7 +528,10 @@ class _Parser:
 
 
 def _bare(raw: str, at: int) -> Any:
-    """The value of a text without quotes: a number, a word of JSON or Python, else the text itself."""
+    """The value of a text without quotes.
+
+    A number, a word of JSON or Python, else the text itself.
+    """
     if raw[0] not in "0123456789+-.":
         return _WORDS.get(raw, raw)
     if not _NUMBER.fullmatch(raw):

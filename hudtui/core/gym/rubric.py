@@ -24,7 +24,8 @@ _MOST_BLOCKS = 20
 _NOISE = 1e-9
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 _NUMBER = re.compile(
-    r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,9})?|[+-]?(?:nan|inf(?:inity)?)|true|false"
+    r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,9})?"
+    r"|[+-]?(?:nan|inf(?:inity)?)|true|false"
 )
 _BOOLEANS = {"true": True, "false": False}
 
@@ -50,8 +51,8 @@ class FormatCount:
     def score(self, config: GymConfig) -> float:
         """Return how far the replies kept to the expected form, 0 to 1.
 
-        The share of replies with the expected tags and the share of tool texts that parse, weighted as the `parser` section says;
-        0 without replies. Without any tool text nothing has parsed.
+        The share of replies with the expected tags and the share of tool texts that parse, weighted
+        as the `parser` section says; 0 without replies. Without any tool text nothing has parsed.
         """
         weights = config.parser.xml_weight + config.parser.action_weight
         if not self.replies or weights <= 0:
@@ -74,8 +75,13 @@ def tool_execution(successes: int, attempts: int) -> float:
     return successes / attempts if attempts else 0.0
 
 
-def total_reward(task_completion: float, execution: float, format_compliance: float, config: GymConfig) -> float:
-    """Return the reward: the components, weighted as `rubric.weights` says. The weights need not sum to 1."""
+def total_reward(
+    task_completion: float, execution: float, format_compliance: float, config: GymConfig
+) -> float:
+    """Return the reward: the components, weighted as `rubric.weights` says.
+
+    The weights need not sum to 1.
+    """
     weights = config.weights
     return (
         weights["task_completion"] * task_completion
@@ -89,11 +95,14 @@ def find_reward(result: ToolResult) -> tuple[float, bool]:
 
     Of all parts of the answer, structured content first, count in this order:
 
-    1. an object's `reward`, `grade` or `score`, the first that is a number; else its `subscores` times weights;
-    2. an object's `success`, true or false; or an answer that is nothing but a number, or true or false.
+    1. an object's `reward`, `grade` or `score`, the first that is a number; else its `subscores`
+       times weights;
+    2. an object's `success`, true or false; or an answer that is nothing but a number, or true or
+       false.
 
-    A number may be a text of its own. An object may stand in `{"result": ...}`, be a text, or stand in a fenced block of a text.
-    A sentence holds no reward, whatever numbers it names. A reward that is not finite is none: see `why_no_reward`.
+    A number may be a text of its own. An object may stand in `{"result": ...}`, be a text, or stand
+    in a fenced block of a text. A sentence holds no reward, whatever numbers it names. A reward
+    that is not finite is none: see `why_no_reward`.
 
     Returns:
         The reward, and whether the answer holds one. An error answer holds none.
@@ -105,7 +114,10 @@ def find_reward(result: ToolResult) -> tuple[float, bool]:
 
 
 def why_no_reward(result: ToolResult) -> str:
-    """Say why an answer of an evaluate tool holds no reward, for messages; the answer is one of those."""
+    """Say why an answer of an evaluate tool holds no reward, for messages.
+
+    The answer is one of those.
+    """
     number = _first_number(result)
     if number is None:
         return "the evaluator returned no `reward`: docs/configuration.md says what counts as one"
@@ -116,22 +128,32 @@ def reward_warning(completion: float) -> str | None:
     """Warning about a reward outside 0 to 1, shown once in a run; None for any other."""
     if -_NOISE <= completion <= 1 + _NOISE:
         return None
-    return f"an evaluator gave the reward {completion:g}, outside 0 to 1: it counts as it is, and outweighs the other parts"
+    return (
+        f"an evaluator gave the reward {completion:g}, outside 0 to 1: it counts as it is, and "
+        "outweighs the other parts"
+    )
 
 
 def _first_number(result: ToolResult) -> float | None:
     """The first reward in an answer, finite or not."""
-    texts = [block.text for block in result.blocks if block.type == "text" and block.text is not None]
+    texts = [
+        block.text for block in result.blocks if block.type == "text" and block.text is not None
+    ]
     answers = [_unwrapped(result.structured), *(_unwrapped(text) for text in texts)]
     strong = (_reward_in(answer) for answer in answers)
-    whole = answers if len(texts) <= 1 else answers[:1]  # one text of several is not the whole answer
+    whole = (
+        answers if len(texts) <= 1 else answers[:1]
+    )  # one text of several is not the whole answer
     weak = (_success(answer) for answer in answers)
     bare = (_number(answer) for answer in whole)
     return next((number for number in (*strong, *weak, *bare) if number is not None), None)
 
 
 def _unwrapped(answer: Any) -> Any:
-    """Value inside a text or a wrapping object: that of JSON, also of a fenced block, and of `{"result": value}`."""
+    """Value inside a text or a wrapping object.
+
+    That of JSON, also of a fenced block, and of `{"result": value}`.
+    """
     for _ in range(_MOST_WRAPPINGS):
         if isinstance(answer, str):
             read = _json_in(answer)
@@ -139,15 +161,18 @@ def _unwrapped(answer: Any) -> Any:
                 return answer
             answer = read
         elif isinstance(answer, Mapping) and answer.keys() == {"result"}:
-            answer = answer["result"]  # how MCP servers wrap an answer that they cannot describe as an object
+            answer = answer[
+                "result"
+            ]  # how MCP servers wrap an answer that they cannot describe as an object
         else:
             break
     return answer
 
 
 def _json_in(text: str) -> Any:
-    """Value of a text as JSON, also in a fenced block: an object, or a text in quotes; or the number in a block that is all.
+    """Value of a text as JSON, also in a fenced block.
 
+    An object, or a text in quotes; or the number in a block that is all.
     None for any other text.
     """
     if len(text) > _LONGEST_JSON:
@@ -184,7 +209,10 @@ def _success(answer: Any) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    """The value as a number, which may not be finite; None where it is no number, no boolean, and no text that is one."""
+    """The value as a number, which may not be finite.
+
+    None where it is no number, no boolean, and no text that is one.
+    """
     if isinstance(value, str):
         written = value.strip().lower()
         if not _NUMBER.fullmatch(written):
@@ -199,16 +227,24 @@ def _number(value: Any) -> float | None:
 
 
 def _from_subscores(subscores: Any, weights: Any) -> float | None:
-    """The sum of subscores times weights: an object of numbers beside an object of weights, or a list of objects with both."""
+    """The sum of subscores times weights.
+
+    An object of numbers beside an object of weights, or a list of objects with both.
+    """
     parts: list[tuple[float | None, float | None]]
     if isinstance(subscores, Mapping) and subscores:
         if not isinstance(weights, Mapping) or not weights:
             return None
-        parts = [(_number(value), _number(weights.get(name, 0))) for name, value in subscores.items()]
+        parts = [
+            (_number(value), _number(weights.get(name, 0))) for name, value in subscores.items()
+        ]
     elif isinstance(subscores, Sequence) and not isinstance(subscores, str) and subscores:
         if not all(isinstance(part, Mapping) for part in subscores):
             return None
-        parts = [(_number(part.get("value", part.get("score"))), _number(part.get("weight", 1))) for part in subscores]
+        parts = [
+            (_number(part.get("value", part.get("score"))), _number(part.get("weight", 1)))
+            for part in subscores
+        ]
     else:
         return None
     result = 0.0

@@ -1,13 +1,16 @@
-"""The guards that a compiled transform calls in place of Python's operators, and the budget that they share in a run.
+"""The guards that a compiled transform calls in place of Python's operators, and its budget.
 
-A compiled transform (see `transform`) holds no operator, call, attribute, subscript or loop of its own. It calls the functions of
-`GUARDS`. They bound each value by its size, and the run by its steps and by all that its operations go through, so that neither a
-clock nor an account of memory is needed: the same run ends the same way on every machine. All values are of Python's built-in
-types, and no guard returns a function, a type or a module.
+The guards of a run share the budget.
 
-A value's size is its logical size: a list that holds the same big list a thousand times counts it a thousand times, because
-whatever prints, compares or sends it does so, too. The tuples that `zip` gives may be of any size, so that each guard counts what
-it walks through or hashes.
+A compiled transform (see `transform`) holds no operator, call, attribute, subscript or loop of its
+own. It calls the functions of `GUARDS`. They bound each value by its size, and the run by its steps
+and by all that its operations go through, so that neither a clock nor an account of memory is
+needed: the same run ends the same way on every machine. All values are of Python's built-in types,
+and no guard returns a function, a type or a module.
+
+A value's size is its logical size: a list that holds the same big list a thousand times counts it a
+thousand times, because whatever prints, compares or sends it does so, too. The tuples that `zip`
+gives may be of any size, so that each guard counts what it walks through or hashes.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ MAX_LEVELS = 500
 MAX_BITS = 4096
 """Binary digits of a whole number."""
 MAX_WORK = 8_000_000
-"""Characters that all operations of a run may go through: less than 0.1 s, and less than 30 MB. What is made counts twice."""
+"""Characters that all operations of a run may go through: less than 0.1 s, and less than 30 MB.
+What is made counts twice."""
 MAX_NUMBER_TEXT = 6_000
 """Characters of a text that is turned into a number; enough for MAX_BITS in any base."""
 MAX_PRECISION = 4_096
@@ -39,14 +43,17 @@ MAX_PRECISION = 4_096
 _ITEM = 36
 """Characters that an item of a collection counts as, where it is looked at."""
 _COPIED = 8
-"""Characters that an item counts as where a collection is copied without a look at what it holds."""
+"""Characters that an item counts as where a collection is copied without a look at what it
+holds."""
 _LEVEL = 600
 """Characters that a level of lists and objects counts as."""
 _SMALL = 64
-"""Texts up to this length, and what is made of so few parts, cost nothing: the number of steps bounds them."""
+"""Texts up to this length, and what is made of so few parts, cost nothing: the number of steps
+bounds them."""
 _CHUNK = 64
 _MOST_ALIKE = 64
-"""Different values with one hash that a set or a dict may be made of: each is compared with all the others."""
+"""Different values with one hash that a set or a dict may be made of: each is compared with all the
+others."""
 _NUMBERS = frozenset((int, float, bool))
 _SEQUENCES = frozenset((list, tuple))
 _COLLECTIONS = frozenset((list, tuple, set, dict))
@@ -57,8 +64,8 @@ Guard = Callable[..., Any]
 """Takes the run's budget first, unless it is one of Python's own functions or takes no time."""
 
 GUARDS: dict[str, Guard] = {}
-"""All that a compiled transform can call: operators by the name of their syntax node, functions, methods with a dot before them,
-and the helpers that stand for other syntax."""
+"""All that a compiled transform can call: operators by the name of their syntax node, functions,
+methods with a dot before them, and the helpers that stand for other syntax."""
 
 
 def _guard(name: str) -> Callable[[Guard], Guard]:
@@ -104,7 +111,8 @@ class Size(NamedTuple):
 def size_of(value: Any) -> Size:
     """Measure a value; a whole number beyond 64 bits counts by its digits.
 
-    The count goes level by level and stops at the first limit, so that its cost is bounded for any value.
+    The count goes level by level and stops at the first limit, so that its cost is bounded for any
+    value.
 
     Raises:
         BudgetExceededError: A limit is exceeded.
@@ -113,13 +121,18 @@ def size_of(value: Any) -> Size:
     parts: list[Any] = [value]
     keys: list[Any] = []
     for depth in range(MAX_LEVELS):
-        # Apart from the values beside them, keys are of one type, and need not be picked out one by one.
+        # Apart from the values beside them, keys are of one type, and need not be picked out one by
+        # one.
         collections: list[Any] = []
         for part in (parts, keys):
             kinds = set(map(type, part))
             characters += _characters(part, kinds)
             if not kinds.isdisjoint(_COLLECTIONS):
-                collections += part if kinds <= _COLLECTIONS else [one for one in part if type(one) in _COLLECTIONS]
+                collections += (
+                    part
+                    if kinds <= _COLLECTIONS
+                    else [one for one in part if type(one) in _COLLECTIONS]
+                )
         if characters > MAX_CHARACTERS:
             raise _too_long()
         if not collections:
@@ -135,7 +148,7 @@ def size_of(value: Any) -> Size:
 
 
 def _characters(parts: list[Any], kinds: set[type]) -> int:
-    """Count the characters of the texts and of the long numbers in a list that holds these types."""
+    """Count the characters of texts and long numbers in a list that holds these types."""
     count = 0
     if str in kinds:
         count += sum(map(len, _of_kind(parts, str, kinds)))
@@ -176,7 +189,9 @@ class Budget:
         """Use up work, in characters gone through."""
         self.work -= work
         if self.work < 0:
-            raise BudgetExceededError(f"it goes through more than {MAX_WORK // 2:,} characters and items in all")
+            raise BudgetExceededError(
+                f"it goes through more than {MAX_WORK // 2:,} characters and items in all"
+            )
 
     def take(self, value: Any) -> Any:
         """Return a value that an operation is about to go through."""
@@ -193,7 +208,7 @@ class Budget:
         return value
 
     def made(self, value: Any) -> Any:
-        """Return the result of an operation whose parts are no larger than what the operation was given."""
+        """Return the result of an operation whose parts are no larger than its input."""
         kind = type(value)
         if kind is int:
             if value.bit_length() > MAX_BITS:
@@ -220,7 +235,9 @@ def built(budget: Budget, value: Any) -> Any:
 
 
 def _check_hashes(budget: Budget, members: Collection[Any]) -> None:
-    """Charge values that are about to be put into a set or a dict, and refuse those that cannot be told apart by their hashes.
+    """Charge values that are about to be put into a set or a dict.
+
+    Values that cannot be told apart by their hashes are refused.
 
     Texts have hashes that nobody can choose.
     """
@@ -249,8 +266,13 @@ def _hash(value: Any) -> int | None:
 
 @_guard("loop")
 def loop(budget: Budget, steps: int, source: Iterable[Any]) -> Iterator[Any]:
-    """Iterate over the source of a comprehension, and charge each item with the expressions that are evaluated for it."""
-    return _pulled(budget, iter(source), steps)  # a source that cannot be iterated over fails here, as in Python
+    """Iterate over the source of a comprehension, and charge each item.
+
+    An item costs the expressions that are evaluated for it.
+    """
+    return _pulled(
+        budget, iter(source), steps
+    )  # a source that cannot be iterated over fails here, as in Python
 
 
 def _pulled(budget: Budget, source: Iterable[Any], steps: int = 0) -> Iterator[Any]:
@@ -292,7 +314,8 @@ def materialise(budget: Budget, source: Any) -> Any:
     return members
 
 
-# Displays: lists, tuples, sets and dicts that are written out. What they hold is checked before anything in them is hashed.
+# Displays: lists, tuples, sets and dicts that are written out. What they hold is checked before
+# anything in them is hashed.
 
 
 @_guard("Set")
@@ -304,7 +327,10 @@ def _new_set(budget: Budget, members: Iterable[Any]) -> set[Any]:
 
 @_guard("hashed")
 def _hashed(budget: Budget, *parts: Any) -> Any:
-    """Return a member of a set that is about to be built, or the key and the value of a dict's, once the key has been hashed."""
+    """Return a member of a set, or the key and value of a dict's, once the key is hashed.
+
+    The set or dict is about to be built.
+    """
     hash(budget.take(parts[0]))
     return parts if len(parts) > 1 else parts[0]
 
@@ -347,7 +373,10 @@ def mapping_of(value: Any) -> dict[Any, Any]:
 
 @_guard("unpack")
 def unpack(budget: Budget, kind: str, *parts: Any) -> Any:
-    """Build `[*a, b]`, a tuple or a set: each part is a sized iterable, single members stand in a tuple."""
+    """Build `[*a, b]`, a tuple or a set.
+
+    Each part is a sized iterable, single members stand in a tuple.
+    """
     if sum(map(len, parts)) > MAX_ITEMS:
         raise _too_many()
     members = list(chain.from_iterable(parts))
@@ -375,7 +404,9 @@ def _operator(function: Callable[[Any, Any], Any]) -> Guard:
     """An operator whose result is never much larger than its operands."""
 
     def run(budget: Budget, left: Any, right: Any) -> Any:
-        if type(left) in _VIEWS or type(right) in _VIEWS:  # which take any iterable on the other side
+        if (
+            type(left) in _VIEWS or type(right) in _VIEWS
+        ):  # which take any iterable on the other side
             left, right = _of_view(budget, left), _of_view(budget, right)
         elif type(left) is set or type(left) is dict:
             budget.take(left)
@@ -449,7 +480,10 @@ def _operand(budget: Budget, value: Any) -> Any:
 
 @_guard("container")
 def _container(budget: Budget, value: Any) -> Any:
-    """Return the right side of `in`; something that is used up by searching in it is watched meanwhile."""
+    """Return the right side of `in`.
+
+    Something that is used up by searching in it is watched meanwhile.
+    """
     return _pulled(budget, value) if hasattr(value, "__next__") else budget.take(value)
 
 
@@ -468,7 +502,8 @@ def _part(budget: Budget, value: Any, start: Any, stop: Any, step: Any) -> Any:
 # Texts of values
 
 _PERCENT = re.compile(
-    r"%(?:\((?P<name>[^()]*)\))?(?P<flags>[-#0 +]*)(?P<width>\*|[0-9]*)(?:\.(?P<precision>\*|[0-9]*))?[hlL]?(?P<kind>[a-zA-Z%])",
+    r"%(?:\((?P<name>[^()]*)\))?(?P<flags>[-#0 +]*)(?P<width>\*|[0-9]*)"
+    r"(?:\.(?P<precision>\*|[0-9]*))?[hlL]?(?P<kind>[a-zA-Z%])",
     re.ASCII,
 )
 
@@ -505,7 +540,10 @@ def _percent(budget: Budget, text: str, values: Any) -> str:
     return str(budget.made(text % values))
 
 
-_SPEC = re.compile(r"(?:(?s:.)?[<>=^])?[-+ ]?z?#?0?(?P<width>[0-9]*)[,_]?(?:\.(?P<precision>[0-9]+))?[bcdeEfFgGosxX%]?\Z")
+_SPEC = re.compile(
+    r"(?:(?s:.)?[<>=^])?[-+ ]?z?#?0?(?P<width>[0-9]*)[,_]?(?:\.(?P<precision>[0-9]+))?"
+    r"[bcdeEfFgGosxX%]?\Z"
+)
 
 
 def check_spec(spec: str) -> None:
@@ -592,7 +630,11 @@ def concatenate(budget: Budget, *texts: str) -> str:
 def _number(function: Callable[..., Any]) -> Guard:
     def run(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
         text = arguments[0] if arguments else ""
-        if type(text) is str and len(text) > MAX_NUMBER_TEXT and len(text.strip()) > MAX_NUMBER_TEXT:
+        if (
+            type(text) is str
+            and len(text) > MAX_NUMBER_TEXT
+            and len(text.strip()) > MAX_NUMBER_TEXT
+        ):
             raise BudgetExceededError(f"a number of more than {MAX_NUMBER_TEXT:,} characters")
         return budget.made(function(*arguments, **keywords))
 
@@ -633,8 +675,12 @@ def _all_or_any(function: Callable[[Iterable[Any]], bool]) -> Guard:
     def run(budget: Budget, /, *arguments: Any) -> Any:
         if len(arguments) != 1:
             return function(*arguments)
-        (values,) = arguments  # not a list of its items: the first item that decides ends the search
-        return function(materialise(budget, values) if type(values) in _SIZED else _pulled(budget, values))
+        (values,) = (
+            arguments  # not a list of its items: the first item that decides ends the search
+        )
+        return function(
+            materialise(budget, values) if type(values) in _SIZED else _pulled(budget, values)
+        )
 
     return run
 
@@ -657,7 +703,9 @@ def _sum(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
     start = keywords.get("start", rest[0] if rest else 0)
     if type(start) not in _SEQUENCES:
         return budget.made(sum(values, *rest, **keywords))
-    budget.spend(len(values) * size_of([values, start]).items // 2)  # the growing result is copied for each item
+    budget.spend(
+        len(values) * size_of([values, start]).items // 2
+    )  # the growing result is copied for each item
     return built(budget, sum(values, *rest, **keywords))
 
 
@@ -680,7 +728,8 @@ def _sequence(function: Callable[..., Any]) -> Guard:
 
 @_guard("zip")
 def _zip(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
-    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between.
+    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in
+    # between.
     parts = [_pulled(budget, part) if hasattr(part, "__next__") else part for part in arguments]
     return zip(*parts, **keywords)  # noqa: B905 - `strict` may be among the keywords
 
@@ -704,11 +753,29 @@ def _dict(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
 
 
 UNGUARDED: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function for function in (bool, len, abs, reversed, enumerate, ord, chr, divmod)
+    function.__name__: function
+    for function in (bool, len, abs, reversed, enumerate, ord, chr, divmod)
 }
 """Python's own functions that make nothing large and take no time."""
 
-_GUARDED = (int, float, str, round, range, sum, min, max, sorted, zip, list, tuple, set, dict, any, all)
+_GUARDED = (
+    int,
+    float,
+    str,
+    round,
+    range,
+    sum,
+    min,
+    max,
+    sorted,
+    zip,
+    list,
+    tuple,
+    set,
+    dict,
+    any,
+    all,
+)
 FUNCTIONS = frozenset({*UNGUARDED, *(function.__name__ for function in _GUARDED)})
 """Every function that a transform can call but `isinstance`, whose second argument is no value."""
 
@@ -727,18 +794,26 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = {
 }
 """Keyword arguments of functions and methods. `dict` takes any."""
 
-CONSUMES = frozenset({"sum", "sorted", "list", "tuple", "dict", "set", "any", "all", "min", "max", "join"})
+CONSUMES = frozenset(
+    {"sum", "sorted", "list", "tuple", "dict", "set", "any", "all", "min", "max", "join"}
+)
 """Functions and methods that use up a generator before they return."""
 
 PASSES_ON = frozenset({"enumerate", "zip"})
 """Functions whose result uses up a generator when it is itself used up."""
 
 GUARDS |= {**UNGUARDED, "isinstance": isinstance, "any": _all_or_any(any), "all": _all_or_any(all)}
-GUARDS |= {"min": _extreme(min), "max": _extreme(max), "list": _sequence(list), "tuple": _sequence(tuple)}
+GUARDS |= {
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "list": _sequence(list),
+    "tuple": _sequence(tuple),
+}
 GUARDS |= {"int": _number(int), "float": _number(float)}
 
 TYPES: Mapping[str, type] = {
-    kind.__name__: kind for kind in (int, float, str, bool, list, tuple, dict, set, range, enumerate, zip, reversed)
+    kind.__name__: kind
+    for kind in (int, float, str, bool, list, tuple, dict, set, range, enumerate, zip, reversed)
 }
 """Types that `isinstance` may ask for."""
 
@@ -747,7 +822,10 @@ TYPES: Mapping[str, type] = {
 
 
 def _is_slow_from_the_right(text: str, sought: Any) -> bool:
-    """True if Python's search from the right may take long: it compares each place in full, in the worst case."""
+    """True if Python's search from the right may take long.
+
+    It compares each place in full, in the worst case.
+    """
     return type(sought) is str and len(sought) > 1 and len(text) * len(sought) > 1_000_000
 
 
@@ -786,7 +864,9 @@ def _strip(function: Callable[..., str]) -> Callable[..., Any]:
     def run(text: str, *arguments: Any) -> Any:
         if arguments and type(arguments[0]) is str and len(text) * len(arguments[0]) > 1_000_000:
             # Each character of the text is sought among all of those.
-            characters = "".join(set(arguments[0])) if len(arguments[0]) <= MAX_ITEMS else arguments[0]
+            characters = (
+                "".join(set(arguments[0])) if len(arguments[0]) <= MAX_ITEMS else arguments[0]
+            )
             if len(text) * len(characters) > 20_000_000:
                 raise BudgetExceededError("it strips too many different characters")
             arguments = (characters, *arguments[1:])
@@ -812,7 +892,9 @@ def _join(budget: Budget, text: str, *arguments: Any) -> Any:
         return text.join(*arguments)
     parts = materialise(budget, arguments[0])
     total = len(text) * max(len(parts) - 1, 0)
-    total += len(parts) if type(parts) is str else sum(len(part) for part in parts if type(part) is str)
+    total += (
+        len(parts) if type(parts) is str else sum(len(part) for part in parts if type(part) is str)
+    )
     if total > MAX_CHARACTERS:
         raise _too_long()
     return text.join(parts)
@@ -837,8 +919,27 @@ def _splitlines(text: str, *arguments: Any, **keywords: Any) -> Any:
 
 
 _SIMPLE = (
-    *(str.upper, str.lower, str.title, str.capitalize, str.swapcase, str.isdigit, str.isalpha, str.isalnum, str.isspace),
-    *(str.startswith, str.endswith, str.find, str.count, str.index, str.partition, str.removeprefix, str.removesuffix),
+    *(
+        str.upper,
+        str.lower,
+        str.title,
+        str.capitalize,
+        str.swapcase,
+        str.isdigit,
+        str.isalpha,
+        str.isalnum,
+        str.isspace,
+    ),
+    *(
+        str.startswith,
+        str.endswith,
+        str.find,
+        str.count,
+        str.index,
+        str.partition,
+        str.removeprefix,
+        str.removesuffix,
+    ),
 )
 _OF_TEXTS: Mapping[str, Callable[..., Any]] = {
     **{method.__name__: method for method in _SIMPLE},
@@ -852,7 +953,9 @@ _OF_TEXTS: Mapping[str, Callable[..., Any]] = {
     "splitlines": _splitlines,
     "join": str.join,
 }
-_METHODS: dict[str, dict[type, Callable[..., Any]]] = {name: {str: method} for name, method in _OF_TEXTS.items()}
+_METHODS: dict[str, dict[type, Callable[..., Any]]] = {
+    name: {str: method} for name, method in _OF_TEXTS.items()
+}
 for _name in ("get", "keys", "values", "items"):
     _METHODS[_name] = {dict: getattr(dict, _name)}
 for _name in ("index", "count"):
@@ -870,7 +973,9 @@ def receiver(name: str, value: Any) -> Any:
 def _method(name: str, by_type: Mapping[type, Callable[..., Any]]) -> Guard:
     def run(budget: Budget, value: Any, /, *arguments: Any, **keywords: Any) -> Any:
         method = by_type.get(type(value)) or by_type[type(receiver(name, value))]
-        if type(value) is not dict and len(value) > _SMALL:  # the methods of a dict do not go through it
+        if (
+            type(value) is not dict and len(value) > _SMALL
+        ):  # the methods of a dict do not go through it
             budget.take(value)
         for argument in arguments:
             if type(argument) in _COLLECTIONS or (type(argument) is str and len(argument) > _SMALL):

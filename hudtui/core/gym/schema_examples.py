@@ -1,7 +1,8 @@
-"""Reading a tool's JSON Schema: its parameters, their types in words, and an example value that fits.
+"""Reading a tool's JSON Schema.
 
-Schemas come from untrusted servers: references may run in circles, patterns may be no patterns, whole schemas may
-make no sense. Nothing here raises on them; what cannot be read counts as unrestricted.
+Its parameters, their types in words, and an example value that fits. Schemas come from untrusted
+servers: references may run in circles, patterns may be no patterns, whole schemas may make no
+sense. Nothing here raises on them; what cannot be read counts as unrestricted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hudtui.core.environment.validation import MAX_WORK, CheckTooLongError, NotCheckedError, Validator, WorkBudget
+from hudtui.core.environment.validation import (
+    MAX_WORK,
+    CheckTooLongError,
+    NotCheckedError,
+    Validator,
+    WorkBudget,
+)
 from hudtui.core.text import clean_line
 
 UNSET: Final[Any] = object()
@@ -23,7 +30,8 @@ UNSET: Final[Any] = object()
 
 _MOST_TRIED = 60
 _CANDIDATE = 150
-"""Steps of going through one part of a schema for candidates: schemas that refer to themselves branch without end."""
+"""Steps of going through one part of a schema for candidates: schemas that refer to themselves
+branch without end."""
 _CHECK = 50
 """Steps of a check, besides what it counts itself."""
 _DEEPEST = 6
@@ -50,7 +58,9 @@ _FORMATS: Mapping[str, str] = {
     "regex": "a+",
 }
 _FILE_WORDS = frozenset({"file", "directory", "folder", "path"})
-_FOLDER_TOOLS = frozenset({"directory", "dir", "folder", "tree", "list", "search", "ls", "cd", "mkdir", "glob", "find"})
+_FOLDER_TOOLS = frozenset(
+    {"directory", "dir", "folder", "tree", "list", "search", "ls", "cd", "mkdir", "glob", "find"}
+)
 """Words in the name of a tool on files that works on folders."""
 _OF_FILES: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"source", "src", "from"}), "notes.txt"),
@@ -74,7 +84,24 @@ _NAMED_TEXTS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"language", "lang", "locale"}), "en"),
     (frozenset({"user", "username", "owner", "author"}), "alice"),
     (frozenset({"replacement", "newtext", "newstr", "newstring"}), "goodbye"),
-    (frozenset({"text", "content", "message", "body", "comment", "note", "prompt", "input", "value", "string", "word"}), "hello"),
+    (
+        frozenset(
+            {
+                "text",
+                "content",
+                "message",
+                "body",
+                "comment",
+                "note",
+                "prompt",
+                "input",
+                "value",
+                "string",
+                "word",
+            }
+        ),
+        "hello",
+    ),
     (frozenset({"name", "title"}), "example"),
 )
 """Parts of a parameter's name, and the text that suits it."""
@@ -111,7 +138,8 @@ class ToolSchema:
     def properties(self) -> tuple[SchemaProperty, ...]:
         """The parameters, required ones first, each group in the order of the schema.
 
-        Alternatives (`anyOf`, `oneOf`) count with all their parameters; required is what every alternative requires.
+        Alternatives (`anyOf`, `oneOf`) count with all their parameters; required is what every
+        alternative requires.
         """
         shape = self._shape(self.root, 0)
         names = [*(name for name in shape.schemas if name in shape.required), *shape.schemas]
@@ -152,7 +180,10 @@ class ToolSchema:
         return {}
 
     def words(self, schema: Any, depth: int = 0) -> str:
-        """Values that a schema allows, in a few words: `integer from 1 to 10`, `one of "left", "right"`."""
+        """Values that a schema allows, in a few words.
+
+        `integer from 1 to 10`, `one of "left", "right"`.
+        """
         plain = self.resolved(schema)
         if "const" in plain:
             return f"always {literal(plain['const'])}"
@@ -161,8 +192,14 @@ class ToolSchema:
             return _choice_words(choices, _kinds(plain))
         branches = plain.get("anyOf") or plain.get("oneOf")
         if isinstance(branches, list) and branches and depth < 3:
-            return " or ".join(dict.fromkeys(self.words(branch, depth + 1) for branch in branches[:6]))
-        parts = [part for part in plain.get("allOf") or () if isinstance(part, Mapping)] if depth < 3 else []
+            return " or ".join(
+                dict.fromkeys(self.words(branch, depth + 1) for branch in branches[:6])
+            )
+        parts = (
+            [part for part in plain.get("allOf") or () if isinstance(part, Mapping)]
+            if depth < 3
+            else []
+        )
         if parts:
             merged: dict[str, Any] = {}
             for part in parts:
@@ -170,7 +207,11 @@ class ToolSchema:
             merged.update((name, item) for name, item in plain.items() if name != "allOf")
             return self.words(merged, depth + 1)
         kinds = _kinds(plain)
-        return " or ".join(self._kind_words(kind, plain, depth) for kind in kinds) if kinds else "any value"
+        return (
+            " or ".join(self._kind_words(kind, plain, depth) for kind in kinds)
+            if kinds
+            else "any value"
+        )
 
     def example(self, schema: Any, name: str = "") -> Any:
         """A value that fits a part of this schema, or `UNSET` where none was found.
@@ -190,12 +231,18 @@ class ToolSchema:
         required = self._filled(prop for prop in properties if prop.required)
         yield required
         given = self.root.get("examples")
-        yield from (dict(example) for example in given if isinstance(example, Mapping)) if isinstance(given, list) else ()
+        yield from (
+            (dict(example) for example in given if isinstance(example, Mapping))
+            if isinstance(given, list)
+            else ()
+        )
         for branch in shape.branches:
             names = {*self._shape(branch, 1).required, *shape.required}
             schemas = {**shape.schemas, **self._shape(branch, 1).schemas}
             yield self._filled(
-                SchemaProperty(name, self.resolved(schemas.get(name, {})), True) for name in schemas if name in names
+                SchemaProperty(name, self.resolved(schemas.get(name, {})), True)
+                for name in schemas
+                if name in names
             )
         for prop in properties:
             if not prop.required:
@@ -215,21 +262,41 @@ class ToolSchema:
         """The parameters of an object schema, over references, `allOf` and alternatives."""
         plain = self.resolved(schema)
         own = plain.get("properties")
-        schemas = {str(name): part for name, part in own.items()} if isinstance(own, Mapping) else {}
+        schemas = (
+            {str(name): part for name, part in own.items()} if isinstance(own, Mapping) else {}
+        )
         listed = plain.get("required")
-        required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+        required = (
+            {name for name in listed if isinstance(name, str)}
+            if isinstance(listed, list)
+            else set()
+        )
         branches: list[Any] = []
         if depth < _DEEPEST:
             for part in _parts(plain, "allOf"):
                 inner = self._shape(part, depth + 1)
-                schemas = {**schemas, **{name: member for name, member in inner.schemas.items() if not schemas.get(name)}}
+                schemas = {
+                    **schemas,
+                    **{
+                        name: member
+                        for name, member in inner.schemas.items()
+                        if not schemas.get(name)
+                    },
+                }
                 required |= inner.required
                 branches += inner.branches
             for word in ("anyOf", "oneOf"):
                 alternatives = _parts(plain, word)
                 shapes = [self._shape(part, depth + 1) for part in alternatives]
                 for inner in shapes:
-                    schemas = {**schemas, **{name: member for name, member in inner.schemas.items() if not schemas.get(name)}}
+                    schemas = {
+                        **schemas,
+                        **{
+                            name: member
+                            for name, member in inner.schemas.items()
+                            if not schemas.get(name)
+                        },
+                    }
                 if shapes:
                     required |= set.intersection(*(set(inner.required) for inner in shapes))
                 branches += alternatives
@@ -255,7 +322,9 @@ class ToolSchema:
         """True if a value fits a part of this schema; `too_long` where the check takes too long."""
         work.steps -= _CHECK
         try:
-            return not self._validator.errors(value, part=None if schema is self.root else schema, most=1, work=work)
+            return not self._validator.errors(
+                value, part=None if schema is self.root else schema, most=1, work=work
+            )
         except CheckTooLongError:
             return too_long
         except NotCheckedError:
@@ -266,13 +335,19 @@ class ToolSchema:
             return kind + _span(plain)
         if kind == "array":
             items = plain.get("items")
-            return f"list of {self.words(items, depth + 1)}" if isinstance(items, Mapping) and items and depth < 3 else "list"
+            return (
+                f"list of {self.words(items, depth + 1)}"
+                if isinstance(items, Mapping) and items and depth < 3
+                else "list"
+            )
         if kind == "object":
             own = plain.get("properties")
             if isinstance(own, Mapping) and own and depth < 2:
-                needed = plain.get("required") if isinstance(plain.get("required"), list) else []
+                required = plain.get("required")
+                needed = required if isinstance(required, list) else []
                 fields = (
-                    f"{clean_line(str(name), 60)} ({self.words(part, depth + 2)}{'' if name in needed else ', optional'})"  # type: ignore[operator]
+                    f"{clean_line(str(name), 60)} "
+                    f"({self.words(part, depth + 2)}{'' if name in needed else ', optional'})"
                     for name, part in itertools.islice(own.items(), 12)
                 )
                 return f"object with {', '.join(fields)}"
@@ -280,8 +355,14 @@ class ToolSchema:
         if kind == "string":
             form = plain.get("format")
             pattern = plain.get("pattern")
-            text = f"string ({clean_line(form, 40)})" if isinstance(form, str) and form else "string"
-            return f"{text} matching {clean_line(pattern, 80)}" if isinstance(pattern, str) and pattern else text
+            text = (
+                f"string ({clean_line(form, 40)})" if isinstance(form, str) and form else "string"
+            )
+            return (
+                f"{text} matching {clean_line(pattern, 80)}"
+                if isinstance(pattern, str) and pattern
+                else text
+            )
         return kind
 
     def _candidates(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
@@ -302,7 +383,9 @@ class ToolSchema:
         for word in ("anyOf", "oneOf", "allOf"):
             for part in _parts(plain, word):
                 beside = {key: item for key, item in plain.items() if key != word}
-                yield from itertools.islice(self._candidates({**beside, **self.resolved(part)}, name, depth + 1), 12)
+                yield from itertools.islice(
+                    self._candidates({**beside, **self.resolved(part)}, name, depth + 1), 12
+                )
         if "default" in plain and plain["default"] is not None:
             yield plain["default"]
         for kind in _kinds(plain) or ("string", "integer", "object"):
@@ -347,7 +430,11 @@ class ToolSchema:
 
     def _objects(self, plain: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
         shape = self._shape(plain, depth)
-        yield {name: self._first(part, name, depth) for name, part in shape.schemas.items() if name in shape.required}
+        yield {
+            name: self._first(part, name, depth)
+            for name, part in shape.schemas.items()
+            if name in shape.required
+        }
         yield {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
         least = _count(plain, "minProperties", _LONGEST_LIST)
         extra = plain.get("additionalProperties", {})
@@ -361,7 +448,10 @@ class ToolSchema:
 
     def _first(self, schema: Any, name: str, depth: int) -> Any:
         tried = list(itertools.islice(self._candidates(schema, name, depth + 1), 20))
-        return next((candidate for candidate in tried if self._valid(schema, candidate, self._work)), tried[0] if tried else None)
+        return next(
+            (candidate for candidate in tried if self._valid(schema, candidate, self._work)),
+            tried[0] if tried else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -372,27 +462,46 @@ class _ObjectShape:
 
 
 def literal(data: Any) -> str:
-    r"""A JSON value as an agent may write it in a call; on one line, without anything that reads as a tag.
+    r"""A JSON value as an agent may write it in a call.
 
-    `<` before `tool`, `/tool`, `think` and `/think` is written as the escape `\x3c`, so that an example cannot end its own tag.
+    On one line, without anything that reads as a tag.
+
+    `<` before `tool`, `/tool`, `think` and `/think` is written as the escape `\x3c`, so that an
+    example cannot end its own tag.
     """
     try:
         text = json.dumps(data, ensure_ascii=False)
-    except (RecursionError, ValueError, TypeError):  # nested without end, a number of thousands of digits, no JSON at all
+    except (
+        RecursionError,
+        ValueError,
+        TypeError,
+    ):  # nested without end, a number of thousands of digits, no JSON at all
         return '"..."'
     for tag in ("tool>", "/tool>", "think>", "/think>"):
         text = text.replace("<" + tag, "\\x3c" + tag)
-    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+    return "".join(
+        character if character.isprintable() else _escaped(character) for character in text
+    )
 
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code <= 0xFF
+        else f"\\u{code:04x}"
+        if code <= 0xFFFF
+        else f"\\U{code:08x}"
+    )
 
 
 def _parts(plain: Mapping[str, Any], word: str) -> list[Any]:
     parts = plain.get(word)
-    return [part for part in parts if isinstance(part, (Mapping, bool))] if isinstance(parts, list) else []
+    return (
+        [part for part in parts if isinstance(part, (Mapping, bool))]
+        if isinstance(parts, list)
+        else []
+    )
 
 
 def _kinds(plain: Mapping[str, Any]) -> tuple[str, ...]:
@@ -407,13 +516,23 @@ def _kinds(plain: Mapping[str, Any]) -> tuple[str, ...]:
         return ("array",)
     if any(word in plain for word in ("pattern", "minLength", "maxLength", "format")):
         return ("string",)
-    if any(word in plain for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")):
+    if any(
+        word in plain
+        for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+    ):
         return ("number",)
     return ()
 
 
 def _kind_of(data: Any) -> str:
-    kinds = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (Mapping, "object"))
+    kinds = (
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        (list, "array"),
+        (Mapping, "object"),
+    )
     return next((kind for types, kind in kinds if isinstance(data, types)), "null")
 
 
@@ -430,13 +549,20 @@ def _span(plain: Mapping[str, Any]) -> str:
     return f"{text}, a multiple of {step}" if step else text
 
 
-# -- scalars that a schema may accept -------------------------------------------------------------------------------------------
+# -- scalars that a schema may accept
+# -------------------------------------------------------------------------------------------
 
 
 def _number(plain: Mapping[str, Any], word: str) -> int | float | None:
     """The number that a keyword holds; None where it holds none, or one beyond all use."""
     number = plain.get(word)
-    return number if isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < _LARGEST else None
+    return (
+        number
+        if isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and abs(number) < _LARGEST
+        else None
+    )
 
 
 def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
@@ -446,7 +572,10 @@ def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
 
 
 def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
-    """Numbers around the bounds of a schema and on its steps, the plainest first; not all of them fit."""
+    """Numbers around the bounds of a schema and on its steps, the plainest first.
+
+    Not all of them fit.
+    """
     low, high = _number(plain, "minimum"), _number(plain, "maximum")
     above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
     step = _number(plain, "multipleOf")
@@ -465,7 +594,10 @@ def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
             yield from (_tidy(bound, True), _tidy(bound, True) + 1) if whole else ()
     for bound, away in ((above, 1), (below, -1)):
         if bound is not None:
-            yield from (_tidy(bound, whole) + away, *(() if whole else (bound + away * 0.5, bound + away * 0.001)))
+            yield from (
+                _tidy(bound, whole) + away,
+                *(() if whole else (bound + away * 0.5, bound + away * 0.001)),
+            )
     edges = [bound for bound in (low, above, high, below) if bound is not None]
     if len(edges) > 1 and not whole:
         yield sum(edges[:1] + edges[-1:]) / 2
@@ -490,7 +622,10 @@ def _choice_words(choices: list[Any], kinds: tuple[str, ...]) -> str:
 
 
 def _words_of(name: str) -> set[str]:
-    """The words in a name, in the singular too, and each two neighbours as one: `newText` is `new`, `text` and `newtext`."""
+    """The words in a name, in the singular too, and each two neighbours as one.
+
+    `newText` is `new`, `text` and `newtext`.
+    """
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200])
     words = re.findall(r"[a-z]+", parted.lower())
     known = set(words)
@@ -504,17 +639,29 @@ def _words_of(name: str) -> set[str]:
 
 
 def _natural_text(name: str, tool: str) -> str:
-    """A text that suits a parameter of a tool, by their names: an address for `url`, a file for `path`; else its own name."""
+    """A text that suits a parameter of a tool, by their names.
+
+    An address for `url`, a file for `path`; else its own name.
+    """
     words, doing = _words_of(name), _words_of(tool)
-    if doing & _FILE_WORDS and (example := next((text for named, text in _OF_FILES if words & named), None)) is not None:
+    if (
+        doing & _FILE_WORDS
+        and (example := next((text for named, text in _OF_FILES if words & named), None))
+        is not None
+    ):
         return example
     if "path" in words and doing & _FOLDER_TOOLS:
         return "docs"
-    return next((text for named, text in _NAMED_TEXTS if words & named), clean_line(name, 40) or "hello")
+    return next(
+        (text for named, text in _NAMED_TEXTS if words & named), clean_line(name, 40) or "hello"
+    )
 
 
 def _texts(plain: Mapping[str, Any], name: str, tool: str) -> Iterator[str]:
-    """Texts that look natural, made to fit the lengths of a schema; not all of them fit. The names are hints."""
+    """Texts that look natural, made to fit the lengths of a schema; not all of them fit.
+
+    The names are hints.
+    """
     form, pattern = plain.get("format"), plain.get("pattern")
     natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
     natural = natural or _natural_text(name, tool)
@@ -539,8 +686,9 @@ def _more_like(like: list[Any], count: int) -> list[Any]:
 def _matches(pattern: str, least: int) -> Iterator[str]:
     """Texts that are meant to match a regular expression, the shortest first; the caller checks.
 
-    The pattern is read by Python's own parser, which knows most of what patterns of JSON Schema (ECMA 262) hold; open repetitions
-    are stretched towards `least`, the shortest length that is of use.
+    The pattern is read by Python's own parser, which knows most of what patterns of JSON Schema
+    (ECMA 262) hold; open repetitions are stretched towards `least`, the shortest length that is of
+    use.
     """
     from re import _parser  # type: ignore[attr-defined]  # the tree of a pattern is nowhere public; an error here costs an example
 
@@ -592,13 +740,23 @@ def _sample(tree: Any, repeat: int) -> str:
 
 def _class(members: list[tuple[Any, Any]], *, negated: bool) -> str:
     """A character of a class, or outside of a negated class."""
-    picks = {"DIGIT": "1", "WORD": "a", "SPACE": " ", "NOT_DIGIT": "x", "NOT_WORD": "-", "NOT_SPACE": "x"}
+    picks = {
+        "DIGIT": "1",
+        "WORD": "a",
+        "SPACE": " ",
+        "NOT_DIGIT": "x",
+        "NOT_WORD": "-",
+        "NOT_SPACE": "x",
+    }
     kind, content = members[0]
     if not negated:
         if str(kind) == "CATEGORY":
             return picks[str(content).removeprefix("CATEGORY_")]
         return chr(content[0] if str(kind) == "RANGE" else content)
-    outside = next((pick for pick in "axX1-_ ,." if not any(_is_member(pick, *member) for member in members)), None)
+    outside = next(
+        (pick for pick in "axX1-_ ,." if not any(_is_member(pick, *member) for member in members)),
+        None,
+    )
     if outside is None:
         raise ValueError("nothing is outside of the class")
     return outside
@@ -609,6 +767,10 @@ def _is_member(character: str, kind: Any, content: Any) -> bool:
         return bool(content[0] <= ord(character) <= content[1])
     if str(kind) == "CATEGORY":
         name = str(content).removeprefix("CATEGORY_")
-        tests = {"DIGIT": character.isdigit(), "WORD": character.isalnum() or character == "_", "SPACE": character.isspace()}
+        tests = {
+            "DIGIT": character.isdigit(),
+            "WORD": character.isalnum() or character == "_",
+            "SPACE": character.isspace(),
+        }
         return tests[name.removeprefix("NOT_")] != name.startswith("NOT_")
     return bool(ord(character) == content)

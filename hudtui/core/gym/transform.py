@@ -1,12 +1,14 @@
 """Transforms: the lambdas of a configuration, in a small and total subset of Python.
 
-A transform is parsed, and a new syntax tree is built from the parts of it that are allowed: every operator, call, method,
-subscript, display and loop becomes a call of a guard of `sandbox`, with the run's budget as its first argument. Only that tree is
-compiled, and it runs without builtins. What is left of Python in it is names, constants, conditions, comparisons, unary signs and
-comprehensions, so that within the subset a result is Python's own, types included. All of it rests on `ast`; nothing depends on
-the bytecode of one version of Python.
+A transform is parsed, and a new syntax tree is built from the parts of it that are allowed: every
+operator, call, method, subscript, display and loop becomes a call of a guard of `sandbox`, with the
+run's budget as its first argument. Only that tree is compiled, and it runs without builtins. What
+is left of Python in it is names, constants, conditions, comparisons, unary signs and
+comprehensions, so that within the subset a result is Python's own, types included. All of it rests
+on `ast`; nothing depends on the bytecode of one version of Python.
 
-The guards go by names that no source text can hold (`$Add`, `$int`), and the tree has no attributes at all.
+The guards go by names that no source text can hold (`$Add`, `$int`), and the tree has no attributes
+at all.
 """
 
 from __future__ import annotations
@@ -90,8 +92,8 @@ class Transform:
     def wants_context(self, use_context: bool = False) -> bool:
         """True if a run is given the arguments of the action.
 
-        The signature decides: a second parameter is given them. A second parameter with a default is given them only when the
-        configuration says `use_context`.
+        The signature decides: a second parameter is given them. A second parameter with a default
+        is given them only when the configuration says `use_context`.
         """
         return len(self.parameters) == 2 and (use_context or not self._default)
 
@@ -100,7 +102,8 @@ class Transform:
 
         Args:
             value: The argument.
-            context: All arguments of the action, for a second parameter; None leaves that parameter to its default, or empty.
+            context: All arguments of the action, for a second parameter; None leaves that parameter
+                to its default, or empty.
 
         Raises:
             TransformFailure: The run failed or exceeded a limit.
@@ -133,7 +136,9 @@ def _reason(error: Exception) -> str:
 
 @lru_cache(maxsize=4096)
 def compile_transform(source: str) -> Transform:
-    """Compile a transform. The name of an allowed function (`int`) is short for a lambda that calls it.
+    """Compile a transform.
+
+    The name of an allowed function (`int`) is short for a lambda that calls it.
 
     Args:
         source: `lambda x: ...` or `lambda x, ctx: ...`.
@@ -147,7 +152,9 @@ def compile_transform(source: str) -> Transform:
     if isinstance(tree, ast.Name) and tree.id in sandbox.FUNCTIONS:
         tree = _parsed(f"lambda x: {tree.id}(x)")
     if not isinstance(tree, ast.Lambda):
-        raise TransformError("a transform is a lambda: `lambda x: ...`", len(source) - len(source.lstrip()) + 1)
+        raise TransformError(
+            "a transform is a lambda: `lambda x: ...`", len(source) - len(source.lstrip()) + 1
+        )
     try:
         return Transform(source, tree)
     except _NotAllowedError as error:
@@ -161,7 +168,8 @@ def compile_transform(source: str) -> Transform:
 
 @contextmanager
 def _silently() -> Iterator[None]:
-    # Python warns about odd spellings such as "\d". A program that runs with warnings as errors must not see them as such.
+    # Python warns about odd spellings such as "\d". A program that runs with warnings as errors
+    # must not see them as such.
     with _compiling, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -178,12 +186,20 @@ def _parsed(source: str) -> ast.expr:
         if error.lineno and error.offset:
             lines = stripped.split("\n")
             line = min(error.lineno, len(lines))
-            column = offset + sum(len(text) + 1 for text in lines[: line - 1]) + min(error.offset, len(lines[line - 1]) + 1)
+            column = (
+                offset
+                + sum(len(text) + 1 for text in lines[: line - 1])
+                + min(error.offset, len(lines[line - 1]) + 1)
+            )
         raise TransformError(f"this is not Python: {error.msg}", column) from None
     except (RecursionError, MemoryError):
         raise TransformError("it is nested too deeply", offset + 1) from None
-    except ValueError as error:  # a null character, a lone surrogate, a number beyond Python's digit limit
-        raise TransformError(f"this is not Python: {clean_line(str(error), 100)}", offset + 1) from None
+    except (
+        ValueError
+    ) as error:  # a null character, a lone surrogate, a number beyond Python's digit limit
+        raise TransformError(
+            f"this is not Python: {clean_line(str(error), 100)}", offset + 1
+        ) from None
 
 
 def _column(source: str, node: ast.AST) -> int:
@@ -200,7 +216,11 @@ def _offset(text: str, line: int, byte: int) -> int:
     """The place of a syntax node, in characters from the beginning."""
     lines = text.split("\n")
     before = sum(len(part) + 1 for part in lines[: line - 1])
-    inside = lines[line - 1].encode()[: max(byte, 0)].decode(errors="ignore") if line <= len(lines) else ""
+    inside = (
+        lines[line - 1].encode()[: max(byte, 0)].decode(errors="ignore")
+        if line <= len(lines)
+        else ""
+    )
     return before + len(inside)
 
 
@@ -217,14 +237,18 @@ def _signature(tree: ast.Lambda) -> tuple[tuple[str, ...], ast.expr | None]:
     arguments = tree.args
     for extra in (arguments.vararg, arguments.kwarg, *arguments.kwonlyargs):
         if extra is not None:
-            raise _NotAllowedError("a transform has one or two plain parameters: the value, and all arguments", extra)
+            raise _NotAllowedError(
+                "a transform has one or two plain parameters: the value, and all arguments", extra
+            )
     parameters = [*arguments.posonlyargs, *arguments.args]
     for parameter in parameters:
         _check_name(parameter.arg, parameter)
     if not parameters:
         raise _NotAllowedError("a transform has a parameter: the value", tree)
     if len(parameters) > 2:
-        raise _NotAllowedError("a transform has one or two parameters: the value, and all arguments", parameters[2])
+        raise _NotAllowedError(
+            "a transform has one or two parameters: the value, and all arguments", parameters[2]
+        )
     names = tuple(parameter.arg for parameter in parameters)
     if len(set(names)) < len(names):
         raise _NotAllowedError(f"two parameters are called {names[1]}", parameters[1])
@@ -255,7 +279,9 @@ def _compile(parameters: tuple[str, ...], body: ast.expr) -> Any:
     """Compile the body of a lambda to a function of a budget and of the parameters' values."""
     rewritten = _Rewriter(parameters).visit(body)
     arguments = [_new(ast.arg, name) for name in (_BUDGET, *parameters)]
-    signature = ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
+    signature = ast.arguments(
+        posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
     function = _new(ast.Lambda, signature, rewritten)
     with _silently():
         code = compile(ast.Expression(function), "<transform>", "eval")
@@ -326,7 +352,9 @@ class _Rewriter:
         try:
             if isinstance(node, ast.GeneratorExp) and not consumed:
                 raise _NotAllowedError(
-                    "a generator is only allowed as the argument of a function that uses it up; use [...]", node
+                    "a generator is only allowed as the argument of a function that uses it up; "
+                    "use [...]",
+                    node,
                 )
             if isinstance(node, ast.Call):
                 return self.call(node, consumed)
@@ -339,7 +367,9 @@ class _Rewriter:
             self.depth -= 1
 
     def refuse(self, node: ast.AST) -> NoReturn:
-        raise _NotAllowedError(f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node)
+        raise _NotAllowedError(
+            f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node
+        )
 
     def known(self, name: str) -> bool:
         """True if a name is one of the lambda's own."""
@@ -370,23 +400,33 @@ class _Rewriter:
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.visit(node.operand)
-        return _guarded("Invert", operand) if isinstance(node.op, ast.Invert) else _new(ast.UnaryOp, node.op, operand)
+        return (
+            _guarded("Invert", operand)
+            if isinstance(node.op, ast.Invert)
+            else _new(ast.UnaryOp, node.op, operand)
+        )
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         return _new(ast.BoolOp, node.op, [self.visit(value) for value in node.values])
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return _new(ast.IfExp, self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
+        return _new(
+            ast.IfExp, self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
+        )
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         operands = [node.left, *node.comparators]
         rewritten = [self.visit(operand) for operand in operands]
         for index, sign in enumerate(node.ops, 1):
-            if isinstance(sign, ast.Is | ast.IsNot) and not any(map(_is_singleton, operands[index - 1 : index + 1])):
+            if isinstance(sign, ast.Is | ast.IsNot) and not any(
+                map(_is_singleton, operands[index - 1 : index + 1])
+            ):
                 raise _NotAllowedError("`is` only compares with None, True or False; use ==", node)
             searched = isinstance(sign, ast.In | ast.NotIn)
             if not _is_constant(operands[index]):
-                rewritten[index] = _guarded("container" if searched else "operand", rewritten[index])
+                rewritten[index] = _guarded(
+                    "container" if searched else "operand", rewritten[index]
+                )
             if searched and index == 1 and not _is_constant(node.left):
                 rewritten[0] = _guarded("operand", rewritten[0])
         return _new(ast.Compare, rewritten[0], node.ops, rewritten[1:])
@@ -396,7 +436,11 @@ class _Rewriter:
         if not isinstance(node.slice, ast.Slice):
             return _guarded("item", value, self.visit(node.slice))
         bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-        return _guarded("slice", value, *(_new(ast.Constant, None) if bound is None else self.visit(bound) for bound in bounds))
+        return _guarded(
+            "slice",
+            value,
+            *(_new(ast.Constant, None) if bound is None else self.visit(bound) for bound in bounds),
+        )
 
     def visit_List(self, node: ast.List | ast.Tuple | ast.Set) -> ast.expr:
         kind = type(node).__name__.lower()
@@ -405,7 +449,11 @@ class _Rewriter:
         parts = [self.visit(part) for part in node.elts]
         if _is_constant(node):
             return _new(ast.Set, parts) if kind == "set" else _new(type(node), parts, ast.Load())
-        return _guarded("Set", _tuple(*parts)) if kind == "set" else _guarded("built", _new(type(node), parts, ast.Load()))
+        return (
+            _guarded("Set", _tuple(*parts))
+            if kind == "set"
+            else _guarded("built", _new(type(node), parts, ast.Load()))
+        )
 
     visit_Tuple = visit_Set = visit_List
 
@@ -415,7 +463,9 @@ class _Rewriter:
         return _tuple(self.visit(node))
 
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
-        if all(key is not None and _is_constant(key) for key in node.keys) and all(map(_is_constant, node.values)):
+        if all(key is not None and _is_constant(key) for key in node.keys) and all(
+            map(_is_constant, node.values)
+        ):
             keys = [self.visit(key) for key in node.keys if key is not None]
             return _new(ast.Dict, keys, [self.visit(value) for value in node.values])
         parts: list[ast.expr] = []
@@ -435,7 +485,11 @@ class _Rewriter:
         if node.format_spec is None:
             return _guarded("format", value, conversion, _new(ast.Constant, ""))
         if isinstance(node.format_spec, ast.JoinedStr):
-            literals = [str(part.value) for part in node.format_spec.values if isinstance(part, ast.Constant)]
+            literals = [
+                str(part.value)
+                for part in node.format_spec.values
+                if isinstance(part, ast.Constant)
+            ]
             if len(literals) == len(node.format_spec.values):
                 try:
                     sandbox.check_spec("".join(literals))
@@ -460,7 +514,9 @@ class _Rewriter:
         if isinstance(node.func, ast.Attribute):
             return self._method_call(node, node.func)
         if not isinstance(node.func, ast.Name):
-            raise _NotAllowedError("only the allowed functions and methods can be called", node.func)
+            raise _NotAllowedError(
+                "only the allowed functions and methods can be called", node.func
+            )
         name = node.func.id
         if self.known(name):
             raise _NotAllowedError(f"{name} is a value here and cannot be called", node.func)
@@ -488,19 +544,27 @@ class _Rewriter:
             value = _call("receiver", _new(ast.Constant, name), value)
         return _guarded(f".{name}", value, *arguments, keywords=keywords)
 
-    def _arguments(self, node: ast.Call, consumed: bool) -> tuple[list[ast.expr], list[ast.keyword]]:
+    def _arguments(
+        self, node: ast.Call, consumed: bool
+    ) -> tuple[list[ast.expr], list[ast.keyword]]:
         arguments = [self.visit(argument, consumed=consumed) for argument in node.args]
-        return arguments, [_new(ast.keyword, keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+        return arguments, [
+            _new(ast.keyword, keyword.arg, self.visit(keyword.value)) for keyword in node.keywords
+        ]
 
     def _check_keywords(self, name: str, node: ast.Call) -> None:
         for keyword in node.keywords:
             if keyword.arg not in sandbox.KEYWORDS.get(name, ()):
-                raise _NotAllowedError(f"{name} takes no argument {keyword.arg} here", keyword.value)
+                raise _NotAllowedError(
+                    f"{name} takes no argument {keyword.arg} here", keyword.value
+                )
 
     def _isinstance(self, node: ast.Call) -> ast.expr:
         if len(node.args) != 2 or node.keywords:
             raise _NotAllowedError("isinstance takes a value and a type", node)
-        return _call("isinstance", self.visit(node.args[0]), _tuple(*map(_name, self._types(node.args[1]))))
+        return _call(
+            "isinstance", self.visit(node.args[0]), _tuple(*map(_name, self._types(node.args[1])))
+        )
 
     def _types(self, node: ast.expr) -> list[str]:
         """The guards' names of the types that the second argument of `isinstance` lists."""
@@ -523,8 +587,13 @@ class _Rewriter:
 
     # Comprehensions
 
-    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> ast.expr:
-        """Rewrite a comprehension. Python's own scopes hold for its names; each source is charged for the items it gives."""
+    def visit_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ) -> ast.expr:
+        """Rewrite a comprehension.
+
+        Python's own scopes hold for its names; each source is charged for the items it gives.
+        """
         first = self.visit(node.generators[0].iter, consumed=True)
         names: set[str] = set()
         for generator in node.generators:
@@ -545,7 +614,9 @@ class _Rewriter:
         target, source, conditions, steps = loops[-1]
         loops[-1] = (target, source, conditions, steps + self.nodes - before)
         generators = [
-            ast.comprehension(target, _guarded("loop", _new(ast.Constant, steps), source), conditions, 0)
+            ast.comprehension(
+                target, _guarded("loop", _new(ast.Constant, steps), source), conditions, 0
+            )
             for target, source, conditions, steps in loops
         ]
         if isinstance(node, ast.GeneratorExp):
@@ -584,14 +655,22 @@ def _tuple(*parts: ast.expr) -> ast.expr:
 
 
 def _is_singleton(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and (node.value is None or node.value is True or node.value is False)
+    return isinstance(node, ast.Constant) and (
+        node.value is None or node.value is True or node.value is False
+    )
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """True if an expression is a constant, a sign and a constant, or a list, tuple or set of those."""
+    """Return whether an expression is a constant, a signed one, or a collection of those.
+
+    A collection is a list, a tuple or a set.
+    """
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub | ast.UAdd) and isinstance(node.operand, ast.Constant)
     return isinstance(node, ast.Constant) or (
         isinstance(node, ast.List | ast.Tuple | ast.Set)
-        and all(isinstance(part, ast.Constant | ast.UnaryOp) and _is_constant(part) for part in node.elts)
+        and all(
+            isinstance(part, ast.Constant | ast.UnaryOp) and _is_constant(part)
+            for part in node.elts
+        )
     )

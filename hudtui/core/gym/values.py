@@ -1,4 +1,7 @@
-"""A gym configuration as frozen values: what the agent may say, and which tool call each action becomes."""
+"""A gym configuration as frozen values.
+
+What the agent may say, and which tool call each action becomes.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,13 @@ from hudtui.core.gym.transform import Transform
 DEFAULT_MAX_TURNS = 30
 """Turns of an episode when the configuration does not say (`defaults.max_turns`)."""
 
-DEFAULT_WEIGHTS: Mapping[str, float] = {"task_completion": 0.8, "tool_execution": 0.1, "format_compliance": 0.1}
-"""Weights of the reward's components when `rubric.weights` does not say, in the order they are shown."""
+DEFAULT_WEIGHTS: Mapping[str, float] = {
+    "task_completion": 0.8,
+    "tool_execution": 0.1,
+    "format_compliance": 0.1,
+}
+"""Weights of the reward's components when `rubric.weights` does not say, in the order they are
+shown."""
 
 
 class _Missing(enum.Enum):
@@ -91,20 +99,29 @@ class ActionMapping:
 
 
 class RewardParts(Protocol):
-    """The code behind `rubric.reward`: parts of the reward beside the three. `core.rollouts.reward` loads it."""
+    """The code behind `rubric.reward`: parts of the reward beside the three.
+
+    `core.rollouts.reward` loads it.
+    """
 
     def weight(self, name: str) -> float:
         """The weight of a part."""
         ...
 
     def parts(self, episode: Any, task: Any) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
-        """The parts of an episode by name, each a number or something to be awaited that gives one."""
+        """Return the parts of an episode by name.
+
+        Each is a number or something to be awaited that gives one.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class ExampleRound:
-    """A message to the agent and the reply to it, shown before the task as turns of the conversation."""
+    """A message to the agent and its reply, shown before the task.
+
+    They are turns of the conversation.
+    """
 
     user: str
     assistant: str
@@ -125,9 +142,11 @@ class GymConfig:
     partial: Mapping[str, ActionMapping] = field(default_factory=dict)
     """Action -> what can be read of an invalid mapping, for `lint`. Never applied to a reply."""
     weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
-    """`rubric.weights` merged over the defaults, key by key; with the weights of the user's own parts."""
+    """`rubric.weights` merged over the defaults, key by key; with the weights of the user's own
+    parts."""
     reward: str = ""
-    """`rubric.reward`: the code of the user's own parts of the reward, as `FILE.py:NAME` or `package.module:NAME`."""
+    """`rubric.reward`: the code of the user's own parts of the reward, as `FILE.py:NAME` or
+    `package.module:NAME`."""
     own_parts: RewardParts | None = None
     """Loaded code of `reward`. None in a configuration that was only read."""
     max_turns: int = DEFAULT_MAX_TURNS
@@ -139,7 +158,9 @@ class GymConfig:
     """The file that the configuration was read from."""
 
     def opening(self, added: str = "") -> tuple[dict[str, str], ...]:
-        """The chat messages that stand before a task: the system prompt, where there is one, and the examples.
+        """The chat messages that stand before a task.
+
+        The system prompt, where there is one, and the examples.
 
         `added` is what a task adds to the system prompt.
         """
@@ -148,6 +169,9 @@ class GymConfig:
         rounds = (
             message
             for example in self.examples
-            for message in ({"role": "user", "content": example.user}, {"role": "assistant", "content": example.assistant})
+            for message in (
+                {"role": "user", "content": example.user},
+                {"role": "assistant", "content": example.assistant},
+            )
         )
         return (*system, *rounds)

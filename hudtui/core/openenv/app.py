@@ -1,8 +1,9 @@
-"""The web application of an OpenEnv server: who may ask, the routes over HTTP, and the socket with one session each.
+"""The web application of an OpenEnv server.
 
-A client of `/ws` has a session as long as its connection stands; what it has not finished ends with it. Over HTTP there is no
-connection to see the end of: `/reset` gives an `episode_id`, `/step` and `/state` name it, and the session ends with the episode
-or after a while without a request.
+Who may ask, the routes over HTTP, and the socket with one session each. A client of `/ws` has a
+session as long as its connection stands; what it has not finished ends with it. Over HTTP there is
+no connection to see the end of: `/reset` gives an `episode_id`, `/step` and `/state` name it, and
+the session ends with the episode or after a while without a request.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from hudtui.core.openenv.session import EpisodeSession, ServedTasks
 from hudtui.core.text import clean_line
 
 IDLE = 600.0
-"""Seconds after which a session over HTTP that is not asked ends, and a connection that has never said anything."""
+"""Seconds after which a session over HTTP that is not asked ends, and a connection that has never
+said anything."""
 _WAITING = 16
 """Messages of a client that wait for their turn; more are not read before."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -62,7 +64,8 @@ class Access:
     """Permission to use the server."""
 
     token: str | None
-    """Wanted as `Authorization: Bearer TOKEN`, or as the first part of the path; None: nothing is wanted."""
+    """Wanted as `Authorization: Bearer TOKEN`, or as the first part of the path; None: nothing is
+    wanted."""
     loopback: bool = True
     """The server answers for addresses of this machine alone, whatever name leads to it."""
 
@@ -83,9 +86,10 @@ class OpenEnvApp:
         description: What it is, in a sentence.
         access: Who may use it.
         most: Sessions at once.
-        idle: Seconds after which a session over HTTP that is not asked ends, and a connection that has never said anything.
-        on_refusal: Receives code and message of each error that a client is answered; of those who may not use the server, the
-            first of each code.
+        idle: Seconds after which a session over HTTP that is not asked ends, and a connection that
+            has never said anything.
+        on_refusal: Receives code and message of each error that a client is answered; of those who
+            may not use the server, the first of each code.
     """
 
     def __init__(
@@ -113,7 +117,10 @@ class OpenEnvApp:
         self.asgi = _guarded(self._routes(), access, self._deny)
 
     def _deny(self, status: int) -> None:
-        """Report the first request with this answer; whoever reaches the server can send any number of them."""
+        """Report the first request with this answer.
+
+        Whoever reaches the server can send any number of them.
+        """
         if status not in self._denied:
             self._denied.add(status)
             self._on_refusal(f"HTTP {status}", _REFUSALS[status])
@@ -143,9 +150,12 @@ class OpenEnvApp:
                     return JSONResponse(await handler(request, read_object(await _body(request))))
                 except Refused as refused:
                     self._on_refusal(refused.code, refused.message)
-                    status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500, "SESSION_ERROR": 500}.get(
-                        refused.code, 422
-                    )
+                    status = {
+                        "CAPACITY_REACHED": 503,
+                        "EXECUTION_ERROR": 500,
+                        "FACTORY_ERROR": 500,
+                        "SESSION_ERROR": 500,
+                    }.get(refused.code, 422)
                     return JSONResponse({"detail": refused.message, "code": refused.code}, status)
 
             return Route(path, answer, methods=["POST"])
@@ -177,8 +187,15 @@ class OpenEnvApp:
         )
 
     def _openapi(self) -> dict[str, Any]:
-        paths = {path: {method: {"responses": {"200": {"description": "OK"}}}} for path, method in _PATHS.items()}
-        return {"openapi": "3.1.0", "info": {"title": self._name, "version": "1.0.0"}, "paths": paths}
+        paths = {
+            path: {method: {"responses": {"200": {"description": "OK"}}}}
+            for path, method in _PATHS.items()
+        }
+        return {
+            "openapi": "3.1.0",
+            "info": {"title": self._name, "version": "1.0.0"},
+            "paths": paths,
+        }
 
     # Over HTTP
 
@@ -211,7 +228,9 @@ class OpenEnvApp:
         held = self._over_http.get(name) if isinstance(name, str) else None
         if held is None or not isinstance(name, str):
             raise Refused(
-                "VALIDATION_ERROR", "name the episode_id that /reset answered with, of an episode that is not over; or use /ws"
+                "VALIDATION_ERROR",
+                "name the episode_id that /reset answered with, of an episode that is not over; or "
+                "use /ws",
             )
         async with held.lock:
             held.asked = time.monotonic()
@@ -226,7 +245,9 @@ class OpenEnvApp:
 
     async def _state(self, request: Request) -> Response:
         held = self._over_http.get(request.query_params.get("episode_id", ""))
-        return JSONResponse((held.session if held is not None else EpisodeSession(self._served)).state())
+        return JSONResponse(
+            (held.session if held is not None else EpisodeSession(self._served)).state()
+        )
 
     async def _mcp(self, request: Request) -> Response:
         try:
@@ -234,7 +255,9 @@ class OpenEnvApp:
         except Refused:
             return JSONResponse(rpc_error(None, -32700, "Parse error"))
         if body.get("method") == "tools/call":
-            return JSONResponse(rpc_error(body, -32000, "a call needs an episode: use /ws, or /reset and /step"))
+            return JSONResponse(
+                rpc_error(body, -32000, "a call needs an episode: use /ws, or /reset and /step")
+            )
         return JSONResponse(await EpisodeSession(self._served).rpc(body))
 
     async def _reap(self) -> None:
@@ -281,9 +304,14 @@ class OpenEnvApp:
     async def _range(self, request: Request, body: dict[str, Any]) -> Any:
         self._check_split(request, body)
         start, stop = body.get("start"), body.get("stop")
-        if any(value is not None and (not isinstance(value, int) or value < 0) for value in (start, stop)):
+        if any(
+            value is not None and (not isinstance(value, int) or value < 0)
+            for value in (start, stop)
+        ):
             raise Refused("VALIDATION_ERROR", "start and stop are whole numbers from 0")
-        return {"tasks": self._listed(start or 0, len(self._served.tasks) if stop is None else stop)}
+        return {
+            "tasks": self._listed(start or 0, len(self._served.tasks) if stop is None else stop)
+        }
 
     def _check_split(self, request: Request, body: Mapping[str, Any]) -> None:
         if request.path_params["name"].lower() != self._name.lower():
@@ -293,7 +321,10 @@ class OpenEnvApp:
 
     def _listed(self, start: int, stop: int) -> list[dict[str, Any]]:
         chosen = self._served.tasks[start : min(stop, start + _MAX_LISTED)]
-        return [{"index": start + n, "task_id": task.id, "prompt": task.prompt} for n, task in enumerate(chosen)]
+        return [
+            {"index": start + n, "task_id": task.id, "prompt": task.prompt}
+            for n, task in enumerate(chosen)
+        ]
 
     # The socket
 
@@ -310,8 +341,12 @@ class OpenEnvApp:
         self._sockets += 1
         session = EpisodeSession(self._served)
         waiting: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING)
-        # The client is listened to while a step is under way: a client that leaves ends its session at once.
-        tasks = [asyncio.create_task(_receive(socket, waiting)), asyncio.create_task(self._work(socket, session, waiting))]
+        # The client is listened to while a step is under way: a client that leaves ends its session
+        # at once.
+        tasks = [
+            asyncio.create_task(_receive(socket, waiting)),
+            asyncio.create_task(self._work(socket, session, waiting)),
+        ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -324,8 +359,12 @@ class OpenEnvApp:
                 with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                     await socket.close()
 
-    async def _work(self, socket: WebSocket, session: EpisodeSession, waiting: asyncio.Queue[str | bytes]) -> None:
-        """Carry out one message after the other until the client closes, or says nothing from the beginning.
+    async def _work(
+        self, socket: WebSocket, session: EpisodeSession, waiting: asyncio.Queue[str | bytes]
+    ) -> None:
+        """Carry out one message after the other until the client closes.
+
+        It also ends if the client says nothing from the beginning.
 
         Later a client may be silent for as long as it trains.
         """
@@ -349,7 +388,9 @@ class OpenEnvApp:
                 failed = Refused("SESSION_ERROR", f"the server failed: {type(error).__name__}")
                 self._on_refusal(failed.code, failed.message)
                 answer = failed.to_json()
-            await socket.send_text(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode())
+            await socket.send_text(
+                json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode()
+            )
 
     async def _end(self, session: EpisodeSession) -> None:
         try:
@@ -394,7 +435,10 @@ async def _body(request: Request) -> bytes:
 
 
 def _guarded(app: ASGIApp, access: Access, deny: Callable[[int], None]) -> ASGIApp:
-    """Return `app` for those who may use it; `deny` gets the HTTP status of each answer to others."""
+    """Return `app` for those who may use it.
+
+    `deny` gets the HTTP status of each answer to others.
+    """
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -427,7 +471,10 @@ _REFUSALS = {
 
 
 def _refusal(headers: Headers, access: Access) -> int | None:
-    """Return why a request is refused whatever its token: a web page sends it, or a name that was made to lead here."""
+    """Return why a request is refused whatever its token.
+
+    A web page sends it, or a name that was made to lead here.
+    """
     if "origin" in headers:
         return 403
     host = headers.get("host", "")

@@ -13,7 +13,8 @@ from hudtui.core.errors import InputError, MachineError
 from hudtui.core.openenv.messages import MAX_BYTES
 
 _GRACE = 5
-"""Seconds that sessions have to close their environments when the server ends; then they are cancelled."""
+"""Seconds that sessions have to close their environments when the server ends; then they are
+cancelled."""
 
 
 @contextlib.asynccontextmanager
@@ -35,10 +36,14 @@ async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, 
     import uvicorn
 
     try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError as error:
         raise InputError(
-            f"{host}:{port} cannot be listened at", why=error.strerror or str(error), fix="Choose another port with --port."
+            f"{host}:{port} cannot be listened at",
+            why=error.strerror or str(error),
+            fix="Choose another port with --port.",
         ) from None
 
     class Server(uvicorn.Server):
@@ -66,7 +71,10 @@ async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, 
         try:
             while not server.started:
                 if running.done():
-                    raise MachineError("the server did not start", why=str(running.exception() or "no reason was given"))
+                    raise MachineError(
+                        "the server did not start",
+                        why=str(running.exception() or "no reason was given"),
+                    )
                 await asyncio.sleep(0.01)
             address = listener.getsockname()
             yield address[0], address[1]

@@ -1,6 +1,7 @@
-"""The requests of the OpenEnv protocol as the server reads them; `environment.openenv_messages` declares the messages.
+"""The requests of the OpenEnv protocol as the server reads them.
 
-What a client sends is bounded and checked field by field; `Refused` says what is wrong with it, in the protocol's own codes.
+`environment.openenv_messages` declares the messages. What a client sends is bounded and checked
+field by field; `Refused` says what is wrong with it, in the protocol's own codes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ MAX_REPLY = 1_000_000
 """Characters of a reply."""
 
 RESERVED = frozenset({"reset", "step", "state", "close"})
-"""Names that OpenEnv clients take for themselves: an action of such a name is played by a reply alone."""
+"""Names that OpenEnv clients take for themselves: an action of such a name is played by a reply
+alone."""
 
 
 class Refused(Exception):
@@ -86,7 +88,9 @@ def read_object(raw: str | bytes) -> dict[str, Any]:
     try:
         value = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise Refused("INVALID_JSON", f"the message is not JSON: {clean_line(str(error), 200)}") from None
+        raise Refused(
+            "INVALID_JSON", f"the message is not JSON: {clean_line(str(error), 200)}"
+        ) from None
     if not isinstance(value, dict):
         raise Refused("INVALID_JSON", "a message is a JSON object")
     return value
@@ -97,7 +101,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def read_choice(data: Any) -> TaskChoice:
-    """Return the arguments of `reset`. Fields that this server does not know are ignored, as the protocol has it.
+    """Return the arguments of `reset`.
+
+    Fields that this server does not know are ignored, as the protocol has it.
 
     Raises:
         Refused: A field is of the wrong kind.
@@ -136,7 +142,8 @@ def read_action(data: Any) -> ReplyAction | CallAction | ListAction:
             return ReplyAction(reply)
     raise Refused(
         "VALIDATION_ERROR",
-        'an action is {"reply": TEXT}, {"type": "call_tool", "tool_name": NAME, "arguments": {...}} or {"type": "list_tools"}',
+        'an action is {"reply": TEXT}, {"type": "call_tool", "tool_name": NAME, "arguments": '
+        '{...}} or {"type": "list_tools"}',
     )
 
 
@@ -170,7 +177,9 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 def _only(fields: Mapping[str, Any], *known: str) -> None:
     odd = [name for name in fields if name not in (*known, "metadata")]
     if odd:
-        raise Refused("VALIDATION_ERROR", f"the action has an unknown field: {clean_line(odd[0], 60)}")
+        raise Refused(
+            "VALIDATION_ERROR", f"the action has an unknown field: {clean_line(odd[0], 60)}"
+        )
 
 
 def _text(fields: Mapping[str, Any], name: str, most: int) -> str | None:
@@ -195,33 +204,61 @@ def _whole(fields: Mapping[str, Any], name: str) -> int | None:
 
 _TEXT = {"type": "string"}
 _CALL = {
-    "type": {"enum": ["reply", "call_tool", "list_tools"], "description": "The kind of action; a reply where it is left out."},
-    "tool_name": {"type": "string", "description": "For call_tool: one of the names that list_tools gives."},
-    "arguments": {"type": "object", "description": "For call_tool: the arguments of the tool by name."},
+    "type": {
+        "enum": ["reply", "call_tool", "list_tools"],
+        "description": "The kind of action; a reply where it is left out.",
+    },
+    "tool_name": {
+        "type": "string",
+        "description": "For call_tool: one of the names that list_tools gives.",
+    },
+    "arguments": {
+        "type": "object",
+        "description": "For call_tool: the arguments of the tool by name.",
+    },
 }
 
 ACTION_SCHEMA: Mapping[str, Any] = {
     "title": "ReplyAction",
-    "description": "A model's reply as text. A tool call takes its place: type, tool_name and arguments.",
+    "description": (
+        "A model's reply as text. A tool call takes its place: type, tool_name and arguments."
+    ),
     "type": "object",
     "properties": {
-        "reply": {"type": "string", "description": "What the model says, with its call in the form that the prompt asks for."},
+        "reply": {
+            "type": "string",
+            "description": (
+                "What the model says, with its call in the form that the prompt asks for."
+            ),
+        },
         **_CALL,
         "metadata": {"type": "object"},
     },
     "required": ["reply"],
 }
-"""Replies stand as the one required field: clients with nothing but a model's text send it as that field."""
+"""Replies stand as the one required field: clients with nothing but a model's text send it as that
+field."""
 
 _SHOWN = {
     "text": {"type": "string", "description": "What the agent is shown."},
-    "images": {"type": "array", "items": _TEXT, "description": "Images that belong to the text, as data: URLs."},
+    "images": {
+        "type": "array",
+        "items": _TEXT,
+        "description": "Images that belong to the text, as data: URLs.",
+    },
     "task_id": _TEXT,
     "turn": {"type": "integer", "description": "Replies so far."},
-    "is_error": {"type": "boolean", "description": "The reply was refused, or the environment answered with an error."},
+    "is_error": {
+        "type": "boolean",
+        "description": "The reply was refused, or the environment answered with an error.",
+    },
     "metadata": {"type": "object"},
 }
-OBSERVATION_SCHEMA: Mapping[str, Any] = {"title": "TurnObservation", "type": "object", "properties": _SHOWN}
+OBSERVATION_SCHEMA: Mapping[str, Any] = {
+    "title": "TurnObservation",
+    "type": "object",
+    "properties": _SHOWN,
+}
 RESET_SCHEMA: Mapping[str, Any] = {
     "title": "TaskObservation",
     "type": "object",

@@ -1,6 +1,7 @@
-"""One client's episodes: each `reset` plays a task in an environment of its own, each `step` is a turn of it.
+"""One client's episodes.
 
-The episode is that of every other place: `EpisodePlayer` interprets replies, calls tools, ends and scores.
+Each `reset` plays a task in an environment of its own, each `step` is a turn of it. The episode is
+that of every other place: `EpisodePlayer` interprets replies, calls tools, ends and scores.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class ServedTasks:
         images: Send images.
         reuse: Keep a client's environment for its next task where the tasks name the same servers.
         on_episode: Called with each episode that came to its end.
-        on_broken: Called with the task and the turns of each episode that its client left or replaced before its end.
+        on_broken: Called with the task and the turns of each episode that its client left or
+            replaced before its end.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class ServedTasks:
         self._next = 0
 
     def choose(self, choice: TaskChoice) -> Task:
-        """The task that a client asks for: by id, by index, by seed (`seed` modulo the number of tasks), else the next one.
+        """The task that a client asks for.
+
+        By id, by index, by seed (`seed` modulo the number of tasks), else the next one.
 
         Raises:
             Refused: There is no such task.
@@ -92,11 +96,16 @@ class ServedTasks:
             if place is None:
                 near = did_you_mean(choice.task_id, self._places)
                 hint = f"; did you mean {clean_line(near, 80)}?" if near else ""
-                raise Refused("VALIDATION_ERROR", f"there is no task {clean_line(choice.task_id, 80)}{hint}")
+                raise Refused(
+                    "VALIDATION_ERROR", f"there is no task {clean_line(choice.task_id, 80)}{hint}"
+                )
             return self.tasks[place]
         if choice.index is not None:
             if choice.index >= len(self.tasks):
-                raise Refused("VALIDATION_ERROR", f"there is no task {choice.index}: the last one is {len(self.tasks) - 1}")
+                raise Refused(
+                    "VALIDATION_ERROR",
+                    f"there is no task {choice.index}: the last one is {len(self.tasks) - 1}",
+                )
             return self.tasks[choice.index]
         if choice.seed is not None:
             return self.tasks[choice.seed % len(self.tasks)]
@@ -106,7 +115,10 @@ class ServedTasks:
 
 
 class EpisodeSession:
-    """The episodes of one client, one after the other. Each method is awaited before the next is called."""
+    """The episodes of one client, one after the other.
+
+    Each method is awaited before the next is called.
+    """
 
     def __init__(self, served: ServedTasks) -> None:
         self._served = served
@@ -124,18 +136,26 @@ class EpisodeSession:
             The observation: what the agent is shown first. Its reward is null.
 
         Raises:
-            Refused: There is no such task, the environment cannot be started, or the task's set-up failed.
+            Refused: There is no such task, the environment cannot be started, or the task's set-up
+                failed.
         """
         choice = read_choice(data)
         task = self._served.choose(choice)
-        reusable = self._served.reuse and self._servers == task.mcp_config and self._episode is not None and self._episode.ok
+        reusable = (
+            self._served.reuse
+            and self._servers == task.mcp_config
+            and self._episode is not None
+            and self._episode.ok
+        )
         if not reusable:
             await self.close()
         self._player = self._episode = None
         self._episode_id = choice.episode_id or str(uuid.uuid4())
         try:
             if self._session is None:
-                self._session = await self._stack.enter_async_context(self._served.connect(task.mcp_config))
+                self._session = await self._stack.enter_async_context(
+                    self._served.connect(task.mcp_config)
+                )
                 self._servers = task.mcp_config
         except HudtuiError as error:
             raise Refused("FACTORY_ERROR", "; ".join(error.lines())) from None
@@ -169,10 +189,12 @@ class EpisodeSession:
         """Play a turn, or list the tools.
 
         Returns:
-            The observation. The reward is that of the rubric when the episode is over, and 0 before.
+            The observation. The reward is that of the rubric when the episode is over, and 0
+            before.
 
         Raises:
-            Refused: The action cannot be understood, no episode is under way, or the environment was lost.
+            Refused: The action cannot be understood, no episode is under way, or the environment
+                was lost.
         """
         action = read_action(data)
         if isinstance(action, ListAction):
@@ -183,7 +205,9 @@ class EpisodeSession:
             turn = await player.call(action.name, action.arguments)
         else:
             turn = await player.step(action.reply)
-        return await self._after(player, turn, action.name if isinstance(action, CallAction) else None)
+        return await self._after(
+            player, turn, action.name if isinstance(action, CallAction) else None
+        )
 
     async def finish(self) -> float | None:
         """End the episode as a `done` of the agent would, unless it is over.
@@ -194,10 +218,15 @@ class EpisodeSession:
         if self._episode is None and self._player is not None:
             self._episode = await self._player.finish("done")
             self._served.on_episode(self._player.task, self._episode)
-        return self._episode.scores.reward if self._episode is not None and self._episode.ok else None
+        return (
+            self._episode.scores.reward if self._episode is not None and self._episode.ok else None
+        )
 
     def state(self) -> dict[str, Any]:
-        """The state of the episode: its id, its task, the replies so far, and its reward when it is over."""
+        """The state of the episode.
+
+        Its id, its task, the replies so far, and its reward when it is over.
+        """
         player, episode = self._player, self._episode
         return {
             "episode_id": self._episode_id,
@@ -208,14 +237,23 @@ class EpisodeSession:
         }
 
     async def rpc(self, request: Any) -> dict[str, Any]:
-        """Answer a JSON-RPC request: `tools/list`, or `tools/call`, which is a turn of the episode like any other."""
-        if not isinstance(request, dict) or request.get("jsonrpc") != "2.0" or not isinstance(request.get("method"), str):
+        """Answer a JSON-RPC request.
+
+        `tools/list`, or `tools/call`, which is a turn of the episode like any other.
+        """
+        if (
+            not isinstance(request, dict)
+            or request.get("jsonrpc") != "2.0"
+            or not isinstance(request.get("method"), str)
+        ):
             return rpc_error(request, _INVALID_REQUEST, "this is not a JSON-RPC request")
         params = request.get("params", {})
         if request["method"] == "tools/list":
             return rpc_result(request, {"tools": [tool_entry(tool) for tool in self._tools()]})
         if request["method"] != "tools/call":
-            return rpc_error(request, _METHOD_NOT_FOUND, f"Method not found: {clean_line(request['method'], 60)}")
+            return rpc_error(
+                request, _METHOD_NOT_FOUND, f"Method not found: {clean_line(request['method'], 60)}"
+            )
         if not isinstance(params, dict):
             return rpc_error(request, _INVALID_PARAMS, "params must be an object")
         try:
@@ -263,7 +301,9 @@ class EpisodeSession:
         self._player, self._episode = player, episode
         self._served.on_episode(player.task, episode)
         if not episode.ok:  # what was lost has no reward that a trainer may learn from
-            raise Refused("SESSION_ERROR", f"the episode broke off: {episode.error or episode.stop}")
+            raise Refused(
+                "SESSION_ERROR", f"the episode broke off: {episode.error or episode.stop}"
+            )
         scores = episode.scores
         metadata = {
             "episode_id": self._episode_id,

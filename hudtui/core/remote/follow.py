@@ -21,7 +21,8 @@ _FASTEST, _SLOWEST = 0.1, 0.25
 _NAME_EVERY = 1.0
 """Seconds between looks at which file has the name."""
 _SEAM = 64
-"""Bytes before the offset that are read again: a file that was emptied may have outgrown the offset."""
+"""Bytes before the offset that are read again: a file that was emptied may have outgrown the
+offset."""
 
 
 class GrowingFile(Protocol):
@@ -62,7 +63,10 @@ class Cursor:
         return self.offset - len(self.seam)
 
     def take(self, data: bytes) -> bytes | None:
-        """Return the new bytes of `data`, read at `start`; None if the file was emptied or replaced."""
+        """Return the new bytes of `data`, read at `start`.
+
+        None if the file was emptied or replaced.
+        """
         if not data.startswith(self.seam):  # also when less than the seam is left
             self.begin_again()
             return None
@@ -85,7 +89,9 @@ class Cursor:
             self.begin_again()
 
 
-async def follow(open_file: Callable[[], Awaitable[GrowingFile | None]], cursor: Cursor) -> AsyncGenerator[FileChunk, None]:
+async def follow(
+    open_file: Callable[[], Awaitable[GrowingFile | None]], cursor: Cursor
+) -> AsyncGenerator[FileChunk, None]:
     """Yield the bytes of a file from the cursor on, without end, as they are written.
 
     A file that does not exist yet (`open_file` returns None) is waited for. A file that was

@@ -32,7 +32,10 @@ class FileRefused(MachineError):
 
 
 class FileChanged(MachineError):
-    """The content that arrived is another one: the file changed meanwhile, or was damaged on the way."""
+    """The content that arrived is another one.
+
+    The file changed meanwhile, or was damaged on the way.
+    """
 
 
 class Disconnected(MachineError):
@@ -106,16 +109,19 @@ class Host(Protocol):
     ) -> Completed:
         """Run a command to its end, without a shell in between.
 
-        Its standard input is `stdin`, and then closed. `env` is added to the environment there; secrets travel in files or on
-        standard input instead. After `timeout` seconds, or when it prints nothing for `silence` seconds, the command and its
-        children are ended.
+        Its standard input is `stdin`, and then closed. `env` is added to the environment there;
+        secrets travel in files or on standard input instead. After `timeout` seconds, or when it
+        prints nothing for `silence` seconds, the command and its children are ended.
 
         Raises:
-            MachineError: The program does not exist, the connection broke, the time ran out, or it printed over `OUTPUT_LIMIT`.
+            MachineError: The program does not exist, the connection broke, the time ran out, or it
+                printed over `OUTPUT_LIMIT`.
         """
         ...
 
-    async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
+    async def put(
+        self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644
+    ) -> None:
         """Write a file there in one step, with the folders above it.
 
         Raises:
@@ -123,13 +129,17 @@ class Host(Protocol):
         """
         ...
 
-    async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Read bytes of a file there; never more than `limit`, whatever the machine says about its size.
+    async def get(
+        self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None
+    ) -> bytes:
+        """Read bytes of a file there.
 
+        Never more than `limit`, whatever the machine says about its size.
         Without `limit` up to the end of the file.
 
         Raises:
-            FileRefused: The file does not exist, is not a regular file, or is larger than `READ_LIMIT` and `limit` is None.
+            FileRefused: The file does not exist, is not a regular file, or is larger than
+                `READ_LIMIT` and `limit` is None.
             MachineError: The machine does not answer.
         """
         ...
@@ -143,10 +153,11 @@ class Host(Protocol):
         digest: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Bring a file of any size here, in one step and whole; of a file that grows, the bytes it has at the beginning.
+        """Bring a file of any size here, in one step and whole.
 
-        Bytes beyond `most` are left there. `digest` is the SHA-256 of what is to arrive, in hexadecimal digits. `progress`
-        receives the bytes that are here and the bytes in all.
+        Of a file that grows, the bytes it has at the beginning. Bytes beyond `most` are left there.
+        `digest` is the SHA-256 of what is to arrive, in hexadecimal digits. `progress` receives the
+        bytes that are here and the bytes in all.
 
         Raises:
             FileChanged: What arrived has another digest.
@@ -154,8 +165,12 @@ class Host(Protocol):
         """
         ...
 
-    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> None:
-        """Send a file of any size; it appears there in one step, whole. What an earlier attempt has sent is not sent again.
+    async def upload(
+        self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None
+    ) -> None:
+        """Send a file of any size; it appears there in one step, whole.
+
+        What an earlier attempt has sent is not sent again.
 
         `progress` receives the bytes that are there and the bytes in all.
 
@@ -173,16 +188,22 @@ class Host(Protocol):
         ...
 
     def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-        """The bytes of a file from `offset` on, without end, as they are written; a file that does not exist yet is waited for.
+        """The bytes of a file from `offset` on, without end, as they are written.
 
+        A file that does not exist yet is waited for.
         Exact by byte offset: nothing is lost or doubled. The consumer ends it by leaving the loop.
         """
         ...
 
-    def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
-        """A port of this computer, on loopback, that leads to `remote_host:remote_port` as seen from the machine.
+    def forward(
+        self, local_port: int, remote_host: str, remote_port: int
+    ) -> AbstractAsyncContextManager[int]:
+        """Forward a port of this computer, on loopback, to a port that the machine can reach.
 
-        `local_port` is 0 for any; the context gives the number. `remote_host` is `127.0.0.1` for the machine itself.
+        It leads to `remote_host:remote_port` as seen from the machine.
+
+        `local_port` is 0 for any; the context gives the number. `remote_host` is `127.0.0.1` for
+        the machine itself.
 
         Raises:
             MachineError: The port here is in use, or the machine cannot be reached.
@@ -190,9 +211,12 @@ class Host(Protocol):
         ...
 
     def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
-        """A port of the machine, on its loopback, that leads to `host:port` as seen from here; opened again after disconnects.
+        """A port of the machine, on its loopback, that leads to `host:port` as seen from here.
 
-        `remote_port` is 0 for any; the context gives the number, which stays the same. `host` is `127.0.0.1` for this computer.
+        Opened again after disconnects.
+
+        `remote_port` is 0 for any; the context gives the number, which stays the same. `host` is
+        `127.0.0.1` for this computer.
 
         Raises:
             MachineError: The port there is in use, or the machine does not allow it.

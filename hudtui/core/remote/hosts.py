@@ -1,7 +1,8 @@
-"""From the name of a machine to the machine: one shared connection for each, made when it is first needed.
+"""From the name of a machine to the machine.
 
-A name is `local`, what `ssh` would be given (`user@host[:port]`, a name of `~/.ssh/config`), or `pod:NAME` for a rented machine,
-whose address becomes known only after the plan was made: it is stored here, in the user's own folder.
+One shared connection for each, made when it is first needed. A name is `local`, what `ssh` would be
+given (`user@host[:port]`, a name of `~/.ssh/config`), or `pod:NAME` for a rented machine, whose
+address becomes known only after the plan was made: it is stored here, in the user's own folder.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 @dataclass
 class _Prompts:
-    """Callbacks that ask for pass-phrases and announce new machines. Set once, by the TUI or a command."""
+    """Callbacks that ask for pass-phrases and announce new machines.
+
+    Set once, by the TUI or a command.
+    """
 
     ask: AskPassphrase | None = None
     say: Notify | None = None
@@ -51,7 +55,10 @@ def set_prompts(*, ask: AskPassphrase | None = None, say: Notify | None = None) 
 
 
 def find_host(name: str) -> Host:
-    """The host of that name. Nothing is reached yet, and a wrong name is only refused by the first operation."""
+    """The host of that name.
+
+    Nothing is reached yet, and a wrong name is only refused by the first operation.
+    """
     if name == LOCAL:
         return LocalHost()
     from hudtui.core.remote.ssh import SshHost  # late: asyncssh takes a while to import
@@ -63,18 +70,20 @@ async def _reach(name: str) -> SshConnection:
     return await _pool().connection(await asyncio.to_thread(find_target, name))
 
 
-_silences: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[float, Disconnected]]] = (
-    weakref.WeakKeyDictionary()
-)
+_silences: weakref.WeakKeyDictionary[
+    asyncio.AbstractEventLoop, dict[str, tuple[float, Disconnected]]
+] = weakref.WeakKeyDictionary()
 _NOT_AGAIN = 15.0
 """Seconds for which looks at a machine that has not answered end at once."""
 
 
 @contextlib.asynccontextmanager
 async def answering(name: str, *, within: float | None) -> AsyncIterator[None]:
-    """For a look at a machine: whatever is asked inside must be answered within `within` seconds; None for any time.
+    """For a look at a machine.
 
-    A machine that does not answer is not asked by other looks for some seconds, so that a command waits for it once.
+    Whatever is asked inside must be answered within `within` seconds; None for any time. A machine
+    that does not answer is not asked by other looks for some seconds, so that a command waits for
+    it once.
 
     Raises:
         Silent: The time ran out.
@@ -124,24 +133,32 @@ async def ensure_reachable(host: Host, *, within: float) -> None:
         await host.stat(".")
 
 
-# --- connections ----------------------------------------------------------------------------------------------------------
+# --- connections ----------------------------------------------------------------------------------
 
 
 class HostPool:
     """The connections in use: one for each machine, whatever the user calls it."""
 
     def __init__(
-        self, known_hosts: KnownHosts, *, ask: AskPassphrase | None = None, say: Notify | None = None, timeout: float = 30.0
+        self,
+        known_hosts: KnownHosts,
+        *,
+        ask: AskPassphrase | None = None,
+        say: Notify | None = None,
+        timeout: float = 30.0,
     ) -> None:
         self._known_hosts, self._ask, self._say, self._timeout = known_hosts, ask, say, timeout
         self._connections: dict[tuple[str, str], SshConnection] = {}
 
     async def open(self, name: str | SshTarget) -> Host:
-        """Connect with the host called `name`: `local`, a name of `~/.ssh/config`, or `user@host[:port]`.
+        """Connect with the host called `name`.
+
+        `local`, a name of `~/.ssh/config`, or `user@host[:port]`.
 
         Raises:
             InputError: `name` is not the name of a machine.
-            MachineError: The machine cannot be reached, or rejected every key; the next call tries again.
+            MachineError: The machine cannot be reached, or rejected every key; the next call tries
+                again.
         """
         if name == LOCAL:
             return LocalHost()
@@ -151,7 +168,9 @@ class HostPool:
         return SshHost(target.name, (await self.connection(target)).reach)
 
     async def connection(self, target: SshTarget) -> SshConnection:
-        """Return the shared connection with a machine. A lost connection is returned as it is, and comes back when it is used.
+        """Return the shared connection with a machine.
+
+        A lost connection is returned as it is, and comes back when it is used.
 
         Raises:
             MachineError: The machine was never reached, and cannot be reached now.
@@ -161,7 +180,9 @@ class HostPool:
         key = (target.name, target.machine)
         link = self._connections.get(key)
         if link is None or link.closed or (not link.connects and link.trouble is not None):
-            link = SshConnection(target, self._known_hosts, ask=self._ask, say=self._say, timeout=self._timeout)
+            link = SshConnection(
+                target, self._known_hosts, ask=self._ask, say=self._say, timeout=self._timeout
+            )
             self._connections[key] = link
         if not link.connects:
             await link.connection()
@@ -185,7 +206,8 @@ def _pool() -> HostPool:
 async def open_host(name: str | SshTarget) -> Host:
     """Connect with the host called `name`, from the pool of this process.
 
-    `name` is `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`).
+    `name` is `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its
+    id as `pin`).
 
     Raises:
         InputError: `name` is not the name of a machine.
@@ -201,7 +223,7 @@ async def close_hosts() -> None:
         await pool.aclose()
 
 
-# --- rented machines ------------------------------------------------------------------------------------------------------
+# --- rented machines ------------------------------------------------------------------------------
 
 
 def pod_host(machine: str) -> str:
@@ -228,11 +250,16 @@ def save_address(host: str, target: SshTarget) -> None:
         private_folder(path.parent)
         write_atomic(path, json.dumps(about, indent=1) + "\n", mode=0o600)
     except OSError as error:
-        raise MachineError(f"the address of {host} cannot be stored in {path}", why=error.strerror) from None
+        raise MachineError(
+            f"the address of {host} cannot be stored in {path}", why=error.strerror
+        ) from None
 
 
 def forget_address(host: str) -> None:
-    """Forget the address and the host key of a rented machine that has ended: the address may be another machine's now."""
+    """Forget the address and the host key of a rented machine that has ended.
+
+    The address may be another machine's now.
+    """
     path = _file(host)
     try:
         pin = json.loads(path.read_text()).get("pin")
@@ -249,14 +276,17 @@ def find_target(host: str) -> SshTarget:
 
     Raises:
         InputError: `host` is not the name of a machine.
-        MachineError: It is a rented machine without a known address: not ready yet, gone, or rented from another computer.
+        MachineError: It is a rented machine without a known address: not ready yet, gone, or rented
+            from another computer.
     """
     if not host.startswith(POD_PREFIX):
         return parse_target(host)
     try:
         about = json.loads(_file(host).read_text())
         keys = tuple(Path(key) for key in about["keys"])
-        return SshTarget(about["user"], about["host"], int(about["port"]), keys=keys, pin=about["pin"])
+        return SshTarget(
+            about["user"], about["host"], int(about["port"]), keys=keys, pin=about["pin"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         why = "it is not ready yet, it is gone, or it was rented from another computer"
         raise MachineError(f"the address of {host} is not known here", why=why) from None

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class HostKeyChanged(MachineError):
-    """A machine shows another key than before: it may be another machine, or an attacker in between."""
+    """A machine shows another key than before.
+
+    It may be another machine, or an attacker in between.
+    """
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class KnownHosts:
         """The stored key of a machine; None before the first contact.
 
         Raises:
-            MachineError: The file exists but cannot be read: that must not pass for a first contact.
+            MachineError: The file exists but cannot be read: that must not pass for a first
+                contact.
         """
         import asyncssh
 
@@ -60,18 +64,25 @@ class KnownHosts:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise MachineError(f"the host key of {machine} cannot be read", why=f"{path}: {error.strerror}") from None
+            raise MachineError(
+                f"the host key of {machine} cannot be read", why=f"{path}: {error.strerror}"
+            ) from None
         try:
             return asyncssh.import_public_key(text)
         except asyncssh.KeyImportError:
             raise MachineError(
                 f"the stored host key of {machine} is damaged",
                 why=str(path),
-                fix="If you are sure that it is the right machine, remove that file and connect again.",
+                fix=(
+                    "If you are sure that it is the right machine, remove that file and connect "
+                    "again."
+                ),
             ) from None
 
     def check(self, machine: str, key: asyncssh.SSHKey) -> HostKey:
-        """Compare the key that a machine shows with the stored key. A new key is not stored yet: see `keep`.
+        """Compare the key that a machine shows with the stored key.
+
+        A new key is not stored yet: see `keep`.
 
         Raises:
             HostKeyChanged: The machine shows another key.
@@ -85,7 +96,10 @@ class KnownHosts:
                 f"the host key of {machine} has CHANGED: nothing was sent to it",
                 why=f"known is {known.get_fingerprint()}, it shows {fingerprint} ({algorithm}); "
                 "this may be another machine, or an attacker between you and it",
-                fix=f"If you know why (the machine was reinstalled), remove {self.path(machine)} and connect again.",
+                fix=(
+                    f"If you know why (the machine was reinstalled), remove {self.path(machine)} "
+                    "and connect again."
+                ),
             )
         return HostKey(machine, fingerprint, algorithm, known is None)
 
@@ -94,7 +108,8 @@ class KnownHosts:
 
         Raises:
             HostKeyChanged: Another key was stored meanwhile.
-            MachineError: The key cannot be stored: the next contact would pass for a first contact again.
+            MachineError: The key cannot be stored: the next contact would pass for a first contact
+                again.
         """
         path = self.path(machine)
         try:
@@ -104,7 +119,9 @@ class KnownHosts:
                 write_atomic(path, key.export_public_key("openssh").strip() + b"\n", mode=0o600)
         except InputError as error:
             raise MachineError(
-                f"the host key of {machine} cannot be stored", why=f"{error.where}: {error.why}", fix=error.fix
+                f"the host key of {machine} cannot be stored",
+                why=f"{error.where}: {error.why}",
+                fix=error.fix,
             ) from None
 
     def forget(self, machine: str) -> bool:

@@ -33,7 +33,8 @@ from hudtui.core.remote.host import (
 
 _BLOCK = 1024 * 1024
 _STRAGGLE = 1.0
-"""Seconds that output may still come after a command ended, when a process it started holds the pipes open."""
+"""Seconds that output may still come after a command ended, when a process it started holds the
+pipes open."""
 
 
 class LocalHost:
@@ -66,8 +67,8 @@ class LocalHost:
                 start_new_session=True,
             )
         )
-        # asyncio would leave the command's group and its pipes behind, and might never return, if it were cancelled between the
-        # start of the command and the connection of its pipes.
+        # asyncio would leave the command's group and its pipes behind, and might never return, if
+        # it were cancelled between the start of the command and the connection of its pipes.
         cancelled = False
         while not start.done():
             try:
@@ -80,7 +81,8 @@ class LocalHost:
             if cancelled:
                 raise asyncio.CancelledError from None
             raise MachineError(
-                f"the command `{words[0] if words else ''}` cannot be started on this machine", why=_reason(error)
+                f"the command `{words[0] if words else ''}` cannot be started on this machine",
+                why=_reason(error),
             ) from None
         try:
             if cancelled:
@@ -96,26 +98,36 @@ class LocalHost:
                         async with asyncio.timeout(silence):
                             await protocol.heard.wait()
                     except TimeoutError:
-                        raise MachineError(f"`{words[0]}` printed nothing for {silence:g} s, and was ended") from None
+                        raise MachineError(
+                            f"`{words[0]}` printed nothing for {silence:g} s, and was ended"
+                        ) from None
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STRAGGLE):
                         await protocol.drained.wait()
         except TimeoutError:
-            raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
+            raise MachineError(
+                f"`{words[0]}` did not end within {timeout:g} s, and was ended"
+            ) from None
         finally:
             if transport.get_returncode() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(transport.get_pid(), signal.SIGKILL)
-                while not protocol.exited.is_set():  # a second cancellation, as at the end of the loop, finds it still dying
+                while (
+                    not protocol.exited.is_set()
+                ):  # a second cancellation, as at the end of the loop, finds it still dying
                     with contextlib.suppress(asyncio.CancelledError):
                         await protocol.exited.wait()
             transport.close()
         if protocol.flooded:
-            raise MachineError(f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended")
+            raise MachineError(
+                f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended"
+            )
         status = transport.get_returncode()
         return Completed(words, -1 if status is None else status, *protocol.texts())
 
-    async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
+    async def put(
+        self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644
+    ) -> None:
 
         def write() -> None:
             with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
@@ -128,7 +140,9 @@ class LocalHost:
         except HudtuiError as error:
             raise MachineError(error.what, why=error.why, where=error.where) from None
 
-    async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
+    async def get(
+        self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None
+    ) -> bytes:
 
         def read() -> bytes:
             with _opened(path) as stream:
@@ -166,18 +180,24 @@ class LocalHost:
                         remaining -= len(block)
             if remaining or (digest is not None and hashed.hexdigest() != digest):
                 part.unlink()
-                raise FileChanged(f"{remote} cannot be brought to {local}", why="the file changed meanwhile")
+                raise FileChanged(
+                    f"{remote} cannot be brought to {local}", why="the file changed meanwhile"
+                )
             os.replace(part, local)
             return size
 
         try:
             size = await asyncio.to_thread(copy)
         except OSError as error:
-            raise MachineError(f"{remote} cannot be brought to {local}", why=_reason(error)) from None
+            raise MachineError(
+                f"{remote} cannot be brought to {local}", why=_reason(error)
+            ) from None
         if progress is not None:
             progress(size, size)
 
-    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> None:
+    async def upload(
+        self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None
+    ) -> None:
         await self.put(local, remote)
         if progress is not None:
             size = (await asyncio.to_thread(local.stat)).st_size
@@ -192,7 +212,9 @@ class LocalHost:
             raise FileRefused(f"{path} cannot be read", why=_reason(error)) from None
         return FileStat(status.st_size, status.st_mtime, stat.S_ISREG(status.st_mode))
 
-    async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
+    async def follow(
+        self, path: PurePosixPath | str, *, offset: int = 0
+    ) -> AsyncGenerator[FileChunk, None]:
         """Follow a growing file; see `Host.follow`."""
         place = _place(path)
 
@@ -210,7 +232,9 @@ class LocalHost:
             raise MachineError(f"{path} cannot be read", why=_reason(error)) from None
 
     @contextlib.asynccontextmanager
-    async def forward(self, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
+    async def forward(
+        self, local_port: int, remote_host: str, remote_port: int
+    ) -> AsyncIterator[int]:
         yield remote_port
 
     @contextlib.asynccontextmanager
@@ -270,7 +294,9 @@ class _Collector(asyncio.SubprocessProtocol):
             event.set()
 
     def texts(self) -> tuple[str, str]:
-        return self._output[1].decode("utf-8", "replace"), self._output[2].decode("utf-8", "replace")
+        return self._output[1].decode("utf-8", "replace"), self._output[2].decode(
+            "utf-8", "replace"
+        )
 
 
 def _opened(path: PurePosixPath | str) -> BinaryIO:

@@ -25,7 +25,10 @@ class LogPlace(NamedTuple):
 
 
 class Log(ABC):
-    """A log that is read in parts, and searched on its machine. Methods raise `MachineError` if the machine does not answer."""
+    """A log that is read in parts, and searched on its machine.
+
+    Methods raise `MachineError` if the machine does not answer.
+    """
 
     @property
     @abstractmethod
@@ -38,22 +41,39 @@ class Log(ABC):
 
     @abstractmethod
     def follow(self, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-        """Yield the bytes of the log from `offset`, as they are written, until nothing more comes."""
+        """Yield the bytes of the log from `offset` as they are written, until no more come."""
 
     async def tail(self, *, lines: int = 1000) -> int:
-        """Return the byte offset of the last `lines` lines. It reads backwards from the end, so a large log is cheap."""
+        """Return the byte offset of the last `lines` lines.
+
+        It reads backwards from the end, so a large log is cheap.
+        """
         place = await self.place()
         return 0 if place is None else await offset_of_last_lines(place.host, place.path, lines)
 
     async def offset_before(self, *, offset: int, lines: int) -> int:
-        """Return the byte offset of the line that is `lines` lines before `offset`; 0 at the beginning of the log."""
+        """Return the byte offset of the line that is `lines` lines before `offset`.
+
+        0 at the beginning of the log.
+        """
         place = await self.place()
-        return 0 if place is None else await offset_of_last_lines(place.host, place.path, lines, end=offset)
+        return (
+            0
+            if place is None
+            else await offset_of_last_lines(place.host, place.path, lines, end=offset)
+        )
 
     async def lines_before(self, *, offset: int, lines: int) -> tuple[int, list[str]]:
-        """Return the lines before the line at `offset`, and the offset of the first of them; see `logs.lines_before`."""
+        """Return the lines before the line at `offset`, and the offset of the first of them.
+
+        See `logs.lines_before`.
+        """
         place = await self.place()
-        return (offset, []) if place is None else await lines_before(place.host, place.path, offset, lines)
+        return (
+            (offset, [])
+            if place is None
+            else await lines_before(place.host, place.path, offset, lines)
+        )
 
     async def search(
         self,
@@ -68,7 +88,9 @@ class Log(ABC):
         if (place := await self.place()) is None:
             return
         host, path = place
-        search = search_log(host, path, pattern, offset=offset, stop=stop, most=most, progress=progress)
+        search = search_log(
+            host, path, pattern, offset=offset, stop=stop, most=most, progress=progress
+        )
         async with aclosing(search) as matches:
             async for match in matches:
                 yield match
@@ -89,8 +111,9 @@ class Log(ABC):
     async def follow_lines(
         self, *, offset: int = 0, pattern: Pattern | None = None, last: int | None = None
     ) -> AsyncGenerator[LineBatch, None]:
-        """Yield the complete lines from `offset`, as they are written; with a pattern those that match.
+        """Yield the complete lines from `offset`, as they are written.
 
+        With a pattern those that match.
         Lines that are there already are then searched on their machine, and `last` limits them to
         the last ones. Consume it inside `aclosing` when leaving early. `offset` is that of the
         first line, in bytes.
@@ -125,7 +148,10 @@ def _matching(lines: list[str], pattern: Pattern | None) -> list[str]:
 
 @dataclass(frozen=True)
 class LogFile(Log):
-    """A log by its path. It is followed without end; a file that does not exist yet is waited for."""
+    """A log by its path.
+
+    It is followed without end; a file that does not exist yet is waited for.
+    """
 
     at: LogPlace
 

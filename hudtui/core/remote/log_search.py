@@ -32,9 +32,10 @@ _PIECE = 1024 * 1024
 _PATIENCE = 120.0
 """Seconds that one command may take."""
 
-# Arguments: path, first byte counted from 1, bytes, flags, expression, longest line, longest answer.
-# A hole of null characters, as in a log that was emptied while it was written, becomes empty lines:
-# grep would take it for one line and hold it in memory. The last line shows that the answer is whole.
+# Arguments: path, first byte counted from 1, bytes, flags, expression, longest line, longest
+# answer. A hole of null characters, as in a log that was emptied while it was written, becomes
+# empty lines: grep would take it for one line and hold it in memory. The last line shows that the
+# answer is whole.
 _SCRIPT = r"""
 export LC_ALL=C
 for tool in tail head tr cut; do
@@ -105,7 +106,9 @@ async def search_log(
     progress(None)
 
 
-async def _line_before(host: Host, path: PurePosixPath | str, begin: int, place: int, end: int) -> int:
+async def _line_before(
+    host: Host, path: PurePosixPath | str, begin: int, place: int, end: int
+) -> int:
     """Offset at which the line around `place` begins, so that no line is cut; `end` for the end."""
     if place >= end:
         return end

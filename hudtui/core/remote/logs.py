@@ -1,4 +1,7 @@
-"""Logs that grow: read on from the last look, and turned into lines that are safe and quick to show."""
+"""Logs that grow.
+
+Read on from the last look, and turned into lines that are safe and quick to show.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _PIECE = 1024 * 1024
 """Bytes that a `TailReader` fetches at once."""
 
 
-# --- bytes ----------------------------------------------------------------------------------------------------------------
+# --- bytes ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,14 @@ class TailRead:
     truncated: bool = False
     """The file was emptied or replaced: what was read before belongs to an older file."""
     skipped: int = 0
-    """Bytes before `data` that were passed over: the first line of `data` may lack its beginning."""
+    """Bytes before `data` that were passed over: the first line of `data` may lack its
+    beginning."""
 
 
 class TailReader:
-    """A file on any host that is read from time to time: only what is new, and never more than a look may take.
+    """A file on any host that is read from time to time.
+
+    Only what is new, and never more than a look may take.
 
     `most` is the number of bytes of one look. Older bytes are passed over.
     """
@@ -71,7 +77,10 @@ class TailReader:
             raise FileRefused(f"{self.path} on {host.name} is not read", why=NOT_A_FILE)
         size, truncated = self.stat.size, False
         if cursor.seam:
-            truncated = cursor.take(await host.get(self.path, offset=cursor.start, limit=len(cursor.seam))) is None
+            truncated = (
+                cursor.take(await host.get(self.path, offset=cursor.start, limit=len(cursor.seam)))
+                is None
+            )
             self.skipped = 0 if truncated else self.skipped
         skipped = max(size - cursor.offset - self._most, 0)
         if skipped:
@@ -79,7 +88,9 @@ class TailReader:
             self.skipped += skipped
         first = True
         while cursor.offset < size:
-            data = await host.get(self.path, offset=cursor.offset, limit=min(_PIECE, size - cursor.offset))
+            data = await host.get(
+                self.path, offset=cursor.offset, limit=min(_PIECE, size - cursor.offset)
+            )
             if not data:
                 break
             cursor.advance(data)
@@ -90,12 +101,17 @@ class TailReader:
 
 
 async def offset_of_last_lines(
-    host: Host, path: PurePosixPath | str, lines: int, *, end: int | None = None, most: int = 1024 * 1024
+    host: Host,
+    path: PurePosixPath | str,
+    lines: int,
+    *,
+    end: int | None = None,
+    most: int = 1024 * 1024,
 ) -> int:
     """The byte offset at which the last `lines` lines of a file begin, found by reading backwards.
 
-    The last line ends at `end`, by default at the end of the file. Only `most` bytes are read: with very long lines the offset
-    may lie inside a line. A file that does not exist has offset 0.
+    The last line ends at `end`, by default at the end of the file. Only `most` bytes are read: with
+    very long lines the offset may lie inside a line. A file that does not exist has offset 0.
 
     Raises:
         MachineError: The file cannot be read.
@@ -120,14 +136,16 @@ async def offset_of_last_lines(
     return floor
 
 
-async def lines_before(host: Host, path: PurePosixPath | str, offset: int, lines: int) -> tuple[int, list[str]]:
+async def lines_before(
+    host: Host, path: PurePosixPath | str, offset: int, lines: int
+) -> tuple[int, list[str]]:
     """Read the lines of a log that stand before a line.
 
     Fewer come where they are longer than a megabyte in all.
 
     Returns:
-        The byte offset of the first of them, and the lines, cleaned; `offset` and no line at the beginning of the log, and in a
-        log that has become shorter.
+        The byte offset of the first of them, and the lines, cleaned; `offset` and no line at the
+        beginning of the log, and in a log that has become shorter.
 
     Raises:
         MachineError: The log cannot be read.
@@ -138,7 +156,9 @@ async def lines_before(host: Host, path: PurePosixPath | str, offset: int, lines
     before = max(start - 1, 0)  # tells whether a line begins at `start`
     data = b""
     while before + len(data) < offset:
-        piece = await host.get(path, offset=before + len(data), limit=min(_PIECE, offset - before - len(data)))
+        piece = await host.get(
+            path, offset=before + len(data), limit=min(_PIECE, offset - before - len(data))
+        )
         if not piece:
             return offset, []
         data += piece
@@ -148,7 +168,7 @@ async def lines_before(host: Host, path: PurePosixPath | str, offset: int, lines
     return start, [*split.done, *([split.partial] if split.partial else [])]
 
 
-# --- lines ----------------------------------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------
 
 _PLAIN = bytes([9, 10, *range(32, 127)])
 """Bytes that need no cleaning."""
@@ -157,7 +177,8 @@ _LONG = 4096
 """Bytes of an unfinished line from which on returns are folded before its end is known."""
 _C1 = re.compile("[\x80-\x9f]")
 _ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
-"""Finds text that may need cleaning. Wider than what cleaning removes: a hit only costs the slower way."""
+"""Finds text that may need cleaning. Wider than what cleaning removes: a hit only costs the slower
+way."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +188,8 @@ class LineBatch:
     done: list[str]
     """Complete lines, cleaned, without line ends."""
     partial: str
-    """The unfinished last line as it stands: a prompt, or a progress bar that is drawn over and over."""
+    """The unfinished last line as it stands: a prompt, or a progress bar that is drawn over and
+    over."""
     restarted: bool = False
     """The file was truncated or replaced: what was shown so far belongs to an older file."""
 
@@ -175,10 +197,11 @@ class LineBatch:
 class LineSplitter:
     r"""Turns chunks into lines.
 
-    A carriage return folds what stands before it on its line, as on a terminal, so that a progress bar stays one line. Invalid
-    UTF-8 becomes U+FFFD; control sequences are removed by `core.text.clean`. A line is cut after `limit` characters, and says how
-    many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end. `limit` is the
-    number of characters that are kept of a line.
+    A carriage return folds what stands before it on its line, as on a terminal, so that a progress
+    bar stays one line. Invalid UTF-8 becomes U+FFFD; control sequences are removed by
+    `core.text.clean`. A line is cut after `limit` characters, and says how many bytes were left
+    out. Memory is bounded by the chunk and the limit, also for input without any line end. `limit`
+    is the number of characters that are kept of a line.
     """
 
     def __init__(self, *, offset: int = 0, limit: int = 10_000) -> None:
@@ -202,7 +225,9 @@ class LineSplitter:
                 done.append(self._finish())
             self._pending, self._cut = b"", 0
         self._offset = chunk.offset + len(chunk.data)
-        data = chunk.data.replace(b"\0", b"")  # a log that is emptied while it is written begins with a hole of them
+        data = chunk.data.replace(
+            b"\0", b""
+        )  # a log that is emptied while it is written begins with a hole of them
         end = data.rfind(b"\n")
         if end >= 0:
             start = 0
@@ -211,7 +236,9 @@ class LineSplitter:
                 self._extend(data[: start - 1])
                 done.append(self._finish())
             if start <= end:
-                done += self._split(self._pending + data[start:end] if start == 0 else data[start:end])
+                done += self._split(
+                    self._pending + data[start:end] if start == 0 else data[start:end]
+                )
             self._pending, self._cut = b"", 0
         self._extend(data[end + 1 :])
         return LineBatch(done, self._finish() if self._pending else "", restarted)
@@ -225,8 +252,13 @@ class LineSplitter:
                 whole, self._cut = whole[fold + 1 :], 0
             if len(whole) > self._keep:
                 self._cut += len(whole) - self._keep
-                # A return at the end must not be cut off with the rest: what comes next begins the line again.
-                whole = whole[: self._keep - 1] + b"\r" if whole.endswith(b"\r") else whole[: self._keep]
+                # A return at the end must not be cut off with the rest: what comes next begins the
+                # line again.
+                whole = (
+                    whole[: self._keep - 1] + b"\r"
+                    if whole.endswith(b"\r")
+                    else whole[: self._keep]
+                )
         self._pending = whole
 
     def _finish(self) -> str:
@@ -243,8 +275,9 @@ class LineSplitter:
         if not odd:
             return lines
         if escapes := odd.count(b"\x1b"):
-            # Most logs have colours, which are much quicker to remove at once than line by line. That gives the same result only
-            # where ESC begins nothing but colours, and nothing else begins a sequence.
+            # Most logs have colours, which are much quicker to remove at once than line by line.
+            # That gives the same result only where ESC begins nothing but colours, and nothing else
+            # begins a sequence.
             bare, colours = _COLOUR.subn("", text)
             if colours == escapes and (colours == len(odd) or not _C1.search(text)):
                 lines = bare.split("\n")

@@ -1,4 +1,7 @@
-"""A machine behind SSH as a host: commands without a shell, files in one step, transfers that resume, ports, growing logs."""
+"""A machine behind SSH as a host.
+
+Commands without a shell, files in one step, transfers that resume, ports, growing logs.
+"""
 
 from __future__ import annotations
 
@@ -52,20 +55,24 @@ from hudtui.core.remote.target import SshTarget
 from hudtui.core.text import clean_line
 
 _BLOCK = 1024 * 1024
-"""Bytes that are read or written with one call; asyncssh keeps several requests in flight below it."""
+"""Bytes that are read or written with one call; asyncssh keeps several requests in flight below
+it."""
 _TRANSFER_BLOCK = 4 * 1024 * 1024
 """Bytes of a transfer that are sent again after a disconnect: writes may be lost out of order."""
 _STRAGGLE = 1.0
-"""Seconds that output may still come after a command ended, when a process it started holds the pipes open."""
+"""Seconds that output may still come after a command ended, when a process it started holds the
+pipes open."""
 _KILL_WAIT = _TIDY_WAIT = 5.0
 _HASH_TIME, _HASH_SPEED = 600.0, 10e6
-"""Seconds that a digest may take in any case, and the bytes for each of which more time is given, a second."""
+"""Seconds that a digest may take in any case, and the bytes for each of which more time is given, a
+second."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _READ_ONLY = 1
 """The flag of `statvfs` for a disk that is mounted read-only (ST_RDONLY)."""
 
-# Both streams get a mark of this call first: what the user's shell prints before it (a greeting in .bashrc) is not output of the
-# command. $$ stays the command's process id through exec, and sshd makes it the leader of a group, by which all can be ended.
+# Both streams get a mark of this call first: what the user's shell prints before it (a greeting in
+# .bashrc) is not output of the command. $$ stays the command's process id through exec, and sshd
+# makes it the leader of a group, by which all can be ended.
 _WRAPPER = r"""
 mark=$1 place=$2; shift 2
 printf '%s:%s:\n' "$mark" "$$"
@@ -105,9 +112,10 @@ class CommandLost(Disconnected):
 class SshHost:
     """Commands, files and ports of a machine behind SSH; see `Host`.
 
-    Nothing is reached before the first operation. A lost connection comes back by itself: operations that may be done twice are
-    repeated for as long as the connection's `patience` lasts; a command is not repeated once it may have begun. `reach` gives the
-    connection, before each operation: an address may change between two operations.
+    Nothing is reached before the first operation. A lost connection comes back by itself:
+    operations that may be done twice are repeated for as long as the connection's `patience` lasts;
+    a command is not repeated once it may have begun. `reach` gives the connection, before each
+    operation: an address may change between two operations.
     """
 
     def __init__(self, name: str, reach: Callable[[], Awaitable[SshConnection]]) -> None:
@@ -117,7 +125,12 @@ class SshHost:
     async def __aenter__(self) -> SshHost:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -137,7 +150,9 @@ class SshHost:
         silence: float | None = None,
         repeat: bool = False,
     ) -> Completed:
-        """Run a command to its end; see `Host.run`. Cancelling ends the command and its process group there.
+        """Run a command to its end; see `Host.run`.
+
+        Cancelling ends the command and its process group there.
 
         `repeat`: the command may run again when the connection broke while it ran.
 
@@ -156,14 +171,18 @@ class SshHost:
                 await link.commands.acquire()
         except TimeoutError:
             busy = f"other commands kept all channels busy for {timeout:g} s"
-            raise NoChannel(f"`{words[0]}` was not started on {link.target.name}", why=busy) from None
+            raise NoChannel(
+                f"`{words[0]}` was not started on {link.target.name}", why=busy
+            ) from None
         loop, back_off = asyncio.get_running_loop(), BackOff()
         began = loop.time()
         try:
             while True:
                 remaining = None if timeout is None else max(began + timeout - loop.time(), 0.0)
                 try:
-                    return await _run_once(link, words, line, mark, stdin, remaining, timeout, silence)
+                    return await _run_once(
+                        link, words, line, mark, stdin, remaining, timeout, silence
+                    )
                 except Silent:
                     raise
                 except Disconnected as error:
@@ -177,14 +196,18 @@ class SshHost:
 
     # -- files
 
-    async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
+    async def put(
+        self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644
+    ) -> None:
         """Write a file there in one step; see `Host.put`."""
         link = await self.reach()
         try:
             stream = content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
         except OSError as error:
             raise MachineError("a file cannot be read", why=error.strerror or str(error)) from None
-        token = secrets.token_hex(6)  # the same for every attempt, so that a later attempt replaces the file of an earlier one
+        token = secrets.token_hex(
+            6
+        )  # the same for every attempt, so that a later attempt replaces the file of an earlier one
 
         async def write() -> None:
             stream.seek(0)
@@ -193,7 +216,9 @@ class SshHost:
             await files.makedirs(str(target.parent), exist_ok=True)
             temporary = str(target.parent / f".{target.name[:40]}.{token}.tmp")
             try:
-                async with _opened(link, files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as file:
+                async with _opened(
+                    link, files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)
+                ) as file:
                     offset = 0
                     while block := stream.read(_BLOCK):
                         await file.write(block, offset)
@@ -216,7 +241,9 @@ class SshHost:
                 what = f"{path} cannot be written on {link.target.name}; the old file is unchanged"
                 raise MachineError(what, why=why, fix=fix) from None
 
-    async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
+    async def get(
+        self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None
+    ) -> bytes:
         """Read bytes of a file there; see `Host.get`."""
         link = await self.reach()
 
@@ -226,7 +253,9 @@ class SshHost:
             parts: list[bytes] = []
             place, remaining = offset, READ_LIMIT + 1 if limit is None else limit
             async with _opened(link, files, str(path), "rb") as file:
-                while remaining > 0 and (block := (await file.read(min(remaining, _BLOCK), place))[:remaining]):
+                while remaining > 0 and (
+                    block := (await file.read(min(remaining, _BLOCK), place))[:remaining]
+                ):
                     parts.append(block)
                     place += len(block)
                     remaining -= len(block)
@@ -235,37 +264,53 @@ class SshHost:
         try:
             data = await link.repeat(read, READ_LIMIT if limit is None else limit)
         except asyncssh.SFTPError as error:
-            raise FileRefused(f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)) from None
+            raise FileRefused(
+                f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)
+            ) from None
         if limit is None and len(data) > READ_LIMIT:
             raise FileRefused(f"{path} on {link.target.name} is not read", why=TOO_LARGE)
         return data
 
     async def stat(self, path: PurePosixPath | str) -> FileStat | None:
-        """Size and age of a file there; see `Host.stat`. The age is in whole seconds, as SFTP tells it."""
+        """Size and age of a file there; see `Host.stat`.
+
+        The age is in whole seconds, as SFTP tells it.
+        """
         link = await self.reach()
 
         async def ask() -> FileStat:
             attributes = await (await link.files()).stat(str(path))
-            return FileStat(attributes.size or 0, float(attributes.mtime or 0), is_regular(attributes))
+            return FileStat(
+                attributes.size or 0, float(attributes.mtime or 0), is_regular(attributes)
+            )
 
         try:
             return await link.repeat(ask)
         except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
             return None
         except asyncssh.SFTPError as error:
-            raise FileRefused(f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)) from None
+            raise FileRefused(
+                f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)
+            ) from None
 
-    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> None:
-        """Send a file of any size; see `Host.upload`. The SHA-256 is compared where the machine has sha256sum or Python.
+    async def upload(
+        self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None
+    ) -> None:
+        """Send a file of any size; see `Host.upload`.
+
+        The SHA-256 is compared where the machine has sha256sum or Python.
 
         Raises:
-            MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
+            MachineError: The file cannot be read or written, arrived damaged, or the machine stayed
+                away for too long.
         """
         link = await self.reach()
         try:
             size, digest = await asyncio.to_thread(_digest, local)
         except OSError as error:
-            raise MachineError(f"{local} cannot be read", why=error.strerror or str(error)) from None
+            raise MachineError(
+                f"{local} cannot be read", why=error.strerror or str(error)
+            ) from None
 
         async def send() -> None:
             files = await link.files()
@@ -277,7 +322,11 @@ class SshHost:
                 arrived = min((await files.stat(part)).size or 0, size)
             except asyncssh.SFTPNoSuchFile:
                 arrived = 0
-                await (await files.open(part, "wb", asyncssh.SFTPAttrs(permissions=0o600), encoding=None)).close()
+                await (
+                    await files.open(
+                        part, "wb", asyncssh.SFTPAttrs(permissions=0o600), encoding=None
+                    )
+                ).close()
             begun = at = max(arrived - _TRANSFER_BLOCK, 0)
             report = progress or _no_progress
             with local.open("rb") as source:
@@ -297,7 +346,9 @@ class SshHost:
             await files.chmod(part, 0o644)
             await _replace(files, part, str(target))
 
-        await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
+        await _persist(
+            link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote
+        )
 
     async def download(
         self,
@@ -308,13 +359,15 @@ class SshHost:
         digest: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Bring a file of any size here; see `Host.download`. Without a digest it is compared as for `upload`.
+        """Bring a file of any size here; see `Host.download`.
 
-        Only a part of the same content is resumed. Where the machine can compute no digest, each attempt begins anew.
+        Without a digest it is compared as for `upload`. Only a part of the same content is resumed.
+        Where the machine can compute no digest, each attempt begins anew.
 
         Raises:
             FileChanged: It is not the file of `digest`, or was changed meanwhile.
-            MachineError: The file cannot be read or written, or the machine stayed away for too long.
+            MachineError: The file cannot be read or written, or the machine stayed away for too
+                long.
         """
         link = await self.reach()
         target = Path(os.path.realpath(local))
@@ -330,7 +383,9 @@ class SshHost:
                 size = size if most is None else min(size, most)
                 wanted = digest or await self._remote_digest(str(remote), size)
                 # Named after the content, as for an upload.
-                part = target.with_name(f".{target.name[:40]}.{wanted[:16] if wanted else 'unknown'}.part")
+                part = target.with_name(
+                    f".{target.name[:40]}.{wanted[:16] if wanted else 'unknown'}.part"
+                )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 with os.fdopen(descriptor, "r+b") as sink:
@@ -347,7 +402,9 @@ class SshHost:
                         await asyncio.to_thread(sink.write, block)
                         at += len(block)
                         report(at, size)
-                    if wanted is None:  # another date tells of a change, unless the file has only grown
+                    if (
+                        wanted is None
+                    ):  # another date tells of a change, unless the file has only grown
                         now = await link.answer(stream.stat())
                         if now.size == facts.size and now.mtime != facts.mtime:
                             raise _Differs(False)
@@ -366,10 +423,20 @@ class SshHost:
         await _persist(link, fetch, f"{remote} cannot be brought from {link.target.name}")
 
     async def _remote_digest(self, path: str, size: int) -> str | None:
-        """SHA-256 of the first `size` bytes of a file there; None where the machine cannot compute it."""
-        for program in (("sh", "-c", _SHELL_HASH, "sh"), ("python3", "-I", "-S", "-c", _PYTHON_HASH)):
+        """SHA-256 of the first `size` bytes of a file there.
+
+        None where the machine cannot compute it.
+        """
+        for program in (
+            ("sh", "-c", _SHELL_HASH, "sh"),
+            ("python3", "-I", "-S", "-c", _PYTHON_HASH),
+        ):
             try:
-                done = await self.run([*program, path, str(size)], timeout=_HASH_TIME + size / _HASH_SPEED, repeat=True)
+                done = await self.run(
+                    [*program, path, str(size)],
+                    timeout=_HASH_TIME + size / _HASH_SPEED,
+                    repeat=True,
+                )
             except Disconnected:
                 raise
             except MachineError:
@@ -378,15 +445,22 @@ class SshHost:
                 return done.stdout[:64]
         return None
 
-    async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
-        """Follow a growing file; see `Host.follow`. Continues at the same byte however long the machine was away."""
+    async def follow(
+        self, path: PurePosixPath | str, *, offset: int = 0
+    ) -> AsyncGenerator[FileChunk, None]:
+        """Follow a growing file; see `Host.follow`.
+
+        Continues at the same byte however long the machine was away.
+        """
         async with aclosing(follow_remote(await self.reach(), str(path), offset)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     # -- ports
 
-    def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
+    def forward(
+        self, local_port: int, remote_host: str, remote_port: int
+    ) -> AbstractAsyncContextManager[int]:
         """A port of this machine that leads to a port there; see `Host.forward`."""
         return tunnel.forward(self.reach, local_port, remote_host, remote_port)
 
@@ -395,11 +469,16 @@ class SshHost:
         return tunnel.reverse(self.reach, remote_port, host, port)
 
 
-def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
-    """The command of the system's `ssh` that shows `command` of the machine, or a shell there, on the user's own terminal.
+def ssh_argv(
+    target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] = (), *, tty: bool = True
+) -> tuple[str, ...]:
+    """Return the command of the system's `ssh` that shows `command` of the machine, or a shell.
 
-    Machines on the way (`jump`) are judged by the user's own known_hosts: `ssh -J` passes no options on to them. The machine has
-    been reached before, so that its host key is known; `ssh` trusts the same key.
+    It shows it on the user's own terminal.
+
+    Machines on the way (`jump`) are judged by the user's own known_hosts: `ssh -J` passes no
+    options on to them. The machine has been reached before, so that its host key is known; `ssh`
+    trusts the same key.
 
     Raises:
         MachineError: Its host key is not known.
@@ -407,7 +486,10 @@ def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] 
     """
     key = known_hosts.known(target.machine)
     if key is None:
-        raise MachineError(f"{target.name} has never been reached", fix="Connect first, so that its host key is known.")
+        raise MachineError(
+            f"{target.name} has never been reached",
+            fix="Connect first, so that its host key is known.",
+        )
     alias = f"hudtui-{hashlib.sha256(target.machine.encode()).hexdigest()[:16]}"
     path = known_hosts.path(target.machine).with_suffix(".known")
     write_atomic(path, f"{alias} {key.export_public_key('openssh').decode().strip()}\n", mode=0o600)
@@ -415,15 +497,28 @@ def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] 
     def quoted(text: str) -> str:
         return '"' + text.replace("%", "%%") + '"'
 
-    options = [f"UserKnownHostsFile={quoted(str(path))}", "GlobalKnownHostsFile=none", "StrictHostKeyChecking=yes"]
-    options += [f"HostKeyAlias={alias}", "UpdateHostKeys=no", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+    options = [
+        f"UserKnownHostsFile={quoted(str(path))}",
+        "GlobalKnownHostsFile=none",
+        "StrictHostKeyChecking=yes",
+    ]
+    options += [
+        f"HostKeyAlias={alias}",
+        "UpdateHostKeys=no",
+        "PasswordAuthentication=no",
+        "KbdInteractiveAuthentication=no",
+    ]
     if target.agent is not None:
         options.append(f"IdentityAgent={quoted(target.agent) if target.agent else 'none'}")
     if target.identities_only:
         options.append("IdentitiesOnly=yes")
     if target.proxy_command:
         options.append(f"ProxyCommand={target.proxy_command.replace('%', '%%')}")
-    argv = ["ssh", *(["-t"] if tty else []), *(part for option in options for part in ("-o", option))]
+    argv = [
+        "ssh",
+        *(["-t"] if tty else []),
+        *(part for option in options for part in ("-o", option)),
+    ]
     for key_file in target.keys:
         argv += ["-i", str(key_file)]
     if target.jump:
@@ -432,21 +527,43 @@ def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] 
     return (*argv, shlex.join(command)) if command else tuple(argv)
 
 
-# --- commands -------------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
-def _command_line(words: tuple[str, ...], mark: str, cwd: PurePosixPath | str | None, env: Mapping[str, str]) -> str:
+def _command_line(
+    words: tuple[str, ...], mark: str, cwd: PurePosixPath | str | None, env: Mapping[str, str]
+) -> str:
     if not words or not words[0]:
         raise MachineError("the command `` cannot be started", why="No such file or directory")
     for name, value in env.items():
         if not _VARIABLE.fullmatch(name):
-            raise MachineError(f"the environment variable {name!r} cannot be set there", why="it is not a valid variable name")
+            raise MachineError(
+                f"the environment variable {name!r} cannot be set there",
+                why="it is not a valid variable name",
+            )
         if "\0" in value:
-            raise MachineError(f"the environment variable {name} cannot be set there", why="it holds a null character")
+            raise MachineError(
+                f"the environment variable {name} cannot be set there",
+                why="it holds a null character",
+            )
     if any("\0" in word for word in (*words, str(cwd or ""))):
-        raise MachineError(f"the command `{words[0]}` cannot be started", why="a word of it holds a null character")
+        raise MachineError(
+            f"the command `{words[0]}` cannot be started", why="a word of it holds a null character"
+        )
     settings = [f"{name}={value}" for name, value in env.items()]
-    return "exec " + shlex.join(["sh", "-c", _WRAPPER, "hudtui", mark, "" if cwd is None else str(cwd), *settings, "--", *words])
+    return "exec " + shlex.join(
+        [
+            "sh",
+            "-c",
+            _WRAPPER,
+            "hudtui",
+            mark,
+            "" if cwd is None else str(cwd),
+            *settings,
+            "--",
+            *words,
+        ]
+    )
 
 
 async def _run_once(
@@ -472,7 +589,8 @@ async def _run_once(
             connection = await link.connection()
             opening = asyncio.create_task(link.open_channel(connection, line, output))
             try:
-                # Shielded, because the request to start the command may be on its way: only an open channel tells what to kill.
+                # Shielded, because the request to start the command may be on its way: only an open
+                # channel tells what to kill.
                 channel = await link.answer(asyncio.shield(opening))
             except Disconnected as error:
                 raise _lost(link, words, error.why) if output.channel else error from None
@@ -491,8 +609,13 @@ async def _run_once(
                         raise
                     if not begun:
                         await asyncio.shield(_kill(link, output, mark))
-                        what = f"{link.target.name} did not begin `{words[0]}` within {link.timeout:g} s"
-                        raise Silent(what, fix="It may still begin there: look before you start it again.") from None
+                        what = (
+                            f"{link.target.name} did not begin `{words[0]}` within "
+                            f"{link.timeout:g} s"
+                        )
+                        raise Silent(
+                            what, fix="It may still begin there: look before you start it again."
+                        ) from None
                     raise await ended(f"printed nothing for {silence:g} s") from None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0 if output.flooded else _STRAGGLE):
@@ -513,13 +636,19 @@ async def _run_once(
         if output.channel is not None:
             output.channel.close()
     if output.status is None:
-        raise _lost(link, words, connection_error(output.error, link.target).why if output.error else None)
+        raise _lost(
+            link, words, connection_error(output.error, link.target).why if output.error else None
+        )
     out, err = output.after(mark)
     refused = re.search(re.escape(mark.encode()) + rb"!(.*)\n", err)
     if refused and output.status == 127:
         why = refused[1].decode("utf-8", "replace")
-        raise MachineError(f"the command `{words[0]}` cannot be started on {link.target.name}", why=why)
-    return Completed(words, output.status, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+        raise MachineError(
+            f"the command `{words[0]}` cannot be started on {link.target.name}", why=why
+        )
+    return Completed(
+        words, output.status, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+    )
 
 
 def _lost(link: SshConnection, words: tuple[str, ...], why: str | None) -> CommandLost:
@@ -528,17 +657,23 @@ def _lost(link: SshConnection, words: tuple[str, ...], why: str | None) -> Comma
 
 
 async def _kill(link: SshConnection, output: _OutputCollector, mark: str) -> bool:
-    """Kill the command's process group there, as far as the machine can be reached; return whether the command has ended."""
+    """Kill the command's process group there, as far as the machine can be reached.
+
+    Return whether the command has ended.
+    """
     killer = _OutputCollector()
     with contextlib.suppress(MachineError, TimeoutError):
         async with asyncio.timeout(_KILL_WAIT):
-            # The machine may still be on its way to the command: the user's shell, for one, runs its own start-up files first.
+            # The machine may still be on its way to the command: the user's shell, for one, runs
+            # its own start-up files first.
             while (group := output.group(mark)) is None and not output.exited.is_set():
                 output.heard.clear()
                 await output.heard.wait()
             if group is not None and link.live and not output.exited.is_set():
                 connection = await link.connection()
-                channel = await link.open_channel(connection, f"kill -KILL -{group} || kill -KILL {group}", killer)
+                channel = await link.open_channel(
+                    connection, f"kill -KILL -{group} || kill -KILL {group}", killer
+                )
                 try:
                     await killer.exited.wait()
                     await output.exited.wait()
@@ -548,7 +683,7 @@ async def _kill(link: SshConnection, output: _OutputCollector, mark: str) -> boo
 
 
 class _OutputCollector(ChannelListener):
-    """Gathers what a command prints, and notices when it has ended and when its channel is closed."""
+    """Gathers what a command prints, and notices its end and that of its channel."""
 
     def __init__(self) -> None:
         self.heard, self.exited, self.over, self.closed = (asyncio.Event() for _ in range(4))
@@ -557,7 +692,10 @@ class _OutputCollector(ChannelListener):
         self.error: Exception | None = None
         self.channel: asyncssh.SSHClientChannel[bytes] | None = None
         """From the moment that it is there the command may run, whatever is heard of it."""
-        self._output: dict[int | None, bytearray] = {None: bytearray(), asyncssh.EXTENDED_DATA_STDERR: bytearray()}
+        self._output: dict[int | None, bytearray] = {
+            None: bytearray(),
+            asyncssh.EXTENDED_DATA_STDERR: bytearray(),
+        }
 
     @property
     def flooded(self) -> bool:
@@ -579,9 +717,13 @@ class _OutputCollector(ChannelListener):
         for event in (self.heard, self.exited, self.over):
             event.set()
 
-    def exit_signal_received(self, signal_name: str, core_dumped: bool, msg: str, lang: str) -> None:
+    def exit_signal_received(
+        self, signal_name: str, core_dumped: bool, msg: str, lang: str
+    ) -> None:
         number = getattr(signal, f"SIG{signal_name}", None)
-        self.exit_status_received(-int(number) if number is not None else -1)  # negative, as for local commands
+        self.exit_status_received(
+            -int(number) if number is not None else -1
+        )  # negative, as for local commands
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = exc
@@ -603,13 +745,21 @@ class _OutputCollector(ChannelListener):
         return texts
 
 
-# --- files ----------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
-async def _opened(link: SshConnection, files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None) -> AsyncIterator[Any]:
-    """A file there, closed again also when the connection was lost in between, or the machine does not answer any more."""
-    file = await link.answer(files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None))
+async def _opened(
+    link: SshConnection, files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None
+) -> AsyncIterator[Any]:
+    """Open a file there, and close it in any case.
+
+    It is closed also when the connection was lost in between, or the machine does not answer any
+    more.
+    """
+    file = await link.answer(
+        files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None)
+    )
     try:
         yield file
     finally:
@@ -643,7 +793,10 @@ async def _flush(file: Any) -> None:
 async def _refusal(
     link: SshConnection, path: PurePosixPath | str, error: asyncssh.SFTPError, size: int = 1
 ) -> tuple[str, str | None]:
-    """Reason why a file of `size` bytes could not be written, and the remedy: SFTP has no word for a full disk."""
+    """Reason why a file of `size` bytes could not be written, and the remedy.
+
+    SFTP has no word for a full disk.
+    """
     if not isinstance(error, asyncssh.SFTPFailure):
         return sftp_reason(error), None
     with contextlib.suppress(asyncssh.Error, MachineError, OSError):
@@ -661,7 +814,7 @@ async def _refusal(
     return sftp_reason(error), None
 
 
-# --- transfers ------------------------------------------------------------------------------------------------------------
+# --- transfers ------------------------------------------------------------------------------------
 
 
 class _Differs(Exception):
@@ -676,9 +829,15 @@ def _no_progress(done: int, size: int) -> None:
 
 
 async def _persist(
-    link: SshConnection, work: Callable[[], Awaitable[None]], what: str, written: PurePosixPath | str | None = None
+    link: SshConnection,
+    work: Callable[[], Awaitable[None]],
+    what: str,
+    written: PurePosixPath | str | None = None,
 ) -> None:
-    """Repeat a transfer until it is done. Each new connection restarts the patience: what was transferred stays."""
+    """Repeat a transfer until it is done.
+
+    Each new connection restarts the patience: what was transferred stays.
+    """
     loop, back_off = asyncio.get_running_loop(), BackOff()
     until, connects, again = loop.time() + link.patience, link.connects, True
     while True:
@@ -697,13 +856,20 @@ async def _persist(
             if not (error.resumed and again):
                 raise FileChanged(
                     what,
-                    why="what arrived is not what was sent: the file changed meanwhile, or it was damaged on the way",
+                    why=(
+                        "what arrived is not what was sent: the file changed meanwhile, or it was "
+                        "damaged on the way"
+                    ),
                     fix="Try again when nothing writes to it.",
                 ) from None
             again = False  # an earlier attempt left something else there: once more from the start
             continue
         except asyncssh.SFTPError as error:
-            why, fix = (sftp_reason(error), None) if written is None else await _refusal(link, written, error)
+            why, fix = (
+                (sftp_reason(error), None)
+                if written is None
+                else await _refusal(link, written, error)
+            )
             raise MachineError(what, why=why, fix=fix) from None
         except OSError as error:
             raise MachineError(what, why=error.strerror or str(error)) from None

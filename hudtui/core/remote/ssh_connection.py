@@ -1,4 +1,7 @@
-"""The connection with one machine that all work there shares: dialed when it is needed, and dialed again when it was lost."""
+"""The connection with one machine that all work there shares.
+
+Dialed when it is needed, and dialed again when it was lost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,14 @@ import asyncssh
 
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Notice
-from hudtui.core.remote.host import NOT_A_FILE, AskPassphrase, Disconnected, LoginRefused, Notify, Silent
+from hudtui.core.remote.host import (
+    NOT_A_FILE,
+    AskPassphrase,
+    Disconnected,
+    LoginRefused,
+    Notify,
+    Silent,
+)
 from hudtui.core.remote.known_hosts import HostKey, KnownHosts
 from hudtui.core.remote.target import SshTarget
 from hudtui.core.text import clean_line
@@ -27,7 +37,8 @@ from hudtui.core.text import clean_line
 T = TypeVar("T")
 
 KEEP_ALIVE, KEEP_ALIVE_COUNT = 5.0, 3
-"""Seconds between signs of life, and how many may be missing before the connection counts as lost."""
+"""Seconds between signs of life, and how many may be missing before the connection counts as
+lost."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds before the first and between later attempts to connect again."""
 _SLOWEST = 50_000
@@ -41,8 +52,15 @@ _ALGORITHMS = (
     "rsa-sha2-512",
     "rsa-sha2-256",
 )
-_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
-"""The fastest first: with AES in the processor, GCM costs the least for long logs and large files."""
+_CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+)
+"""The fastest first: with AES in the processor, GCM costs the least for long logs and large
+files."""
 _KEY_FILES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 _ATTEMPTS = 3
 _NO_SFTP = (
@@ -67,7 +85,8 @@ class ChannelListener(asyncssh.SSHClientSession[bytes]):
 def opening(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
     """Turn asyncssh's own stumbling into a lost connection.
 
-    When the connection ends between two steps of opening a channel, asyncssh fails an `assert` or reads an attribute of None.
+    When the connection ends between two steps of opening a channel, asyncssh fails an `assert` or
+    reads an attribute of None.
 
     Raises:
         asyncssh.ConnectionLost: The connection ended meanwhile.
@@ -81,7 +100,10 @@ def opening(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
 
 
 class BackOff:
-    """Waits that grow from try to try, each a little different so that many clients do not come back at once."""
+    """Waits that grow from try to try, each a little different.
+
+    So many clients do not come back at once.
+    """
 
     def __init__(self) -> None:
         self._wait = FIRST_WAIT
@@ -98,8 +120,8 @@ class BackOff:
 class SshConnection:
     """A connection that comes back after it was lost.
 
-    `timeout` is that of one attempt to connect, and of an answer; `patience` the time for which repeatable work waits for a lost
-    machine, both in seconds.
+    `timeout` is that of one attempt to connect, and of an answer; `patience` the time for which
+    repeatable work waits for a lost machine, both in seconds.
     """
 
     def __init__(
@@ -123,7 +145,8 @@ class SshConnection:
         self.closed = False
         """The connection was ended by `close`, for good."""
         self.commands = asyncio.Semaphore(_COMMANDS)
-        """Servers allow few channels of a connection (OpenSSH: 10); files, the follower and the killing of commands need some."""
+        """Servers allow few channels of a connection (OpenSSH: 10); files, the follower and the
+        killing of commands need some."""
         self._known_hosts, self._say, self.timeout = known_hosts, say, timeout
         self._keys = [KeyRing(machine, ask) for machine in (*target.jump, target)]
         self._dialing: asyncio.Task[asyncssh.SSHClientConnection] | None = None
@@ -142,7 +165,9 @@ class SshConnection:
         return self
 
     async def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection; dialed now if there is none. Concurrent callers wait for the same attempt.
+        """The connection; dialed now if there is none.
+
+        Concurrent callers wait for the same attempt.
 
         Raises:
             Disconnected: The machine cannot be reached now.
@@ -154,10 +179,14 @@ class SshConnection:
             return current
         if self._dialing is None or self._dialing.done():
             self._dialing = asyncio.create_task(self._redial())
-            self._dialing.add_done_callback(lambda task: task.cancelled() or task.exception())  # even when all have left
+            self._dialing.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # even when all have left
         dialing = self._dialing
         try:
-            return await asyncio.shield(dialing)  # a caller that is cancelled does not cancel the attempt of the others
+            return await asyncio.shield(
+                dialing
+            )  # a caller that is cancelled does not cancel the attempt of the others
         except asyncio.CancelledError:
             if dialing.cancelled():
                 self._check_open()
@@ -178,14 +207,18 @@ class SshConnection:
                             self._files = connection, await connection.start_sftp_client()
                 except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
                     if connection.is_closed():
-                        raise connection_error(asyncssh.ConnectionLost(str(error)), self.target) from None
+                        raise connection_error(
+                            asyncssh.ConnectionLost(str(error)), self.target
+                        ) from None
                     raise MachineError(
                         f"{self.target.name} offers no file transfer",
                         why=str(error),
                         fix=_NO_SFTP,
                     ) from None
                 except TimeoutError:
-                    raise Silent(f"{self.target.name} did not answer within {self.timeout:g} s") from None
+                    raise Silent(
+                        f"{self.target.name} did not answer within {self.timeout:g} s"
+                    ) from None
                 except (asyncssh.Error, OSError) as error:
                     raise connection_error(error, self.target) from None
             return self._files[1]
@@ -201,9 +234,13 @@ class SshConnection:
         """
         try:
             with opening(connection):
-                channel, _ = await connection.create_session(lambda: listener, command, encoding=None)
+                channel, _ = await connection.create_session(
+                    lambda: listener, command, encoding=None
+                )
         except asyncssh.ChannelOpenError as error:
-            if connection.is_closed() or (error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()):
+            if connection.is_closed() or (
+                error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()
+            ):
                 raise connection_error(asyncssh.ConnectionLost(error.reason), self.target) from None
             raise NoChannel(
                 f"{self.target.name} opened no channel for a command",
@@ -215,7 +252,9 @@ class SshConnection:
         return channel
 
     async def answer(self, work: Awaitable[T], size: int = 0) -> T:
-        """Wait for the machine's answer about files, for `timeout` seconds and the time in which it should move `size` bytes.
+        """Wait for the machine's answer about files.
+
+        It may take `timeout` seconds, and the time in which it should move `size` bytes.
 
         Raises:
             Silent: It did not answer.
@@ -231,7 +270,9 @@ class SshConnection:
             raise Silent(f"{self.target.name} did not answer within {seconds:.0f} s") from None
 
     async def repeat(self, work: Callable[[], Awaitable[T]], size: int = 0) -> T:
-        """Do work that may be done twice; after a lost connection it is done again for as long as `patience` lasts.
+        """Do work that may be done twice.
+
+        After a lost connection it is done again for as long as `patience` lasts.
 
         `size` is the number of bytes that are read or written.
 
@@ -249,7 +290,9 @@ class SshConnection:
                 raise
             except Disconnected:
                 until = until or loop.time() + self.patience
-                if self.closed or not self.connects or loop.time() >= until:  # never reached: nothing can come back
+                if (
+                    self.closed or not self.connects or loop.time() >= until
+                ):  # never reached: nothing can come back
                     raise
             await back_off.wait()
 
@@ -325,7 +368,9 @@ class SshConnection:
         if proxy is None or not ended:
             return error
         why = f"the ProxyCommand `{clean_line(proxy.command, 200)}` ended with {ended}"
-        return Disconnected(f"{self.target.name} cannot be reached", why=why, fix="Correct it in ~/.ssh/config.")
+        return Disconnected(
+            f"{self.target.name} cannot be reached", why=why, fix="Correct it in ~/.ssh/config."
+        )
 
     async def _login(
         self, target: SshTarget, keys: KeyRing, tunnel: asyncssh.SSHClientConnection | None
@@ -336,7 +381,9 @@ class SshConnection:
             except LoginRefused as error:
                 # Only now: a key that is not needed must not ask for its pass-phrase.
                 if not (keys.locked and await keys.unlock()):
-                    raise LoginRefused(error.what, why=_describe_tried(keys), fix=error.fix, where=error.where) from None
+                    raise LoginRefused(
+                        error.what, why=_describe_tried(keys), fix=error.fix, where=error.where
+                    ) from None
 
     async def _try_login(
         self, target: SshTarget, keys: KeyRing, tunnel: asyncssh.SSHClientConnection | None
@@ -381,7 +428,13 @@ class SshConnection:
                         keepalive_count_max=KEEP_ALIVE_COUNT,
                         encryption_algs=_CIPHERS,
                     )
-            except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
+            except (
+                asyncssh.Error,
+                asyncssh.KeyImportError,
+                OSError,
+                TimeoutError,
+                ValueError,
+            ) as error:
                 if check.refused is not None:
                     raise check.refused from None
                 problem = connection_error(error, target, keys.tried(), timeout=self.timeout)
@@ -396,15 +449,27 @@ class SshConnection:
         if target is self.target:
             self.host_key = host_key
         if host_key.first and self._say is not None:
-            text = f"first contact with {target.name}: its host key is {host_key.fingerprint} ({host_key.algorithm})"
+            text = (
+                f"first contact with {target.name}: its host key is {host_key.fingerprint} "
+                f"({host_key.algorithm})"
+            )
             self._say(Notice("info", text))
         return connection
 
 
 class _Proxy:
-    """The program that a ProxyCommand starts. Like ssh, it is the user's shell that reads the command."""
+    """The program that a ProxyCommand starts.
 
-    def __init__(self, command: str, process: asyncio.subprocess.Process, own: socket.socket, errors: IO[bytes]) -> None:
+    Like ssh, it is the user's shell that reads the command.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        process: asyncio.subprocess.Process,
+        own: socket.socket,
+        errors: IO[bytes],
+    ) -> None:
         self.command, self.socket = command, own
         self._process, self._errors = process, errors
 
@@ -435,8 +500,13 @@ class _Proxy:
         return cls(command, process, own, errors)
 
     async def end(self) -> str:
-        """End the program and what it started. Returns how it had ended and the end of what it said, if it had ended before."""
-        with contextlib.suppress(TimeoutError):  # it may be about to: the connection is lost before the program is gone
+        """End the program and what it started.
+
+        Returns how it had ended and the end of what it said, if it had ended before.
+        """
+        with contextlib.suppress(
+            TimeoutError
+        ):  # it may be about to: the connection is lost before the program is gone
             async with asyncio.timeout(0.2):
                 await self._process.wait()
         status = self._process.returncode
@@ -462,7 +532,9 @@ class _HostKeyCheck(asyncssh.SSHClient):
         self._accepted: tuple[HostKey, asyncssh.SSHKey] | None = None
         self.refused: MachineError | None = None
 
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+    def validate_host_public_key(
+        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+    ) -> bool:
         """Accept or refuse the key that the machine shows; called by asyncssh."""
         try:
             self._accepted = self._known_hosts.check(self._machine, key), key
@@ -482,18 +554,31 @@ class _HostKeyCheck(asyncssh.SSHClient):
 
 
 def _algorithms(known: asyncssh.SSHKey | None) -> list[str]:
-    """The kind of the known key first: a machine has several keys, and only keys of the same kind can be compared."""
+    """The kind of the known key first.
+
+    A machine has several keys, and only keys of the same kind can be compared.
+    """
     if known is None:
         return list(_ALGORITHMS)
     kind = known.get_algorithm()
-    first = [name for name in _ALGORITHMS if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]
+    first = [
+        name
+        for name in _ALGORITHMS
+        if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))
+    ]
     return first + [name for name in _ALGORITHMS if name not in first]
 
 
-# --- the user's keys ------------------------------------------------------------------------------------------------------
+# --- the user's keys ------------------------------------------------------------------------------
 
-_UNLOCK = "Add the key to your agent (`ssh-add`), or run this in a terminal, where its pass-phrase can be asked for."
-_MAKE = "Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants it."
+_UNLOCK = (
+    "Add the key to your agent (`ssh-add`), or run this in a terminal, where its pass-phrase can "
+    "be asked for."
+)
+_MAKE = (
+    "Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants "
+    "it."
+)
 
 
 def _describe_tried(keys: KeyRing) -> str:
@@ -519,12 +604,18 @@ class KeyRing:
     def paths(self) -> tuple[Path, ...]:
         """The key files that count for this machine."""
         folder = Path.home() / ".ssh"
-        return self._target.keys or tuple(folder / name for name in _KEY_FILES if (folder / name).is_file())
+        return self._target.keys or tuple(
+            folder / name for name in _KEY_FILES if (folder / name).is_file()
+        )
 
     @property
     def agent(self) -> str:
         """Socket of the key agent; empty without an agent."""
-        path = os.environ.get("SSH_AUTH_SOCK", "") if self._target.agent is None else self._target.agent
+        path = (
+            os.environ.get("SSH_AUTH_SOCK", "")
+            if self._target.agent is None
+            else self._target.agent
+        )
         return path if path and os.path.exists(path) else ""
 
     @property
@@ -534,7 +625,10 @@ class KeyRing:
 
     @contextlib.asynccontextmanager
     async def offers(self) -> AsyncIterator[list[asyncssh.SSHKey | asyncssh.SSHKeyPair]]:
-        """The keys to offer, without asking the user: the agent's that are named, those from files, the agent's others."""
+        """The keys to offer, without asking the user.
+
+        The agent's that are named, those from files, the agent's others.
+        """
         for path in self.paths:
             if path not in self._open and path not in self._bad and path not in self._locked:
                 await asyncio.to_thread(self._read, path)
@@ -542,7 +636,11 @@ class KeyRing:
         async with self._agent_keys() as held:
             named = {data for path in self.paths if (data := _public_data(path)) is not None}
             first = [key for key in held if key.public_data in named]
-            others = [] if self._target.identities_only else [key for key in held if key.public_data not in named]
+            others = (
+                []
+                if self._target.identities_only
+                else [key for key in held if key.public_data not in named]
+            )
             self._offered = [f"{_comment(key)} of the agent" for key in first + others]
             yield [*first, *files, *others]
 
@@ -566,7 +664,10 @@ class KeyRing:
             await agent.wait_closed()
 
     async def unlock(self) -> bool:
-        """Ask for the pass-phrases of the locked keys, once per key; returns whether a key was unlocked."""
+        """Ask for the pass-phrases of the locked keys, once per key.
+
+        Returns whether a key was unlocked.
+        """
         if self._ask is None:
             return False
         unlocked = False
@@ -578,7 +679,9 @@ class KeyRing:
                 if not words:
                     break
                 try:
-                    self._open[path] = await asyncio.to_thread(asyncssh.read_private_key, path, words)
+                    self._open[path] = await asyncio.to_thread(
+                        asyncssh.read_private_key, path, words
+                    )
                 except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError):
                     self._bad[path] = "locked, and the pass-phrase was wrong"
                     continue
@@ -610,7 +713,10 @@ class KeyRing:
 
 
 def _public_data(path: Path) -> bytes | None:
-    """Public half of a key, from the file beside it: the private half may be locked, or in the agent alone."""
+    """Public half of a key, from the file beside it.
+
+    The private half may be locked, or in the agent alone.
+    """
     public = path if path.suffix == ".pub" else path.with_name(path.name + ".pub")
     try:
         return asyncssh.read_public_key(public).public_data
@@ -622,13 +728,20 @@ def _comment(key: asyncssh.SSHKeyPair) -> str:
     return clean_line(key.get_comment() or key.get_algorithm(), 80)
 
 
-# --- errors ---------------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def connection_error(
-    error: BaseException, target: SshTarget, tried: Sequence[str] = (), *, timeout: float | None = None
+    error: BaseException,
+    target: SshTarget,
+    tried: Sequence[str] = (),
+    *,
+    timeout: float | None = None,
 ) -> MachineError:
-    """The failure of a connection as an error for a user; `Disconnected` for failures that may heal by themselves."""
+    """The failure of a connection as an error for a user.
+
+    `Disconnected` for failures that may heal by themselves.
+    """
     if isinstance(error, MachineError):
         return error
     name = target.name
@@ -639,7 +752,10 @@ def connection_error(
             fix="Check the user name, and that the public key is in ~/.ssh/authorized_keys there; "
             "name the right key by IdentityFile in ~/.ssh/config.",
         )
-    if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+    if (
+        isinstance(error, ConnectionRefusedError)
+        or getattr(error, "errno", None) == errno.ECONNREFUSED
+    ):
         return Disconnected(
             f"{name} refused the connection",
             why=f"nothing listens on port {target.port} of {target.host}",
@@ -648,14 +764,21 @@ def connection_error(
     if isinstance(error, TimeoutError):
         waited = f" within {timeout:g} s" if timeout else ""
         return Disconnected(
-            f"{name} did not answer{waited}", fix="Check the address, your network, and whether a firewall is in between."
+            f"{name} did not answer{waited}",
+            fix="Check the address, your network, and whether a firewall is in between.",
         )
     if isinstance(error, socket.gaierror):
         return Disconnected(
-            f"the address of {name} is not known", why=error.strerror, fix="Check the spelling, and your network or VPN."
+            f"the address of {name} is not known",
+            why=error.strerror,
+            fix="Check the spelling, and your network or VPN.",
         )
     if isinstance(error, OSError):
-        return Disconnected(f"{name} cannot be reached", why=error.strerror or str(error), fix="Check your network or VPN.")
+        return Disconnected(
+            f"{name} cannot be reached",
+            why=error.strerror or str(error),
+            fix="Check your network or VPN.",
+        )
     why = clean_line(str(error), 300)
     if isinstance(error, asyncssh.KeyExchangeFailed | asyncssh.ProtocolNotSupported):
         return MachineError(f"{name} and this program share no SSH protocol or algorithm", why=why)
@@ -664,7 +787,7 @@ def connection_error(
     return MachineError(f"{name} cannot be used", why=why or type(error).__name__)
 
 
-# --- files ----------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def is_regular(attributes: asyncssh.SFTPAttrs) -> bool:

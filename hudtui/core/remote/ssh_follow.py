@@ -1,4 +1,4 @@
-"""Following files on a machine behind SSH, over the connection's SFTP, over any number of disconnects."""
+"""Follows files on a machine behind SSH by the connection's SFTP, over any disconnects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class RemoteFile:
         return data
 
     async def is_replaced(self) -> bool:
-        """SFTP knows no inodes: a file of another size, age or owner than the open one is another."""
+        """SFTP knows no inodes.
+
+        A file of another size, age or owner than the open one is another.
+        """
         ours = _traits(await self._stream.stat())
         try:
             named = _traits(await self._files.stat(self._path))
@@ -49,7 +52,9 @@ def _traits(facts: asyncssh.SFTPAttrs) -> tuple[Any, ...]:
     return facts.size, facts.mtime, facts.uid, facts.gid, facts.permissions
 
 
-async def follow_remote(link: SshConnection, path: str, offset: int) -> AsyncGenerator[FileChunk, None]:
+async def follow_remote(
+    link: SshConnection, path: str, offset: int
+) -> AsyncGenerator[FileChunk, None]:
     """Yield the bytes of a file; see `Host.follow`. Waits without end for a machine that is away.
 
     Raises:

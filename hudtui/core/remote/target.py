@@ -11,7 +11,10 @@ from typing import Any
 from hudtui.core.errors import InputError
 from hudtui.core.paths import typed_path
 
-_ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:@\[\]/]+))(?::(?P<port>\d+))?")
+_ADDRESS = re.compile(
+    r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:@\[\]/]+))"
+    r"(?::(?P<port>\d+))?"
+)
 _DEEPEST = 8
 _FOR_A_SHELL = re.compile(r"[\s'`\"$\\;&<>|(){}!\x00-\x1f\x7f]")
 """Characters that no name of a machine or a user has; a ProxyCommand hands the names to a shell."""
@@ -30,13 +33,15 @@ class SshTarget:
     jump: tuple[SshTarget, ...] = ()
     """Machines to go through, in order."""
     pin: str | None = None
-    """The id under which its host key is stored: the pod's, because addresses are recycled. `name` when None."""
+    """The id under which its host key is stored: the pod's, because addresses are recycled. `name`
+    when None."""
     agent: str | None = None
     """Socket of the key agent; None for the agent of the environment, empty for no agent."""
     identities_only: bool = False
     """True to try only those of the agent's keys that `keys` names."""
     proxy_command: str | None = None
-    """A command whose input and output are the connection, for the user's shell; `%h` and the like are filled in."""
+    """A command whose input and output are the connection, for the user's shell; `%h` and the like
+    are filled in."""
 
     @property
     def name(self) -> str:
@@ -53,8 +58,8 @@ class SshTarget:
 def parse_target(text: str, *, pin: str | None = None) -> SshTarget:
     """The machine that `text` names.
 
-    `text` is a name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in brackets. `pin` is the id under
-    which its host key is stored.
+    `text` is a name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in
+    brackets. `pin` is the id under which its host key is stored.
 
     Raises:
         InputError: `text` is not such a name, or the config file cannot be parsed.
@@ -74,8 +79,12 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
     jump: tuple[SshTarget, ...] = ()
     if jumps and str(jumps).lower() != "none":
         if depth >= _DEEPEST:
-            raise InputError("the ProxyJump entries of the SSH config lead in a circle", why=f"at {host}")
-        jump = tuple(_resolve(part.strip(), config, None, depth + 1) for part in str(jumps).split(","))
+            raise InputError(
+                "the ProxyJump entries of the SSH config lead in a circle", why=f"at {host}"
+            )
+        jump = tuple(
+            _resolve(part.strip(), config, None, depth + 1) for part in str(jumps).split(",")
+        )
     command = option("ProxyCommand")
     agent = options.get("IdentityAgent", "SSH_AUTH_SOCK")  # None stands for `none`
     agent = "" if agent is None else None if agent == "SSH_AUTH_SOCK" else str(typed_path(agent))
@@ -83,12 +92,18 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
         user=str(option("User") or getpass.getuser()),
         host=str(option("Hostname") or host),
         port=int(option("Port") or 22),
-        keys=tuple(typed_path(str(key)) for key in option("IdentityFile") or () if str(key).lower() != "none"),
+        keys=tuple(
+            typed_path(str(key))
+            for key in option("IdentityFile") or ()
+            if str(key).lower() != "none"
+        ),
         jump=jump,
         pin=pin,
         agent=agent,
         identities_only=bool(option("IdentitiesOnly")),
-        proxy_command=str(command) if command and str(command).lower() != "none" and not jump else None,
+        proxy_command=str(command)
+        if command and str(command).lower() != "none" and not jump
+        else None,
     )
 
 
@@ -101,7 +116,8 @@ def _split(text: str) -> tuple[str | None, str, int | None]:
     words = (host, (match["user"] or "") if match else "")
     if match is None or any(word.startswith("-") or _FOR_A_SHELL.search(word) for word in words):
         raise InputError(
-            f"{text!r} names no machine", fix="Use a name from ~/.ssh/config or user@host:port; IPv6 as user@[address]:port."
+            f"{text!r} names no machine",
+            fix="Use a name from ~/.ssh/config or user@host:port; IPv6 as user@[address]:port.",
         )
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
@@ -125,4 +141,6 @@ def _options(config: Path, host: str, user: str | None, port: int | None) -> Any
             () if port is None else port,
         )
     except (ConfigParseError, OSError, UnicodeDecodeError) as error:
-        raise InputError("the SSH config cannot be parsed", why=str(error), fix=f"Correct {config}.") from None
+        raise InputError(
+            "the SSH config cannot be parsed", why=str(error), fix=f"Correct {config}."
+        ) from None

@@ -1,4 +1,7 @@
-"""Ports through the connection, in both directions. A tunnel survives a connection that is lost and comes back."""
+"""Ports through the connection, in both directions.
+
+A tunnel survives a connection that is lost and comes back.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ Reach = Callable[[], Awaitable[SshConnection]]
 
 
 @contextlib.asynccontextmanager
-async def forward(reach: Reach, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
+async def forward(
+    reach: Reach, local_port: int, remote_host: str, remote_port: int
+) -> AsyncIterator[int]:
     """See `Host.forward`."""
     link = await reach()
     busy: set[asyncio.Task[None]] = set()
@@ -46,7 +51,9 @@ async def forward(reach: Reach, local_port: int, remote_host: str, remote_port: 
         server = await asyncio.start_server(serve, _HERE, local_port)
     except OSError as error:
         raise MachineError(
-            f"port {local_port} of this machine cannot be opened", why=error.strerror, fix="Choose another port, or 0 for any."
+            f"port {local_port} of this machine cannot be opened",
+            why=error.strerror,
+            fix="Choose another port, or 0 for any.",
         ) from None
     try:
         yield int(server.sockets[0].getsockname()[1])
@@ -59,7 +66,13 @@ async def forward(reach: Reach, local_port: int, remote_host: str, remote_port: 
         await server.wait_closed()
 
 
-async def _carry(link: SshConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
+async def _carry(
+    link: SshConnection,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    host: str,
+    port: int,
+) -> None:
     async def reach() -> Any:
         connection = await link.connection()
         try:
@@ -68,7 +81,9 @@ async def _carry(link: SshConnection, reader: asyncio.StreamReader, writer: asyn
         except asyncssh.ChannelOpenError as error:
             if connection.is_closed():
                 raise
-            raise MachineError(f"{host}:{port} cannot be reached from {link.target.name}", why=error.reason) from None
+            raise MachineError(
+                f"{host}:{port} cannot be reached from {link.target.name}", why=error.reason
+            ) from None
 
     try:
         there_reader, there_writer = await link.repeat(reach)
@@ -112,7 +127,13 @@ async def reverse(reach: Reach, remote_port: int, host: str, port: int) -> Async
         await asyncio.gather(keeper, return_exceptions=True)
 
 
-async def _listen(link: SshConnection, connection: asyncssh.SSHClientConnection, remote_port: int, host: str, port: int) -> Any:
+async def _listen(
+    link: SshConnection,
+    connection: asyncssh.SSHClientConnection,
+    remote_port: int,
+    host: str,
+    port: int,
+) -> Any:
     try:
         return await connection.forward_remote_port(_HERE, remote_port, host, port)
     except asyncssh.ChannelListenError as error:
@@ -121,14 +142,22 @@ async def _listen(link: SshConnection, connection: asyncssh.SSHClientConnection,
         raise MachineError(
             f"port {remote_port} of {link.target.name} cannot be opened",
             why=str(error),
-            fix="It may be in use, or the machine's SSH server may not allow it (AllowTcpForwarding in sshd_config).",
+            fix=(
+                "It may be in use, or the machine's SSH server may not allow it "
+                "(AllowTcpForwarding in sshd_config)."
+            ),
         ) from None
     except (asyncssh.Error, OSError) as error:
         raise connection_error(error, link.target) from None
 
 
-async def _keep(link: SshConnection, connection: Any, listener: Any, number: int, host: str, port: int) -> None:
-    """Open the port again after every disconnect; the old server process there may hold it for a while."""
+async def _keep(
+    link: SshConnection, connection: Any, listener: Any, number: int, host: str, port: int
+) -> None:
+    """Open the port again after every disconnect.
+
+    The old server process there may hold it for a while.
+    """
     try:
         while True:
             await connection.wait_closed()

@@ -1,6 +1,8 @@
-"""Trajectories of ART: a Parquet file for each step and split, with one trajectory per row; or JSON lines, one group per line.
+"""Trajectories of ART.
 
-The files are named by their step, in a folder that is named by the split: `trajectories/train/0007.parquet`.
+A Parquet file for each step and split, with one trajectory per row; or JSON lines, one group per
+line. The files are named by their step, in a folder that is named by the split:
+`trajectories/train/0007.parquet`.
 """
 
 from __future__ import annotations
@@ -52,10 +54,13 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     return read
 
 
-def trajectory_entry(place: Place, part: int, group: int | None, trajectory: Mapping[str, Any], replies: int) -> EpisodeEntry:
+def trajectory_entry(
+    place: Place, part: int, group: int | None, trajectory: Mapping[str, Any], replies: int
+) -> EpisodeEntry:
     """Return the entry of a trajectory.
 
-    `part` is the position of the trajectory in its line; `group` is the number of its group in the file, from 0.
+    `part` is the position of the trajectory in its line; `group` is the number of its group in the
+    file, from 0.
     """
     metrics, metadata = mapping(trajectory.get("metrics")), mapping(trajectory.get("metadata"))
     task = next((found for key in _TASK_KEYS if (found := name(metadata.get(key)))), "")
@@ -84,7 +89,9 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         ValueError: The line is not a group of trajectories.
     """
     trajectories = sequence(mapping(decode(line)).get("trajectories"))
-    return trajectory_transcript(mapping(trajectories[entry.part]) if entry.part < len(trajectories) else {}, entry)
+    return trajectory_transcript(
+        mapping(trajectories[entry.part]) if entry.part < len(trajectories) else {}, entry
+    )
 
 
 def trajectory_transcript(trajectory: Mapping[str, Any], entry: EpisodeEntry) -> Transcript:

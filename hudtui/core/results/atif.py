@@ -1,7 +1,8 @@
-"""Trajectories in the Agent Trajectory Interchange Format (ATIF) of Harbor: a document a line, or one document in a file.
+"""Trajectories in the Agent Trajectory Interchange Format (ATIF) of Harbor.
 
-Source: RFC 0001 of Harbor, Agent Trajectory Interchange Format, version 1.7. What hudtui itself writes (`export.atif`) has task,
-reward and stop in `extra`; of other documents these are missing.
+A document a line, or one document in a file. Source: RFC 0001 of Harbor, Agent Trajectory
+Interchange Format, version 1.7. What hudtui itself writes (`export.atif`) has task, reward and stop
+in `extra`; of other documents these are missing.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     extra, total = mapping(document.get("extra")), mapping(document.get("final_metrics"))
     steps = mappings(document.get("steps"))
     error = error_text(extra.get("error"))
-    started = extra.get("started_at") or next((step["timestamp"] for step in steps if step.get("timestamp")), None)
+    started = extra.get("started_at") or next(
+        (step["timestamp"] for step in steps if step.get("timestamp")), None
+    )
     return [
         place.entry(
             0,
-            task=name(extra.get("task")) or name(document.get("session_id")) or f"trajectory {place.line - 1}",
+            task=name(extra.get("task"))
+            or name(document.get("session_id"))
+            or f"trajectory {place.line - 1}",
             step=whole(extra.get("step")),
             split=name(extra.get("split")),
             rollout=whole(extra.get("rollout")),
@@ -74,7 +79,11 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     told = []
     for turn, step in zip(turns, own, strict=True):
         metrics, extra = mapping(step.get("metrics")), mapping(step.get("extra"))
-        tokens = {kind: count for kind in ("prompt", "completion") if (count := whole(metrics.get(f"{kind}_tokens"))) is not None}
+        tokens = {
+            kind: count
+            for kind in ("prompt", "completion")
+            if (count := whole(metrics.get(f"{kind}_tokens"))) is not None
+        }
         told.append(
             replace(
                 turn,
@@ -84,10 +93,25 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
             )
         )
     agent, extra = mapping(document.get("agent")), mapping(document.get("extra"))
-    known = ("task", "step", "split", "rollout", "reward", "parts", "stop", "error", "started_at", "seconds")
+    known = (
+        "task",
+        "step",
+        "split",
+        "rollout",
+        "reward",
+        "parts",
+        "stop",
+        "error",
+        "started_at",
+        "seconds",
+    )
     info = {
         **{key: value for key, value in extra.items() if key not in known},
-        **{key: value for key, value in (("model", agent.get("model_name")), ("notes", document.get("notes"))) if value},
+        **{
+            key: value
+            for key, value in (("model", agent.get("model_name")), ("notes", document.get("notes")))
+            if value
+        },
         "agent": " ".join(filter(None, (name(agent.get("name")), name(agent.get("version"))))),
     }
     error = extra.get("error")
@@ -105,7 +129,8 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
 def is_document(record: Mapping[str, Any]) -> bool:
     """Return whether a record is a document of ATIF."""
     return isinstance(record.get("steps"), list | tuple) and (
-        str(record.get("schema_version", "")).upper().startswith("ATIF") or ("agent" in record and "session_id" in record)
+        str(record.get("schema_version", "")).upper().startswith("ATIF")
+        or ("agent" in record and "session_id" in record)
     )
 
 
@@ -133,7 +158,10 @@ def _messages(step: Mapping[str, Any]) -> list[Message]:
         {
             "id": name(call.get("tool_call_id")) or None,
             "type": "function",
-            "function": {"name": name(call.get("function_name")), "arguments": call.get("arguments")},
+            "function": {
+                "name": name(call.get("function_name")),
+                "arguments": call.get("arguments"),
+            },
         }
         for call in mappings(step.get("tool_calls"))
     ]
@@ -143,7 +171,9 @@ def _messages(step: Mapping[str, Any]) -> list[Message]:
     for result in mappings(mapping(step.get("observation")).get("results")):
         call = name(result.get("source_call_id"))
         words = {"content": _text(result.get("content"))}
-        answers.append({"role": "tool", "tool_call_id": call, **words} if call else {"role": "user", **words})
+        answers.append(
+            {"role": "tool", "tool_call_id": call, **words} if call else {"role": "user", **words}
+        )
     return [said, *answers]
 
 

@@ -1,13 +1,16 @@
-"""Export of a selection of episodes: as records, as readable text, for other tools (ATIF), and for fine-tuning on replies (SFT).
+"""Export of a selection of episodes.
 
-- `jsonl`: the records unchanged from their files, so that the program that wrote them can read them again. Rows of Parquet files
-  become lines of ART's JSON format.
+As records, as readable text, for other tools (ATIF), and for fine-tuning on replies (SFT).
+
+- `jsonl`: the records unchanged from their files, so that the program that wrote them can read them
+  again. Rows of Parquet files become lines of ART's JSON format.
 - `markdown`: transcripts for reading.
-- `atif`: the Agent Trajectory Interchange Format of Harbor, version 1.7, one JSON document per line. A single episode in a file
-  `*.json` is written as one document.
-- `sft`: one `{"prompt", "completion", "task", "reward"}` per line, for `datasets.load_dataset` and TRL's SFTTrainer; or a Parquet
-  file with the same columns. The prompt is everything before the agent's first own reply, including the examples of a
-  configuration; the loss does not include it. The completion ends with the last reply. Episodes without a reply are left out.
+- `atif`: the Agent Trajectory Interchange Format of Harbor, version 1.7, one JSON document per
+  line. A single episode in a file `*.json` is written as one document.
+- `sft`: one `{"prompt", "completion", "task", "reward"}` per line, for `datasets.load_dataset` and
+  TRL's SFTTrainer; or a Parquet file with the same columns. The prompt is everything before the
+  agent's first own reply, including the examples of a configuration; the loss does not include it.
+  The completion ends with the last reply. Episodes without a reply are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +37,11 @@ ExportForm = Literal["jsonl", "markdown", "atif", "sft"]
 FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 
 ATIF_VERSION = "ATIF-v1.7"
-_SUFFIXES: Mapping[str, ExportForm] = {".md": "markdown", ".markdown": "markdown", ".parquet": "sft"}
+_SUFFIXES: Mapping[str, ExportForm] = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".parquet": "sft",
+}
 _BATCH = 200
 """Number of rows that are written to a Parquet file at once."""
 
@@ -53,7 +60,10 @@ class WrittenExport:
 
 
 def form_of(path: Path) -> ExportForm | None:
-    """Return the format for the extension of a file; None if several formats have this extension."""
+    """Return the format for the extension of a file.
+
+    None if several formats have this extension.
+    """
     return _SUFFIXES.get(path.suffix.lower())
 
 
@@ -66,23 +76,29 @@ def export_results(
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> WrittenExport:
-    """Write episodes to a file, completely or not at all. This blocks, so a screen calls it in a thread.
+    """Write episodes to a file, completely or not at all.
 
-    The episodes are written in the order of `numbers`. A path `*.parquet` is possible only for `sft`. `progress` is called in the
-    caller's thread with the number of episodes written so far. An exception from `progress` ends the export.
+    This blocks, so a screen calls it in a thread. The episodes are written in the order of
+    `numbers`. A path `*.parquet` is possible only for `sft`. `progress` is called in the caller's
+    thread with the number of episodes written so far. An exception from `progress` ends the export.
 
     Returns:
         The path, and the numbers of written and skipped episodes.
 
     Raises:
-        InputError: The file exists or cannot be written, there is no episode to write, or an episode cannot be read.
+        InputError: The file exists or cannot be written, there is no episode to write, or an
+            episode cannot be read.
     """
     if not replace and path.exists():
         raise InputError(
-            "this file exists already", fix="Choose another name, or replace it (--force).", where=Location(str(path))
+            "this file exists already",
+            fix="Choose another name, or replace it (--force).",
+            where=Location(str(path)),
         )
     if path.suffix == ".parquet" and form != "sft":
-        raise InputError(f"{form} cannot be written as Parquet; only sft can", where=Location(str(path)))
+        raise InputError(
+            f"{form} cannot be written as Parquet; only sft can", where=Location(str(path))
+        )
     count = _Count(progress)
     if path.suffix == ".parquet":
         with tempfile.TemporaryFile() as stream:
@@ -95,10 +111,15 @@ def export_results(
         if single and len(numbers) != 1:
             raise InputError(
                 f"an ATIF document has one episode, and {len(numbers)} are chosen",
-                fix="Choose one episode, or write one document per line to a file that ends in .jsonl.",
+                fix=(
+                    "Choose one episode, or write one document per line to a file that ends in "
+                    ".jsonl."
+                ),
                 where=Location(str(path)),
             )
-        pieces = _counted(_indented(index, numbers) if single else export_pieces(index, numbers, form), count)
+        pieces = _counted(
+            _indented(index, numbers) if single else export_pieces(index, numbers, form), count
+        )
         if (first := next(pieces, None)) is None:
             count.require()
         write_atomic(path, cast("BinaryIO", _Pieces(first or b"", pieces)))
@@ -121,7 +142,9 @@ class _Count:
         if not self.written:
             raise InputError(
                 "there is no episode to write",
-                why="None of the chosen episodes has a reply and came to its end." if self.skipped else "No episode is chosen.",
+                why="None of the chosen episodes has a reply and came to its end."
+                if self.skipped
+                else "No episode is chosen.",
             )
 
 
@@ -146,7 +169,9 @@ def _counted(pieces: Iterator[bytes | None], count: _Count) -> Iterator[bytes]:
             yield piece
 
 
-def export_pieces(index: ResultIndex, numbers: Sequence[int], form: ExportForm) -> Iterator[bytes | None]:
+def export_pieces(
+    index: ResultIndex, numbers: Sequence[int], form: ExportForm
+) -> Iterator[bytes | None]:
     """Yield the text of each episode; None for an episode that the format cannot represent.
 
     Raises:
@@ -167,12 +192,19 @@ def export_pieces(index: ResultIndex, numbers: Sequence[int], form: ExportForm) 
 
 
 def _line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace") + b"\n"
+    return (
+        json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode(
+            "utf-8", "replace"
+        )
+        + b"\n"
+    )
 
 
 def _indented(index: ResultIndex, numbers: Sequence[int]) -> Iterator[bytes]:
     for number in numbers:
-        text = json.dumps(atif(index.read(index.entries[number])), ensure_ascii=False, indent=2, default=str)
+        text = json.dumps(
+            atif(index.read(index.entries[number])), ensure_ascii=False, indent=2, default=str
+        )
         yield text.encode("utf-8", "replace") + b"\n"
 
 
@@ -184,11 +216,18 @@ def _records(index: ResultIndex, numbers: Sequence[int]) -> Iterator[bytes]:
         if isinstance(file, JsonLinesFile):
             # A line may hold several episodes; it is written once.
             line = b"" if (entry.file, entry.offset) in written else file.line(entry) + b"\n"
-            yield _line(decode(line)) if line.count(b"\n") > 1 else line  # a document over many lines becomes one
+            yield (
+                _line(decode(line)) if line.count(b"\n") > 1 else line
+            )  # a document over many lines becomes one
             written.add((entry.file, entry.offset))
             continue
         transcript = index.read(entry)
-        metadata = {"step": entry.step, "split": entry.split, **transcript.info, "task_id": entry.task}
+        metadata = {
+            "step": entry.step,
+            "split": entry.split,
+            **transcript.info,
+            "task_id": entry.task,
+        }
         trajectory = {
             "reward": entry.reward,
             "metrics": entry.parts,
@@ -200,7 +239,10 @@ def _records(index: ResultIndex, numbers: Sequence[int]) -> Iterator[bytes]:
 
 
 def markdown(transcript: Transcript) -> str:
-    """Return an episode as Markdown: its metadata, then every message, reply, call and answer in full."""
+    """Return an episode as Markdown.
+
+    Its metadata, then every message, reply, call and answer in full.
+    """
     entry = transcript.entry
     facts: dict[str, object] = {
         "run": entry.run,
@@ -220,7 +262,13 @@ def markdown(transcript: Transcript) -> str:
         for turn, found in images_by_turn(transcript).items()
     }
     parts = [f"# {_inline(entry.task)}"]
-    parts.append("\n".join(f"- {_inline(name)}: {_inline(str(value))}" for name, value in facts.items() if value is not None))
+    parts.append(
+        "\n".join(
+            f"- {_inline(name)}: {_inline(str(value))}"
+            for name, value in facts.items()
+            if value is not None
+        )
+    )
     for message, title in zip(transcript.opening, transcript.opening_titles, strict=True):
         parts += [f"## {_inline(title)}", _block(content_text(message.get("content")))]
     if 0 in images:
@@ -250,7 +298,12 @@ def _shown(message: Message) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(dict(value) if isinstance(value, Mapping) else value, ensure_ascii=False, indent=1, default=str)
+    return json.dumps(
+        dict(value) if isinstance(value, Mapping) else value,
+        ensure_ascii=False,
+        indent=1,
+        default=str,
+    )
 
 
 def _inline(text: str) -> str:
@@ -258,7 +311,10 @@ def _inline(text: str) -> str:
 
 
 def _block(text: str, language: str = "text") -> str:
-    """Return a text as a fenced block. The fence is longer than any run of backticks in the text."""
+    """Return a text as a fenced block.
+
+    The fence is longer than any run of backticks in the text.
+    """
     text = clean(text)
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", text)), 3)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -273,9 +329,13 @@ def atif(transcript: Transcript) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     for message in transcript.opening:
         role = message.get("role")
-        source = {"system": "system", "developer": "system", "assistant": "agent"}.get(str(role), "user")
+        source = {"system": "system", "developer": "system", "assistant": "agent"}.get(
+            str(role), "user"
+        )
         shown = {"step_id": len(steps) + 1, "source": source, "message": _shown(message)}
-        steps.append({**shown, "is_copied_context": True} if source == "agent" else shown)  # an example, not this agent's reply
+        steps.append(
+            {**shown, "is_copied_context": True} if source == "agent" else shown
+        )  # an example, not this agent's reply
     for turn in transcript.turns:
         step: dict[str, Any] = {"step_id": len(steps) + 1, "source": "agent", "message": turn.reply}
         if turn.thought:
@@ -330,15 +390,22 @@ def atif(transcript: Transcript) -> dict[str, Any]:
 
 
 def _atif_call(call: TranscriptCall, turn: int, place: int) -> dict[str, Any]:
-    arguments = dict(call.arguments) if isinstance(call.arguments, Mapping) else {"text": call.arguments}
-    return {"tool_call_id": call.id or f"call-{turn}-{place}", "function_name": call.name, "arguments": arguments}
+    arguments = (
+        dict(call.arguments) if isinstance(call.arguments, Mapping) else {"text": call.arguments}
+    )
+    return {
+        "tool_call_id": call.id or f"call-{turn}-{place}",
+        "function_name": call.name,
+        "arguments": arguments,
+    }
 
 
 def sft_row(transcript: Transcript) -> dict[str, Any] | None:
-    """Return an episode as a row for fine-tuning: the messages before the agent's first reply, and those up to its last reply.
+    """Return an episode as a row for fine-tuning.
 
-    Content is text. Calls have OpenAI's form, with their arguments as JSON text, so that all rows have columns of the same types.
-    Returns None if the episode has no reply, or if an error ended it.
+    The messages before the agent's first reply, and those up to its last reply. Content is text.
+    Calls have OpenAI's form, with their arguments as JSON text, so that all rows have columns of
+    the same types. Returns None if the episode has no reply, or if an error ended it.
     """
     messages = list(transcript.messages)
     while messages and messages[-1].get("role") != "assistant":
@@ -348,7 +415,9 @@ def sft_row(transcript: Transcript) -> dict[str, Any] | None:
     said, begin = [_sft_message(message) for message in messages], len(transcript.opening)
     row: dict[str, Any] = {"prompt": said[:begin], "completion": said[begin:]}
     if transcript.tools:
-        row["tools"] = json.dumps([dict(tool) for tool in transcript.tools], ensure_ascii=False, default=str)
+        row["tools"] = json.dumps(
+            [dict(tool) for tool in transcript.tools], ensure_ascii=False, default=str
+        )
     return {**row, "task": transcript.entry.task, "reward": transcript.entry.reward}
 
 
@@ -379,10 +448,26 @@ def _write_parquet(index: ResultIndex, numbers: Sequence[int], stream: Any, coun
     import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
     text = pa.string()
-    call = pa.struct([("id", text), ("type", text), ("function", pa.struct([("name", text), ("arguments", text)]))])
-    message = pa.struct([("role", text), ("content", text), ("tool_calls", pa.list_(call)), ("tool_call_id", text)])
+    call = pa.struct(
+        [
+            ("id", text),
+            ("type", text),
+            ("function", pa.struct([("name", text), ("arguments", text)])),
+        ]
+    )
+    message = pa.struct(
+        [("role", text), ("content", text), ("tool_calls", pa.list_(call)), ("tool_call_id", text)]
+    )
     said = pa.list_(message)
-    schema = pa.schema([("prompt", said), ("completion", said), ("tools", text), ("task", text), ("reward", pa.float64())])
+    schema = pa.schema(
+        [
+            ("prompt", said),
+            ("completion", said),
+            ("tools", text),
+            ("task", text),
+            ("reward", pa.float64()),
+        ]
+    )
     rows: list[dict[str, Any]] = []
     with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for number in numbers:

@@ -23,23 +23,41 @@ _PLACES = ("outputs", ".art")
 _DEEPEST = 6
 _MOST = 5_000
 """Number of folders after which the search ends."""
-_SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", "checkpoints", "checkpoint", "model", "weights", "logs"))
+_SKIPPED = frozenset(
+    (
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "checkpoints",
+        "checkpoint",
+        "model",
+        "weights",
+        "logs",
+    )
+)
 _EVALUATIONS = frozenset(("rollouts",))
 """Engines that play without training."""
 
 
 def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun, ...]:
-    """Return the results of a project, the newest first: its runs, evaluations in `outputs/`, and ART's trajectories.
+    """Return the results of a project, the newest first.
 
+    Its runs, evaluations in `outputs/`, and ART's trajectories.
     A run on another machine has results here once they were fetched. Only names and sizes are read.
     """
     runs: dict[Path, ResultRun] = {}
     for run in store.runs() if store is not None else ():
         if run.removed:
             continue
-        kind: Literal["evaluation", "training"] = "evaluation" if run.engine in _EVALUATIONS else "training"
+        kind: Literal["evaluation", "training"] = (
+            "evaluation" if run.engine in _EVALUATIONS else "training"
+        )
         for place in (run.results, run.folder if run.host == "local" else None):
-            made = _result(Path(place) / "out" / "traces.jsonl", run.id, kind, run.id) if place else None
+            made = (
+                _result(Path(place) / "out" / "traces.jsonl", run.id, kind, run.id)
+                if place
+                else None
+            )
             if made is not None:
                 runs.setdefault(made.path, made)
                 break
@@ -54,7 +72,9 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
 
 
 def results_at(path: Path) -> tuple[ResultRun, ...]:
-    """Return the results at a path: a file of episodes, or all results below a folder, ordered by name.
+    """Return the results at a path.
+
+    A file of episodes, or all results below a folder, ordered by name.
 
     Raises:
         InputError: The path does not exist, or the folder has no results.
@@ -62,9 +82,15 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise InputError("there is no such file or folder", why=error.strerror, where=Location(str(path))) from None
+        raise InputError(
+            "there is no such file or folder", why=error.strerror, where=Location(str(path))
+        ) from None
     if not stat.S_ISDIR(mode):
-        made = _result(path, path.name if path.name != _NAME else path.parent.resolve().name or path.name, "file")
+        made = _result(
+            path,
+            path.name if path.name != _NAME else path.parent.resolve().name or path.name,
+            "file",
+        )
         if made is None:
             raise InputError("this is not a regular file", where=Location(str(path)))
         return (made,)
@@ -103,14 +129,17 @@ def results_named(text: str, folder: Path, store: RunStore | None = None) -> tup
     if matches:
         return matches
     run = None
-    if store is not None and any(one == text or one.startswith(text) for one in (*store.ids(), *_names(store))):
+    if store is not None and any(
+        one == text or one.startswith(text) for one in (*store.ids(), *_names(store))
+    ):
         run = store.find(text)
         matches = tuple(one for one in known if one.run == run)
         if matches:
             return matches
     if run is not None:
         raise InputError(
-            f"run {run} has no results here", fix=f"Fetch them: hudtui runs pull {run}. A run that has just begun has none yet."
+            f"run {run} has no results here",
+            fix=f"Fetch them: hudtui runs pull {run}. A run that has just begun has none yet.",
         )
     near = did_you_mean(text, [one.name for one in known])
     raise InputError(
@@ -125,25 +154,37 @@ def _names(store: RunStore) -> Iterator[str]:
 
 
 def _short(name: str) -> str:
-    """Return the name of a run by its path, without the file name and the folder `out`, which are the same for all runs."""
+    """Return the name of a run by its path, without what is the same for all runs.
+
+    That is the file name and the folder `out`.
+    """
     parts = Path(name).parts
     parts = parts[:-1] if parts[-1:] and parts[-1] in (_NAME, _TRAJECTORIES) else parts
     parts = parts[:-1] if len(parts) > 1 and parts[-1] == "out" else parts
     return "/".join(parts)
 
 
-def _result(path: Path, name: str, kind: Literal["evaluation", "training", "file"], run: str | None = None) -> ResultRun | None:
+def _result(
+    path: Path, name: str, kind: Literal["evaluation", "training", "file"], run: str | None = None
+) -> ResultRun | None:
     try:
         status = path.stat()
     except OSError:
         return None
     if stat.S_ISDIR(status.st_mode):
         return ResultRun(name, path, kind, run, 0, status.st_mtime)
-    return ResultRun(name, path, kind, run, status.st_size, status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+    return (
+        ResultRun(name, path, kind, run, status.st_size, status.st_mtime)
+        if stat.S_ISREG(status.st_mode)
+        else None
+    )
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield files of episodes and folders of trajectories, from the top down. Links are not followed."""
+    """Yield files of episodes and folders of trajectories, from the top down.
+
+    Links are not followed.
+    """
     level, seen = [folder], 0
     for _ in range(_DEEPEST):
         below: list[Path] = []

@@ -1,4 +1,7 @@
-"""Read untrusted records of other programs: every value is checked, and values of the wrong type count as missing."""
+"""Read untrusted records of other programs.
+
+Every value is checked, and values of the wrong type count as missing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from hudtui.core.plain import convert
-from hudtui.core.results.values import BROKEN_OFF, EpisodeEntry, TranscriptCall, TranscriptImage, TranscriptTurn
+from hudtui.core.results.values import (
+    BROKEN_OFF,
+    EpisodeEntry,
+    TranscriptCall,
+    TranscriptImage,
+    TranscriptTurn,
+)
 from hudtui.core.rollouts.values import Message
 
 T = TypeVar("T")
@@ -19,7 +28,8 @@ _NAME = 300
 _ERROR = 600
 _MOST_PARTS = 40
 _LARGEST = 1e100
-"""Largest magnitude of a valid number. Larger numbers are not measurements, and their squares and sums would overflow a float."""
+"""Largest magnitude of a valid number. Larger numbers are not measurements, and their squares and
+sums would overflow a float."""
 _names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
@@ -56,7 +66,9 @@ def decode_as(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 
 def number(value: object) -> float | None:
     """Return the value if it is a finite number up to 1e100 in magnitude, else None."""
-    if type(value) is float:  # the common case first: an index reads hundreds of thousands of numbers
+    if (
+        type(value) is float
+    ):  # the common case first: an index reads hundreds of thousands of numbers
         return value if -_LARGEST <= value <= _LARGEST else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -74,7 +86,11 @@ def whole(value: object) -> int | None:
     if value is None:
         return None
     converted = number(value)
-    return int(converted) if converted is not None and converted == int(converted) and 0 <= converted < 2**63 else None
+    return (
+        int(converted)
+        if converted is not None and converted == int(converted) and 0 <= converted < 2**63
+        else None
+    )
 
 
 def name(value: object) -> str:
@@ -87,11 +103,18 @@ def name(value: object) -> str:
 
 
 def error_text(value: object) -> str | None:
-    """Return the message of an error, cut to the length that an entry keeps. An error is a text, or has a type and a message."""
+    """Return the message of an error, cut to the length that an entry keeps.
+
+    An error is a text, or has a type and a message.
+    """
     if value is None:
         return None
     if isinstance(value, Mapping):
-        words = [str(value[key]) for key in ("type", "error", "message") if isinstance(value.get(key), str)]
+        words = [
+            str(value[key])
+            for key in ("type", "error", "message")
+            if isinstance(value.get(key), str)
+        ]
         value = ": ".join(dict.fromkeys(words)) or "an error without a message"
     if not isinstance(value, str) or not value.strip():
         return None
@@ -114,7 +137,10 @@ def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def numbers(*sources: object) -> dict[str, float]:
-    """Return the numbers of several mappings in one. The first mapping wins, and only as many as can be shown are kept."""
+    """Return the numbers of several mappings in one.
+
+    The first mapping wins, and only as many as can be shown are kept.
+    """
     by_name: dict[str, float] = {}
     for source in sources:
         for key, value in mapping(source).items():
@@ -158,7 +184,10 @@ class Place:
         started_at: str | None = None,
         slips: Mapping[str, int] | None = None,
     ) -> EpisodeEntry:
-        """Return the entry of the next episode of this line. An episode that an error ended has no reward."""
+        """Return the entry of the next episode of this line.
+
+        An episode that an error ended has no reward.
+        """
         names = tuple(parts)
         if error is not None or stop in BROKEN_OFF:
             reward = None
@@ -189,8 +218,9 @@ class Place:
 
 
 def as_message(value: object) -> dict[str, Any] | None:
-    """Return a chat message whose role is a text, and whose content is a text or a list of parts; None for anything else.
+    """Return a chat message whose role is a text, and whose content is a text or a list of parts.
 
+    None for anything else.
     For a choice of a completion (`{"finish_reason", "message"}`), its message is returned.
     """
     message = mapping(value)
@@ -221,12 +251,19 @@ def content_images(content: object) -> tuple[TranscriptImage, ...]:
         url = mapping(mapping(part).get("image_url")).get("url")
         if isinstance(url, str):
             kind, mark, data = url.removeprefix("data:").partition(";base64,")
-            images.append(TranscriptImage(kind, data) if mark and url.startswith("data:") else TranscriptImage("", url))
+            images.append(
+                TranscriptImage(kind, data)
+                if mark and url.startswith("data:")
+                else TranscriptImage("", url)
+            )
     return tuple(images)
 
 
 def calls_of(message: Mapping[str, Any]) -> tuple[TranscriptCall, ...]:
-    """Return the calls of an assistant's message; they may have the form of OpenAI or of verifiers, or be JSON text."""
+    """Return the calls of an assistant's message.
+
+    They may have the form of OpenAI or of verifiers, or be JSON text.
+    """
     calls = []
     for call in sequence(message.get("tool_calls")):
         if isinstance(call, str):
@@ -259,13 +296,15 @@ def conversation(
 ) -> tuple[tuple[Message, ...], tuple[TranscriptTurn, ...]]:
     """Split a conversation into the messages before the first reply, and its turns.
 
-    `most` is the number of the agent's own replies. These are the last ones; earlier replies are examples. None: all replies are
-    the agent's own.
+    `most` is the number of the agent's own replies. These are the last ones; earlier replies are
+    examples. None: all replies are the agent's own.
     """
     starts = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     starts = starts if most is None else starts[max(len(starts) - most, 0) :]
     turns = []
-    for count, (start, end) in enumerate(zip(starts, [*starts[1:], len(messages)], strict=False), 1):
+    for count, (start, end) in enumerate(
+        zip(starts, [*starts[1:], len(messages)], strict=False), 1
+    ):
         reply, answers = messages[start], messages[start + 1 : end]
         thought = reply.get("reasoning_content") or reply.get("reasoning")
         turns.append(
@@ -274,9 +313,16 @@ def conversation(
                 reply=content_text(reply["content"]),
                 thought=thought if isinstance(thought, str) else "",
                 calls=calls_of(reply),
-                observation="\n".join(filter(None, (content_text(answer["content"]) for answer in answers))),
-                images=tuple(image for answer in answers for image in content_images(answer["content"])),
-                is_error=any(answer.get("is_error") is True or answer.get("status") == "error" for answer in answers),
+                observation="\n".join(
+                    filter(None, (content_text(answer["content"]) for answer in answers))
+                ),
+                images=tuple(
+                    image for answer in answers for image in content_images(answer["content"])
+                ),
+                is_error=any(
+                    answer.get("is_error") is True or answer.get("status") == "error"
+                    for answer in answers
+                ),
             )
         )
     return tuple(messages[: starts[0] if starts else len(messages)]), tuple(turns)

@@ -1,4 +1,7 @@
-"""The images of an episode: their numbers, descriptions and bytes. The type and size in a record are not trusted."""
+"""The images of an episode: their numbers, descriptions and bytes.
+
+The type and size in a record are not trusted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from hudtui.core.text import clean_line, plural
 
 
 def images_by_turn(transcript: Transcript) -> dict[int, list[tuple[int, TranscriptImage]]]:
-    """Return the images of an episode with their numbers, from 1, by the turn that shows them; turn 0 is the opening."""
+    """Return the images of an episode with their numbers, from 1, by the turn that shows them.
+
+    Turn 0 is the opening.
+    """
     opening = transcript.images or tuple(
         image for message in transcript.opening for image in content_images(message.get("content"))
     )
@@ -43,21 +49,28 @@ def image_named(transcript: Transcript, number: int) -> bytes:
     return image_data(images[number])
 
 
-def write_image(transcript: Transcript, number: int, path: Path | None = None, *, replace: bool = False) -> tuple[Path, str]:
+def write_image(
+    transcript: Transcript, number: int, path: Path | None = None, *, replace: bool = False
+) -> tuple[Path, str]:
     """Write an image to a file, and return the file and a description of the image.
 
-    Images are counted from 1. By default the file is `episode-EPISODE-image-NUMBER` in the current folder, with an extension
-    according to the image's bytes.
+    Images are counted from 1. By default the file is `episode-EPISODE-image-NUMBER` in the current
+    folder, with an extension according to the image's bytes.
 
     Raises:
-        InputError: There is no such image, the record does not contain it, or the file exists or cannot be written.
+        InputError: There is no such image, the record does not contain it, or the file exists or
+            cannot be written.
     """
     data = image_named(transcript, number)
     kind = image_type(data)
-    target = path or Path(f"episode-{transcript.entry.number}-image-{number}{SUFFIXES.get(kind or '', '.bin')}")
+    target = path or Path(
+        f"episode-{transcript.entry.number}-image-{number}{SUFFIXES.get(kind or '', '.bin')}"
+    )
     if target.exists() and not replace:
         raise InputError(
-            "this file exists already", fix="Choose another name, or replace it (--force).", where=Location(str(target))
+            "this file exists already",
+            fix="Choose another name, or replace it (--force).",
+            where=Location(str(target)),
         )
     write_atomic(target, data)
     return target, describe_bytes(data, "no type")
@@ -71,7 +84,9 @@ def image_data(image: TranscriptImage) -> bytes:
     """
     if image.data is None or not image.kind:
         what = "it was too large" if image.kind else f"it is at {clean_line(image.data or '', 200)}"
-        raise InputError("the record does not contain this image", why=f"{what[:1].upper()}{what[1:]}.")
+        raise InputError(
+            "the record does not contain this image", why=f"{what[:1].upper()}{what[1:]}."
+        )
     try:
         return base64.b64decode(image.data, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -79,7 +94,10 @@ def image_data(image: TranscriptImage) -> bytes:
 
 
 def describe_image(image: TranscriptImage) -> str:
-    """Return type and size, such as `image/png, 640x480, 12.3 kB`, or `image/png, 9000.0 kB, not kept` if it was too large."""
+    """Return the type and size of an image, and whether it was too large to be kept.
+
+    Such as `image/png, 640x480, 12.3 kB`, or `image/png, 9000.0 kB, not kept`.
+    """
     kind = clean_line(image.kind, 60)
     if not image.kind:
         return clean_line(image.data or "", 200)

@@ -1,4 +1,7 @@
-"""The index: an entry for each episode in the files of some runs. Files are read in pieces, and read further when they grow."""
+"""The index: an entry for each episode in the files of some runs.
+
+Files are read in pieces, and read further when they grow.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,11 @@ from hudtui.core.rollouts.values import plain_number
 BLOCK = 1 << 20
 """Bytes per read; so many fit into the processor's cache."""
 OVERLAP = 4096
-"""Bytes by which two blocks of a search overlap: the longest text that is found across their border."""
+"""Bytes by which two blocks of a search overlap: the longest text that is found across their
+border."""
 _SEEN = 256
-"""Bytes before the end of the part that was read. They are compared to detect that a file was truncated and rewritten."""
+"""Bytes before the end of the part that was read. They are compared to detect that a file was
+truncated and rewritten."""
 _MOST_UNREAD = 100
 """Largest number of unread lines that are kept; further ones are only counted."""
 _STEP = re.compile(r"\d{1,12}")
@@ -44,7 +49,10 @@ _SUFFIXES = (".jsonl", ".parquet", ".ndjson")
 
 @dataclass(frozen=True)
 class LineFormat:
-    """The functions that read the lines of a format. Both raise ValueError for a line that is not a record of the format."""
+    """The functions that read the lines of a format.
+
+    Both raise ValueError for a line that is not a record of the format.
+    """
 
     entries: Callable[[bytes, Place], list[EpisodeEntry]]
     transcript: Callable[[bytes, EpisodeEntry], Transcript]
@@ -88,11 +96,14 @@ class EpisodeFile(Protocol):
     """Number of bytes read so far."""
 
     def replaced(self) -> bool:
-        """Check the file, and return whether it was replaced, or is shorter than the part that was read."""
+        """Check the file, and return whether it was replaced or is shorter than what was read."""
         ...
 
     def advance(self, deadline: float, place: Place, unread: Unread) -> list[EpisodeEntry]:
-        """Read one piece, then continue until `deadline` (`time.monotonic`) or the end. Return the new entries."""
+        """Read one piece, then continue until `deadline` (`time.monotonic`) or the end.
+
+        Return the new entries.
+        """
         ...
 
     def read(self, entry: EpisodeEntry) -> Transcript:
@@ -104,7 +115,9 @@ class EpisodeFile(Protocol):
         ...
 
     def matching(self, entries: Sequence[EpisodeEntry], find: Find) -> Iterator[EpisodeEntry]:
-        """Yield those of `entries` whose bytes have a match. The entries must be in the order of the file.
+        """Yield those of `entries` whose bytes have a match.
+
+        The entries must be in the order of the file.
 
         Raises:
             InputError: The file cannot be read.
@@ -126,8 +139,9 @@ class Unread:
 
 
 class JsonLinesFile:
-    """A file with one JSON value per line, in any of the formats; the first valid line determines the format.
+    """A file with one JSON value per line, in any of the formats.
 
+    The first valid line determines the format.
     A file `*.json` whose first line is no JSON value is one value over many lines.
     """
 
@@ -157,7 +171,9 @@ class JsonLinesFile:
             return True
         if status.st_size == self.size:
             return False
-        if self._rest and self.done >= self.size:  # an incomplete line is read again: its writer may have started over
+        if (
+            self._rest and self.done >= self.size
+        ):  # an incomplete line is read again: its writer may have started over
             self.done -= len(self._rest)
             self._rest = b""
         self.size = status.st_size
@@ -170,7 +186,9 @@ class JsonLinesFile:
         end = self.done - len(self._rest)
         try:
             with open_file(self.path) as stream:
-                return os.pread(stream.fileno(), len(self._seen), end - len(self._seen)) == self._seen
+                return (
+                    os.pread(stream.fileno(), len(self._seen), end - len(self._seen)) == self._seen
+                )
         except InputError:
             return True  # `advance` reports why the file cannot be read
 
@@ -219,10 +237,14 @@ class JsonLinesFile:
         self._rest = block[start:]
         if self._too_long or len(self._rest) > MAX_BYTES:
             if not self._too_long:
-                unread.add(self.path, self._line + 1, f"the line is longer than {MAX_BYTES >> 20} MiB")
+                unread.add(
+                    self.path, self._line + 1, f"the line is longer than {MAX_BYTES >> 20} MiB"
+                )
             self._too_long, self._rest = True, b""
 
-    def _take_line(self, line: bytes, offset: int, place: Place, unread: Unread, entries: list[EpisodeEntry]) -> None:
+    def _take_line(
+        self, line: bytes, offset: int, place: Place, unread: Unread, entries: list[EpisodeEntry]
+    ) -> None:
         if not line or line.isspace():
             return
         if offset == 0:
@@ -269,7 +291,9 @@ class JsonLinesFile:
         with open_file(self.path) as stream:
             line = os.pread(stream.fileno(), entry.length, entry.offset)
         if len(line) < entry.length:
-            raise InputError("this file has changed since it was read", where=Location(str(self.path)))
+            raise InputError(
+                "this file has changed since it was read", where=Location(str(self.path))
+            )
         return line
 
     def read(self, entry: EpisodeEntry) -> Transcript:
@@ -318,8 +342,9 @@ def _stretch(handle: int, entries: Sequence[EpisodeEntry], find: Find) -> Iterat
 class ResultIndex:
     """The episodes of some runs.
 
-    All methods may be called from any thread: calls of `advance` wait for each other, entries are only appended, and after a
-    file was replaced the index has new lists. Entries have the order of the runs.
+    All methods may be called from any thread: calls of `advance` wait for each other, entries are
+    only appended, and after a file was replaced the index has new lists. Entries have the order of
+    the runs.
     """
 
     def __init__(self, runs: Iterable[ResultRun]) -> None:
@@ -355,8 +380,9 @@ class ResultIndex:
         return self._unread.count
 
     def advance(self, seconds: float = 0.1) -> IndexProgress:
-        """Continue to read for about `seconds`; at the end of the files, check whether they have grown.
+        """Continue to read for about `seconds`.
 
+        At the end of the files, check whether they have grown.
         A file that cannot be read is counted among the `unread`.
 
         Returns:
@@ -397,7 +423,11 @@ class ResultIndex:
         for path in files_of(run.path):
             if path not in self._known:
                 self._known[path] = len(self.files)
-                split, step = _named_by(path) if run.path.is_dir() or path.parent.parent.name == "trajectories" else ("", None)
+                split, step = (
+                    _named_by(path)
+                    if run.path.is_dir() or path.parent.parent.name == "trajectories"
+                    else ("", None)
+                )
                 self._places.append(Place(run.name, len(self.files), step=step, split=split))
                 self.files.append(_open(path))
 
@@ -441,11 +471,15 @@ class ResultIndex:
         return self.files[entry.file].read(entry)
 
 
-async def follow(index: ResultIndex, *, every: float | None = 1.0, piece: float = 0.1) -> AsyncGenerator[IndexProgress, None]:
-    """Advance an index in a thread, and yield its progress after each piece with new entries, and when it is complete.
+async def follow(
+    index: ResultIndex, *, every: float | None = 1.0, piece: float = 0.1
+) -> AsyncGenerator[IndexProgress, None]:
+    """Advance an index in a thread, and yield its progress.
 
-    `every` is the number of seconds between two checks of files that were read to their end; None ends the generator there. One
-    piece takes about `piece` seconds.
+    It does so after each piece with new entries, and when the index is complete.
+
+    `every` is the number of seconds between two checks of files that were read to their end; None
+    ends the generator there. One piece takes about `piece` seconds.
     """
     before: IndexProgress | None = None
     while True:
@@ -463,7 +497,9 @@ def _group(key: GroupKey, entries: Sequence[EpisodeEntry]) -> ResultGroup:
     rewards = [entry.reward for entry in entries if entry.reward is not None]
     mean = math.fsum(rewards) / len(rewards) if rewards else None
     std = None
-    if mean is not None and len(rewards) > 1:  # `statistics` uses fractions: as slow as the whole index
+    if (
+        mean is not None and len(rewards) > 1
+    ):  # `statistics` uses fractions: as slow as the whole index
         std = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1))
     return ResultGroup(
         key=key,
@@ -486,7 +522,10 @@ def _open(path: Path) -> EpisodeFile:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a run: the file itself, or the files of a folder of trajectories, ordered by split and step."""
+    """Return the files of a run.
+
+    The file itself, or the files of a folder of trajectories, ordered by split and step.
+    """
     if not path.is_dir():
         return [path]
     files = [
@@ -496,7 +535,9 @@ def files_of(path: Path) -> list[Path]:
         if file.suffix in _SUFFIXES and _STEP.fullmatch(file.stem) and file.is_file()
     ]
     converted = {file.with_suffix("") for file in files if file.suffix == ".parquet"}
-    kept = [file for file in files if file.suffix == ".parquet" or file.with_suffix("") not in converted]
+    kept = [
+        file for file in files if file.suffix == ".parquet" or file.with_suffix("") not in converted
+    ]
     return sorted(kept, key=lambda file: (int(file.stem), file.parent.name != "train", str(file)))
 
 

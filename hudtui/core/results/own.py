@@ -1,4 +1,7 @@
-"""Traces of hudtui, one episode per line. `core.rollouts.trace` writes them and describes the record."""
+"""Traces of hudtui, one episode per line.
+
+`core.rollouts.trace` writes them and describes the record.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,13 @@ from hudtui.core.results.foreign import (
     sequence,
     whole,
 )
-from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptCall, TranscriptImage, TranscriptTurn
+from hudtui.core.results.values import (
+    EpisodeEntry,
+    Transcript,
+    TranscriptCall,
+    TranscriptImage,
+    TranscriptTurn,
+)
 from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END, VERSION_MARK, images_from_json
 
 _PARTS = ("task_completion", "tool_execution", "format_compliance")
@@ -54,7 +63,9 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     info = head.info
     usage = mapping(info.get("usage"))
     has_reward = head.scores.get("reward_found") is not False
-    parts = {part: head.scores.get(part) for part in _PARTS if has_reward or part != "task_completion"}
+    parts = {
+        part: head.scores.get(part) for part in _PARTS if has_reward or part != "task_completion"
+    }
     split, count = info.get("split"), whole(head.turn_count)
     return [
         place.entry(
@@ -78,7 +89,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
 
 
 def _head(line: bytes) -> _Head:
-    """Read the part of a line before the messages if they come last in the record, otherwise the whole line."""
+    """Read the part of a line before the messages if they come last, otherwise the whole."""
     if line.startswith(VERSION_MARK):
         end = line.find(HEAD_END, 0, HEAD_BYTES)
         if end > 0:
@@ -124,7 +135,10 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
 
 
 def _images(record: Mapping[str, Any]) -> tuple[TranscriptImage, ...]:
-    return tuple(TranscriptImage(image.kind, image.data, image.size) for image in images_from_json(record.get("images")))
+    return tuple(
+        TranscriptImage(image.kind, image.data, image.size)
+        for image in images_from_json(record.get("images"))
+    )
 
 
 def _turn(count: int, turn: Mapping[str, Any], plain_turn: TranscriptTurn | None) -> TranscriptTurn:
@@ -134,12 +148,22 @@ def _turn(count: int, turn: Mapping[str, Any], plain_turn: TranscriptTurn | None
     return TranscriptTurn(
         number=count,
         reply=content_text(turn.get("reply")),
-        calls=(TranscriptCall(str(call.get("tool")), arguments if isinstance(arguments, Mapping) else {}),) if call else (),
+        calls=(
+            TranscriptCall(
+                str(call.get("tool")), arguments if isinstance(arguments, Mapping) else {}
+            ),
+        )
+        if call
+        else (),
         observation=content_text(turn.get("observation")),
         images=_images(turn) or (plain_turn.images if plain_turn is not None else ()),
         is_error=turn.get("is_error") is True,
         seconds=numbers(turn.get("seconds")),
-        tokens={key: value for key in ("prompt", "completion") if (value := whole(tokens.get(key))) is not None},
+        tokens={
+            key: value
+            for key in ("prompt", "completion")
+            if (value := whole(tokens.get(key))) is not None
+        },
         result=turn.get("result"),
         interpretation=mapping(turn.get("interpretation")) or None,
     )

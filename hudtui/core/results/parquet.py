@@ -1,4 +1,7 @@
-"""ART's Parquet files. ART writes a file at once, so it is read only once. Conversations are read on request."""
+"""ART's Parquet files. ART writes a file at once, so it is read only once.
+
+Conversations are read on request.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 _SHORT = ("group_index", "reward", "metrics", "metadata")
 _LONG = ("messages", "tools", "logs")
 _ROLES = "roles"
-"""The column with the roles of the messages, which is nested in `messages` and can be read without the content."""
+"""The column with the roles of the messages, which is nested in `messages` and can be read without
+the content."""
 _BATCH = 64
 """Number of rows that are decoded at once."""
 
@@ -57,9 +61,14 @@ class ParquetFile:
                 for row, record in enumerate(rows):
                     place.offset, place.length, place.line = row, 0, row + 1
                     replies = sum(
-                        message.get("role") == "assistant" for message in map(mapping, sequence(record.get("messages")))
+                        message.get("role") == "assistant"
+                        for message in map(mapping, sequence(record.get("messages")))
                     )
-                    entries.append(trajectory_entry(place, 0, whole(record.get("group_index")), _decoded(record), replies))
+                    entries.append(
+                        trajectory_entry(
+                            place, 0, whole(record.get("group_index")), _decoded(record), replies
+                        )
+                    )
         except InputError as error:
             unread.add(self.path, 0, "; ".join(error.lines()))
         return entries
@@ -80,7 +89,9 @@ class ParquetFile:
                     yield by_row[row]
 
     @contextmanager
-    def _rows(self, names: tuple[str, ...], *, skip: int = 0) -> Iterator[Iterator[Mapping[str, Any]]]:
+    def _rows(
+        self, names: tuple[str, ...], *, skip: int = 0
+    ) -> Iterator[Iterator[Mapping[str, Any]]]:
         """Open the file, and yield some of its columns row by row, from row `skip` on."""
         import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
         import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
@@ -90,13 +101,25 @@ class ParquetFile:
             with pq.ParquetFile(self.path) as file:
                 columns = file.schema_arrow.names
                 if "reward" not in columns or "messages" not in columns:
-                    raise InputError("the columns are not those of trajectories", where=Location(str(self.path)))
+                    raise InputError(
+                        "the columns are not those of trajectories", where=Location(str(self.path))
+                    )
                 leaves = (file.schema.column(number).path for number in range(len(file.schema)))
-                roles = [path for path in leaves if path.startswith("messages.") and path.endswith(".role")]
-                wanted = [name for name in names if name in columns] + (roles[:1] if _ROLES in names else [])
+                roles = [
+                    path
+                    for path in leaves
+                    if path.startswith("messages.") and path.endswith(".role")
+                ]
+                wanted = [name for name in names if name in columns] + (
+                    roles[:1] if _ROLES in names else []
+                )
                 yield _records(file, wanted, skip)
         except (pa.ArrowException, OSError, UnicodeError) as error:
-            raise InputError("this file is damaged or cut off", why=str(error)[:300], where=Location(str(self.path))) from None
+            raise InputError(
+                "this file is damaged or cut off",
+                why=str(error)[:300],
+                where=Location(str(self.path)),
+            ) from None
 
 
 def _records(file: Any, names: list[str], skip: int) -> Iterator[Mapping[str, Any]]:
@@ -127,7 +150,9 @@ def _decoded(record: Mapping[str, Any]) -> dict[str, Any]:
                 decoded[name] = None
     messages = decoded.get("messages")
     if isinstance(messages, list):
-        decoded["messages"] = [_message(message) for message in messages if isinstance(message, Mapping)]
+        decoded["messages"] = [
+            _message(message) for message in messages if isinstance(message, Mapping)
+        ]
     return decoded
 
 

@@ -1,4 +1,7 @@
-"""Queries over results: the histogram of rewards, the causes of failures, pass@k, and the differences between two episodes."""
+"""Queries over results.
+
+The histogram of rewards, the causes of failures, pass@k, and the differences between two episodes.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ GROUP_FIELDS: Fields[ResultGroup] = {
 
 @dataclass(frozen=True)
 class RewardBucket:
-    """A bar of the histogram: rewards from `low` up to, but not including, `high`; the last bar includes `high`."""
+    """A bar of the histogram.
+
+    Rewards from `low` up to, but not including, `high`; the last bar includes `high`.
+    """
 
     low: float
     high: float
@@ -69,7 +75,8 @@ class RewardBucket:
 def histogram(entries: Iterable[EpisodeEntry], buckets: int = 10) -> tuple[RewardBucket, ...]:
     """Return the histogram of the rewards, in bars of equal width; empty without rewards.
 
-    The bars cover 0 to 1 if all rewards are within it, so that two runs can be compared, otherwise the range of the rewards.
+    The bars cover 0 to 1 if all rewards are within it, so that two runs can be compared, otherwise
+    the range of the rewards.
     """
     rewards = [entry.reward for entry in entries if entry.reward is not None]
     if not rewards:
@@ -87,7 +94,9 @@ def histogram(entries: Iterable[EpisodeEntry], buckets: int = 10) -> tuple[Rewar
         # The filter compares with the edges, so the edges decide where rounding is ambiguous.
         place += (place + 1 < buckets and reward >= edges[place + 1]) - (reward < edges[place])
         counts[place] += 1
-    return tuple(RewardBucket(edges[place], edges[place + 1], count) for place, count in enumerate(counts))
+    return tuple(
+        RewardBucket(edges[place], edges[place + 1], count) for place, count in enumerate(counts)
+    )
 
 
 _VARIABLE = (
@@ -99,7 +108,10 @@ _VARIABLE = (
 
 
 def cause_of(entry: EpisodeEntry) -> str | None:
-    """Return why an episode failed, without the numbers, ids and paths that vary between failures. None if it did not fail."""
+    """Return why an episode failed, without the numbers, ids and paths that vary between failures.
+
+    None if it did not fail.
+    """
     return _cause(entry.error or entry.stop) if entry.failed else None
 
 
@@ -134,7 +146,10 @@ _SLIPS = {
 
 
 def slips(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
-    """Return what went wrong within episodes, by kind, with the episodes in which it did; the most frequent first."""
+    """Return what went wrong within episodes, by kind, with the episodes in which it did.
+
+    The most frequent first.
+    """
     counted: dict[str, list[tuple[EpisodeEntry, int]]] = {}
     for entry in entries:
         for kind, count in entry.slips:
@@ -157,8 +172,13 @@ def failures(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
     return _by_cause((cause_of(entry), entry) for entry in entries)
 
 
-def unsolved(entries: Iterable[EpisodeEntry], *, solved_at: float = SOLVED) -> tuple[FailureCause, ...]:
-    """Return the episodes that came to an end without solving their task, by their ends, the most frequent first."""
+def unsolved(
+    entries: Iterable[EpisodeEntry], *, solved_at: float = SOLVED
+) -> tuple[FailureCause, ...]:
+    """Return the episodes that ended without solving their task, by their ends.
+
+    The most frequent end comes first.
+    """
     return _by_cause((_shortcoming(entry, solved_at), entry) for entry in entries)
 
 
@@ -201,22 +221,34 @@ class StepMap:
     """The groups of a training by task and step."""
 
     tasks: tuple[GroupKey, ...]
-    """Run, split and task of each row, sorted by name, with evaluations last; their `step` is None."""
+    """Run, split and task of each row, sorted by name, with evaluations last; their `step` is
+    None."""
     steps: tuple[int, ...]
     """In order."""
     groups: Mapping[tuple[GroupKey, int], ResultGroup]
-    """Groups by row and step; without an entry if the task was not played or recorded at that step."""
+    """Groups by row and step; without an entry if the task was not played or recorded at that
+    step."""
     low: float
     """The smallest mean reward of a group."""
     high: float
 
     def name(self, task: GroupKey) -> str:
-        """Return the name of a row: the task, with split and run if these are needed to distinguish rows."""
+        """Return the name of a row.
+
+        The task, with split and run if these are needed to distinguish rows.
+        """
         split = f" ({task.split})" if task.split not in ("", "train") else ""
-        return task.task + split + (f" · {task.run}" if len({one.run for one in self.tasks}) > 1 else "")
+        return (
+            task.task
+            + split
+            + (f" · {task.run}" if len({one.run for one in self.tasks}) > 1 else "")
+        )
 
     def digit(self, group: ResultGroup | None) -> str:
-        """Return the mean reward of a group as a digit, 0 for the smallest and 9 for the largest; `-` without a reward."""
+        """Return the mean reward of a group as a digit, 0 for the smallest and 9 for the largest.
+
+        `-` without a reward.
+        """
         if group is None:
             return " "
         if group.reward is None:
@@ -231,16 +263,22 @@ def step_map(groups: Iterable[ResultGroup]) -> StepMap:
         key = group.key
         if key.step is not None:
             found[GroupKey(key.run, key.split, None, key.task), key.step] = group
-    tasks = sorted({task for task, _ in found}, key=lambda one: (one.run, one.split not in ("", "train"), one.split, one.task))
+    tasks = sorted(
+        {task for task, _ in found},
+        key=lambda one: (one.run, one.split not in ("", "train"), one.split, one.task),
+    )
     rewards = [group.reward for group in found.values() if group.reward is not None]
     steps = tuple(sorted({step for _, step in found}))
     return StepMap(tuple(tasks), steps, found, min(rewards, default=0.0), max(rewards, default=1.0))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the probability that at least one of k tries succeeds, estimated without bias from c successes in n tries.
+    """Return the probability that at least one of k tries succeeds.
 
-    1 - C(n-c, k) / C(n, k), by Chen et al., Evaluating Large Language Models Trained on Code (2021), section 2.1.
+    It is estimated without bias from c successes in n tries.
+
+    1 - C(n-c, k) / C(n, k), by Chen et al., Evaluating Large Language Models Trained on Code
+    (2021), section 2.1.
 
     Raises:
         ValueError: `0 <= c <= n` or `1 <= k <= n` does not hold.
@@ -275,12 +313,16 @@ class PassTable:
 
 
 def pass_table(
-    entries: Iterable[EpisodeEntry], ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), *, solved_at: float = SOLVED
+    entries: Iterable[EpisodeEntry],
+    ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+    *,
+    solved_at: float = SOLVED,
 ) -> PassTable:
-    """Return pass@k for each task and over all tasks. Episodes without a reward count as not solved, failed ones not at all.
+    """Return pass@k for each task and over all tasks.
 
-    The episodes of a task count together, regardless of run and step. For a task, values of k above its number of episodes are
-    left out.
+    Episodes without a reward count as not solved, failed ones not at all. The episodes of a task
+    count together, regardless of run and step. For a task, values of k above its number of episodes
+    are left out.
     """
     counts: dict[str, list[int]] = {}
     for entry in entries:
@@ -288,9 +330,15 @@ def pass_table(
         count[0] += not entry.failed
         count[1] += entry.reward is not None and entry.reward >= solved_at and not entry.failed
     wanted = sorted({k for k in ks if k >= 1})
-    tasks = tuple(TaskPasses(task, n, c, {k: pass_at_k(n, c, k) for k in wanted if k <= n}) for task, (n, c) in counts.items())
+    tasks = tuple(
+        TaskPasses(task, n, c, {k: pass_at_k(n, c, k) for k in wanted if k <= n})
+        for task, (n, c) in counts.items()
+    )
     counted = {k: total for k in wanted if (total := sum(k in task.rates for task in tasks))}
-    rates = {k: math.fsum(task.rates[k] for task in tasks if k in task.rates) / total for k, total in counted.items()}
+    rates = {
+        k: math.fsum(task.rates[k] for task in tasks if k in task.rates) / total
+        for k, total in counted.items()
+    }
     return PassTable(solved_at, tasks, rates, counted)
 
 
@@ -304,20 +352,33 @@ class GroupPair:
 
     @property
     def gain(self) -> float | None:
-        """Mean reward of the right group minus that of the left one; None if one of them has none."""
-        if self.left is None or self.right is None or self.left.reward is None or self.right.reward is None:
+        """Mean reward of the right group minus that of the left one.
+
+        None if one of them has none.
+        """
+        if (
+            self.left is None
+            or self.right is None
+            or self.left.reward is None
+            or self.right.reward is None
+        ):
             return None
         return self.right.reward - self.left.reward
 
 
-def compare_groups(left: Iterable[ResultGroup], right: Iterable[ResultGroup]) -> tuple[GroupPair, ...]:
+def compare_groups(
+    left: Iterable[ResultGroup], right: Iterable[ResultGroup]
+) -> tuple[GroupPair, ...]:
     """Return two sets of groups side by side, matched by task, in the order of the left groups.
 
     If a side has several groups of a task (at several steps), the last group counts.
     """
     lefts = {group.key.task: group for group in left}
     rights = {group.key.task: group for group in right}
-    return tuple(GroupPair(task, lefts.get(task), rights.get(task)) for task in dict.fromkeys((*lefts, *rights)))
+    return tuple(
+        GroupPair(task, lefts.get(task), rights.get(task))
+        for task in dict.fromkeys((*lefts, *rights))
+    )
 
 
 Change = Literal["same", "changed", "left", "right"]
@@ -351,9 +412,10 @@ class EpisodeDiff:
 
 
 def diff_transcripts(left: Transcript, right: Transcript) -> EpisodeDiff:
-    """Compare two episodes turn by turn: the n-th turn of one episode with the n-th turn of the other.
+    """Compare two episodes turn by turn.
 
-    Turns are not aligned in any other way, because each turn depends on the whole conversation before it.
+    The n-th turn of one episode with the n-th turn of the other. Turns are not aligned in any other
+    way, because each turn depends on the whole conversation before it.
     """
     turns = []
     for number, (one, other) in enumerate(zip_longest(left.turns, right.turns), 1):
@@ -387,21 +449,27 @@ _MOST_WORDS = 4_000
 
 
 def word_diff(left: str, right: str) -> tuple[tuple[Change, str], ...]:
-    """Return two texts as pieces: in both texts (`same`), only in the left (`left`), or only in the right (`right`).
+    """Return two texts as pieces.
 
-    The pieces that are not `right` form the left text, and the pieces that are not `left` form the right text. Texts of more than
-    a few thousand words are compared line by line.
+    In both texts (`same`), only in the left (`left`), or only in the right (`right`). The pieces
+    that are not `right` form the left text, and the pieces that are not `left` form the right text.
+    Texts of more than a few thousand words are compared line by line.
     """
     ones, others = _WORD.findall(left), _WORD.findall(right)
     if max(len(ones), len(others)) > _MOST_WORDS:
         ones, others = left.splitlines(keepends=True), right.splitlines(keepends=True)
     shorter = min(len(ones), len(others))
     begin = next((place for place in range(shorter) if ones[place] != others[place]), shorter)
-    end = next((place for place in range(shorter - begin) if ones[-1 - place] != others[-1 - place]), shorter - begin)
+    end = next(
+        (place for place in range(shorter - begin) if ones[-1 - place] != others[-1 - place]),
+        shorter - begin,
+    )
     left_end, right_end = len(ones) - end, len(others) - end
     pieces: list[tuple[Change, str]] = [("same", "".join(ones[:begin]))]
     # Very frequent words do not start a match: otherwise, texts such as boards would take minutes.
-    for what, a, b, c, d in SequenceMatcher(None, ones[begin:left_end], others[begin:right_end]).get_opcodes():
+    for what, a, b, c, d in SequenceMatcher(
+        None, ones[begin:left_end], others[begin:right_end]
+    ).get_opcodes():
         left, right = "".join(ones[begin + a : begin + b]), "".join(others[begin + c : begin + d])
         pieces += [("same", left)] if what == "equal" else [("left", left), ("right", right)]
     pieces.append(("same", "".join(ones[left_end:])))

@@ -1,4 +1,7 @@
-"""Text search in results: the bytes of the files are scanned, and only the episodes with a match are decoded."""
+"""Text search in results.
+
+The bytes of the files are scanned, and only the episodes with a match are decoded.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,11 @@ class SearchHit:
     number: int
     """`EpisodeEntry.number`."""
     turn: int
-    """`TranscriptTurn.number`; 0 for the messages before the first reply, and for the episode's task and error."""
+    """`TranscriptTurn.number`; 0 for the messages before the first reply, and for the episode's
+    task and error."""
     field: str
-    """The place of the match: `reply`, `thought`, `call`, `observation`, `opening`, `task` or `error`."""
+    """The place of the match: `reply`, `thought`, `call`, `observation`, `opening`, `task` or
+    `error`."""
     excerpt: str
     """The text around the match."""
     start: int
@@ -69,10 +74,11 @@ class EpisodeSearchProgress:
 async def search(
     index: ResultIndex, text: str, *, limit: int = 1_000, within: Collection[int] | None = None
 ) -> AsyncGenerator[EpisodeSearchProgress, None]:
-    """Search for a text in the conversations, and yield hits as they are found. Close the generator to stop.
+    """Search for a text in the conversations, and yield hits as they are found.
 
-    A text in lower case matches upper case, too. The text is searched for literally, in all episodes or in those with the numbers
-    `within`, up to `limit` hits. Files that are not indexed yet are indexed on the way.
+    Close the generator to stop. A text in lower case matches upper case, too. The text is searched
+    for literally, in all episodes or in those with the numbers `within`, up to `limit` hits. Files
+    that are not indexed yet are indexed on the way.
 
     Raises:
         InputError: The text is empty or too long.
@@ -91,7 +97,9 @@ async def search(
                 waiting: deque[tuple[int, Future[list[SearchHit]]]] = deque()
                 for file, entries in regions:
                     size = sum(entry.length for entry in entries if entry.part == 0)
-                    waiting.append((size, pool.submit(_search_region, index, file, entries, wanted, stop)))
+                    waiting.append(
+                        (size, pool.submit(_search_region, index, file, entries, wanted, stop))
+                    )
                 while waiting:
                     size, future = waiting.popleft()
                     hits = (await asyncio.wrap_future(future))[: limit - found]
@@ -108,7 +116,9 @@ async def search(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _regions(index: ResultIndex, begin: int, end: int, chosen: frozenset[int] | None) -> Iterator[tuple[int, list[EpisodeEntry]]]:
+def _regions(
+    index: ResultIndex, begin: int, end: int, chosen: frozenset[int] | None
+) -> Iterator[tuple[int, list[EpisodeEntry]]]:
     """Yield runs of successive entries of one file, each of about `_REGION` bytes."""
     region: list[EpisodeEntry] = []
     size = 0
@@ -127,7 +137,11 @@ def _regions(index: ResultIndex, begin: int, end: int, chosen: frozenset[int] | 
 
 
 def _search_region(
-    index: ResultIndex, file: int, entries: Sequence[EpisodeEntry], wanted: _SearchText, stop: threading.Event
+    index: ResultIndex,
+    file: int,
+    entries: Sequence[EpisodeEntry],
+    wanted: _SearchText,
+    stop: threading.Event,
 ) -> list[SearchHit]:
     """Search entries of a file, in the order of the file."""
     hits: list[SearchHit] = []
@@ -137,12 +151,16 @@ def _search_region(
             hits += wanted.hits(source.read(entry))
             if stop.is_set():
                 break
-    except InputError:  # the file was replaced meanwhile: the index starts over, and so must its reader
+    except (
+        InputError
+    ):  # the file was replaced meanwhile: the index starts over, and so must its reader
         return []
     return hits
 
 
-def _stopped_search(wanted: _SearchText, stop: threading.Event, block: bytes, start: int) -> tuple[int, int] | None:
+def _stopped_search(
+    wanted: _SearchText, stop: threading.Event, block: bytes, start: int
+) -> tuple[int, int] | None:
     return None if stop.is_set() else wanted.span(block, start)
 
 
@@ -157,11 +175,16 @@ class _SearchText:
         options = re2.Options()
         options.case_sensitive = sensitive
         options.log_errors = False
-        self._bytes = re2.compile("|".join(map(re2.escape, sorted(forms))).encode("utf-8", "replace"), options)
+        self._bytes = re2.compile(
+            "|".join(map(re2.escape, sorted(forms))).encode("utf-8", "replace"), options
+        )
         self._text = re.compile(re.escape(text), 0 if sensitive else re.IGNORECASE)
 
     def span(self, block: bytes, start: int) -> tuple[int, int] | None:
-        """Return start and end of the first match at or after `start` in bytes of a file, or None. Field names do not count."""
+        """Return start and end of the first match at or after `start` in bytes of a file, or None.
+
+        Field names do not count.
+        """
         while (match := self._bytes.search(block, start)) is not None:
             begin, start = match.span()
             if not _is_name(block, start):
@@ -178,7 +201,14 @@ class _SearchText:
             if match is not None:
                 begin = max(match.start() - _BEFORE, 0)
                 excerpt = text[begin : max(match.start() + _AFTER, match.end())]
-                hit = SearchHit(transcript.entry.number, turn, field, excerpt, match.start() - begin, match.end() - begin)
+                hit = SearchHit(
+                    transcript.entry.number,
+                    turn,
+                    field,
+                    excerpt,
+                    match.start() - begin,
+                    match.end() - begin,
+                )
                 first_hits.append(hit)
                 if len(first_hits) >= _MOST_OF_EPISODE:
                     break
@@ -186,7 +216,7 @@ class _SearchText:
 
 
 def _is_name(block: bytes, end: int) -> bool:
-    """Return whether the JSON string around a place is a field name, that is, followed by a colon."""
+    """Return whether the JSON string around a place is a field name: a colon follows."""
     quote = block.find(b'"', end, end + _LONGEST_NAME)
     return quote > 0 and block[quote - 1] != _BACKSLASH and block[quote + 1 : quote + 2] == b":"
 
@@ -205,4 +235,8 @@ def _texts(transcript: Transcript) -> Iterator[tuple[int, str, str]]:
 
 
 def _plain(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+    return (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, ensure_ascii=False, default=str)
+    )

@@ -12,8 +12,8 @@ import msgspec
 from hudtui.core.rollouts.values import ENDED_BY_HAND, Message
 
 Format = Literal["hudtui", "verifiers", "art-jsonl", "atif"]
-"""Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; trajectories of ART from before it wrote
-Parquet files; documents of ATIF."""
+"""Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; trajectories of ART
+from before it wrote Parquet files; documents of ATIF."""
 
 BROKEN_OFF = frozenset(("error", "cancelled"))
 """Ends of an episode that did not come to an end of its own."""
@@ -39,7 +39,10 @@ class ResultRun:
 
 
 class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
-    """The entry of an episode in the index: enough for a row of a table. `ResultIndex.read` reads the rest."""
+    """The entry of an episode in the index: enough for a row of a table.
+
+    `ResultIndex.read` reads the rest.
+    """
 
     number: int
     """Position in the index, from 0."""
@@ -52,7 +55,8 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     length: int
     """Length of the line in bytes, without its line end; 0 in a Parquet file."""
     part: int
-    """Position of the episode in its line, from 0. Other frameworks write several episodes on a line."""
+    """Position of the episode in its line, from 0. Other frameworks write several episodes on a
+    line."""
     task: str
     step: int | None
     """Step of the training; None outside of trainings."""
@@ -61,7 +65,8 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     rollout: int | None
     """Number of the rollout of its task, from 0; None if it is not recorded."""
     reward: float | None
-    """None without a valid reward, and for an episode that an error ended: what it scored until then says nothing."""
+    """None without a valid reward, and for an episode that an error ended: what it scored until
+    then says nothing."""
     part_names: tuple[str, ...]
     part_values: tuple[float, ...]
     stop: str
@@ -91,7 +96,9 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     @property
     def tokens(self) -> int | None:
         """Tokens of prompts and completions together; None if they are not known."""
-        known = [count for count in (self.prompt_tokens, self.completion_tokens) if count is not None]
+        known = [
+            count for count in (self.prompt_tokens, self.completion_tokens) if count is not None
+        ]
         return sum(known) if known else None
 
     @property
@@ -177,7 +184,8 @@ class TranscriptImage:
     kind: str
     """Media type, such as `image/png`."""
     data: str | None
-    """The image as base64; its URL if `kind` is empty; None if the image was too large to be kept."""
+    """The image as base64; its URL if `kind` is empty; None if the image was too large to be
+    kept."""
     size: int = 0
     """Size in bytes of an image that was not kept."""
 
@@ -229,9 +237,13 @@ class Transcript:
 
     @property
     def opening_titles(self) -> tuple[str, ...]:
-        """Return a title for each message of the opening: its role, and whether it belongs to an example round."""
+        """Return a title for each message of the opening.
+
+        Its role, and whether it belongs to an example round.
+        """
         roles = [str(message.get("role", "")) for message in self.opening]
         rounds = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
         return tuple(
-            f"{role} (example)" if place < rounds and role in ("user", "assistant") else role for place, role in enumerate(roles)
+            f"{role} (example)" if place < rounds and role in ("user", "assistant") else role
+            for place, role in enumerate(roles)
         )

@@ -58,7 +58,9 @@ _lines = msgspec.json.Decoder(_Line)
 
 
 def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
-    """Return the entries of a line, one for each agent's trace; one for the episode if it has no trace.
+    """Return the entries of a line, one for each agent's trace.
+
+    One for the episode if it has no trace.
 
     Raises:
         ValueError: The line is not a record of an episode.
@@ -71,14 +73,30 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     task = _task(record.task)
     if not record.traces:
         why = _last_error(record.errors, record.is_timeout) or "no trace was recorded"
-        return [place.entry(0, task=task, step=step, split=split, reward=None, parts={}, stop="error", error=why, turns=0)]
+        return [
+            place.entry(
+                0,
+                task=task,
+                step=step,
+                split=split,
+                reward=None,
+                parts={},
+                stop="error",
+                error=why,
+                turns=0,
+            )
+        ]
     several = len(record.traces) > 1
     read = []
     for part, trace in enumerate(record.traces):
         error = None if trace.ok else _last_error([*record.errors, *trace.errors], trace.is_timeout)
         agent = name(trace.agent.get("name"))
         start = number(trace.timing.get("start"))
-        rewards = {key: mapping(reward) for key, reward in trace.rewards.items() if isinstance(reward, Mapping)}
+        rewards = {
+            key: mapping(reward)
+            for key, reward in trace.rewards.items()
+            if isinstance(reward, Mapping)
+        }
         values = [_weighted(reward) for reward in rewards.values()]
         known = [value for value in values if value is not None]
         read.append(
@@ -88,8 +106,11 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
                 step=step,
                 split=split,
                 reward=number(sum(known)) if known else None,
-                parts=numbers({key: reward.get("score") for key, reward in rewards.items()}, trace.metrics),
-                stop=name(trace.stop_condition) or ("error" if error else "done" if trace.ok else "unknown"),
+                parts=numbers(
+                    {key: reward.get("score") for key, reward in rewards.items()}, trace.metrics
+                ),
+                stop=name(trace.stop_condition)
+                or ("error" if error else "done" if trace.ok else "unknown"),
                 error=error,
                 turns=sum(node.sampled for node in trace.nodes),
                 prompt_tokens=whole(trace.num_input_tokens),
@@ -103,7 +124,11 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
 
 def _task(record: Mapping[str, Any]) -> str:
     data = mapping(record.get("data"))
-    return next(filter(None, (name(data.get(key)) for key in ("id", "name", "idx"))), "") or name(record.get("key")) or "task"
+    return (
+        next(filter(None, (name(data.get(key)) for key in ("id", "name", "idx"))), "")
+        or name(record.get("key"))
+        or "task"
+    )
 
 
 def _weighted(reward: Mapping[str, Any]) -> float | None:
@@ -117,20 +142,28 @@ def _last_error(errors: Sequence[Any], timeout: bool) -> str | None:
 
 def _duration(timing: Mapping[str, Any]) -> float | None:
     start = number(timing.get("start"))
-    ends = [number(mapping(span).get("end")) for span in timing.values() if isinstance(span, Mapping)]
+    ends = [
+        number(mapping(span).get("end")) for span in timing.values() if isinstance(span, Mapping)
+    ]
     end = max((end for end in ends if end is not None), default=None)
     return None if start is None or end is None or end < start else end - start
 
 
 def _iso(moment: float | None) -> str | None:
     try:
-        return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+        return (
+            None
+            if moment is None
+            else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+        )
     except (OverflowError, ValueError, OSError):
         return None
 
 
 def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
-    """Return an agent's episode in full; of a conversation with branches, the branch that ends with the last message.
+    """Return an agent's episode in full.
+
+    Of a conversation with branches, the branch that ends with the last message.
 
     Raises:
         ValueError: The line is not a record of an episode.
@@ -140,7 +173,11 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     trace = mapping(traces[entry.part]) if entry.part < len(traces) else {}
     nodes = [mapping(node) for node in sequence(trace.get("nodes"))]
     path = _branch(nodes)
-    read = [(place, message) for place in path if (message := as_message(nodes[place].get("message"))) is not None]
+    read = [
+        (place, message)
+        for place in path
+        if (message := as_message(nodes[place].get("message"))) is not None
+    ]
     messages = tuple(message for _, message in read)
     opening, turns = conversation(messages)
     calls = {whole(call.get("node")): call for call in map(mapping, sequence(trace.get("calls")))}
@@ -153,13 +190,20 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         turns=tuple(_timed(turn, call) for turn, call in zip(turns, replies, strict=True)),
         messages=messages,
         tools=mappings(trace.get("tools")),
-        error="\n".join(filter(None, (_error_in_full(mapping(error)) for error in errors))) or entry.error,
+        error="\n".join(filter(None, (_error_in_full(mapping(error)) for error in errors)))
+        or entry.error,
         evaluation=trace.get("rewards"),
-        seconds={key: seconds for key, span in timing.items() if (seconds := _span(mapping(span))) is not None},
+        seconds={
+            key: seconds
+            for key, span in timing.items()
+            if (seconds := _span(mapping(span))) is not None
+        },
         info={
             **mapping(trace.get("info")),
             **{key: record[key] for key in ("id", "env", "run") if key in record},
-            "model": next((call.get("model") for call in calls.values() if call.get("model")), None),
+            "model": next(
+                (call.get("model") for call in calls.values() if call.get("model")), None
+            ),
             "metrics": trace.get("metrics"),
         },
     )
@@ -178,7 +222,10 @@ def _branch(nodes: Sequence[Mapping[str, Any]]) -> list[int]:
 def _timed(turn: TranscriptTurn, call: Mapping[str, Any]) -> TranscriptTurn:
     usage, seconds = mapping(call.get("usage")), _span(mapping(call.get("time")))
     fresh, cached = whole(usage.get("prompt_tokens")), whole(usage.get("cached_input_tokens"))
-    counts = {"prompt": None if fresh is None else fresh + (cached or 0), "completion": whole(usage.get("completion_tokens"))}
+    counts = {
+        "prompt": None if fresh is None else fresh + (cached or 0),
+        "completion": whole(usage.get("completion_tokens")),
+    }
     return replace(
         turn,
         seconds={} if seconds is None else {"complete": seconds},
@@ -193,4 +240,6 @@ def _span(span: Mapping[str, Any]) -> float | None:
 
 def _error_in_full(error: Mapping[str, Any]) -> str:
     traceback = error.get("traceback")
-    return "\n".join(filter(None, (error_text(error), traceback if isinstance(traceback, str) else None)))
+    return "\n".join(
+        filter(None, (error_text(error), traceback if isinstance(traceback, str) else None))
+    )

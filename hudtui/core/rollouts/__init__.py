@@ -1,1 +1,4 @@
-"""Playing episodes: a policy, an environment, a configuration and a task make a trace with a reward."""
+"""Playing episodes.
+
+A policy, an environment, a configuration and a task make a trace with a reward.
+"""

@@ -1,4 +1,7 @@
-"""Models behind an OpenAI-compatible endpoint: one chat completion a turn, with retries, time limits and clear words."""
+"""Models behind an OpenAI-compatible endpoint.
+
+One chat completion a turn, with retries, time limits and clear words.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,30 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.gym.reply import as_thought
-from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, keeps_secrets, parse_address, require_key
+from hudtui.core.http import (
+    HttpAnswer,
+    HttpClient,
+    HttpError,
+    Retry,
+    keeps_secrets,
+    parse_address,
+    require_key,
+)
 from hudtui.core.rollouts.values import ContextFull, Message
 from hudtui.core.text import clean_line
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NO_QUOTA = "insufficient_quota"
-_WORDED = {"quota": 429, "rate": 429, "authentication": 401, "api_key": 401, "permission": 403, "not_found": 404, "invalid": 400}
+_WORDED = {
+    "quota": 429,
+    "rate": 429,
+    "authentication": 401,
+    "api_key": 401,
+    "permission": 403,
+    "not_found": 404,
+    "invalid": 400,
+}
 """Words in the code of an error -> the status that it means."""
 REPLY_LIMIT = 1_000_000
 """Characters of a reply beyond which it is no reply but a runaway."""
@@ -27,7 +46,9 @@ _MOST_BYTES = 16 << 20
 _THINKING = frozenset({"thinking", "reasoning"})
 """Types of parts of a message that hold what the model thinks."""
 _FULL = re.compile(
-    r"context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens|max_model_len", re.I
+    r"context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens"
+    r"|max_model_len",
+    re.I,
 )
 """Errors of servers about a conversation that has no room left."""
 _CHARS_PER_TOKEN = 4
@@ -43,7 +64,13 @@ class PolicyError(HudtuiError):
     """
 
     def __init__(
-        self, what: str, *, why: str | None = None, fix: str | None = None, fatal: bool = False, down: bool = False
+        self,
+        what: str,
+        *,
+        why: str | None = None,
+        fix: str | None = None,
+        fatal: bool = False,
+        down: bool = False,
     ) -> None:
         super().__init__(what, why=why, fix=fix)
         self.fatal = fatal
@@ -64,13 +91,15 @@ class ChatOptions:
     max_tokens: int | None = None
     """Tokens a reply may have."""
     max_context: int | None = None
-    """Tokens that a conversation may have, the next reply included; an episode that has no room for one ends."""
+    """Tokens that a conversation may have, the next reply included; an episode that has no room for
+    one ends."""
     timeout: float = 120.0
     """Seconds for one reply."""
     retries: int = 4
     """Further attempts after a failure that may pass: no connection, time-out, 429, 5xx."""
     pause: float = 1.0
-    """Seconds before the first further attempt; each following pause is twice as long, unless the endpoint names one."""
+    """Seconds before the first further attempt; each following pause is twice as long, unless the
+    endpoint names one."""
 
 
 @dataclass
@@ -97,10 +126,17 @@ class ChatEndpoint:
     """A model at an endpoint; shared by all episodes of an evaluation.
 
     Raises:
-        InputError: The base URL is not one of http or https or holds a password, or the key cannot be one.
+        InputError: The base URL is not one of http or https or holds a password, or the key cannot
+            be one.
     """
 
-    def __init__(self, model: str, options: ChatOptions, *, sleep: Callable[[float], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        options: ChatOptions,
+        *,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+    ) -> None:
         self.model = model
         self.options = options
         self.url = _completions_url(options.base_url)
@@ -112,7 +148,14 @@ class ChatEndpoint:
         """True after the first answer of the endpoint, be it a refusal."""
         retry = Retry(options.retries + 1, options.pause, jitter=0.25)
         key = options.key if self.sends_key else None
-        self._http = HttpClient(key, timeout=options.timeout, retry=retry, max_bytes=_MOST_BYTES, connections=None, sleep=sleep)
+        self._http = HttpClient(
+            key,
+            timeout=options.timeout,
+            retry=retry,
+            max_bytes=_MOST_BYTES,
+            connections=None,
+            sleep=sleep,
+        )
         self._limit_key = "max_tokens"
 
     async def aclose(self) -> None:
@@ -122,10 +165,21 @@ class ChatEndpoint:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.aclose()
 
-    async def complete(self, messages: Sequence[Message], *, seed: int | None = None, usage: TokenUsage | None = None) -> str:
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        seed: int | None = None,
+        usage: TokenUsage | None = None,
+    ) -> str:
         """The text of the model's next message; see `reply_text`.
 
         Raises:
@@ -134,15 +188,23 @@ class ChatEndpoint:
         return reply_text(await self.message(messages, seed=seed, usage=usage))
 
     async def message(
-        self, messages: Sequence[Message], *, seed: int | None = None, usage: TokenUsage | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        seed: int | None = None,
+        usage: TokenUsage | None = None,
     ) -> Mapping[str, Any]:
         """The model's next message, as the endpoint gives it.
 
         Raises:
-            ContextFull: The conversation has no room for another reply, by the endpoint's own limit.
+            ContextFull: The conversation has no room for another reply, by the endpoint's own
+                limit.
             PolicyError: The endpoint refused, or did not answer after all attempts.
         """
-        body: dict[str, Any] = {"model": self.model, "messages": [dict(message) for message in messages]}
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [dict(message) for message in messages],
+        }
         if self.options.temperature is not None:
             body["temperature"] = self.options.temperature
         if self.options.max_tokens is not None:
@@ -161,7 +223,8 @@ class ChatEndpoint:
     async def _post(self, body: dict[str, Any]) -> Mapping[str, Any]:
         answer = await self._send(body)
         if answer.status == 400 and "max_tokens" in body and "max_completion_tokens" in answer.text:
-            self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models know the limit by this name alone
+            # OpenAI's reasoning models know the limit by this name alone
+            self._limit_key = "max_completion_tokens"
             body[self._limit_key] = body.pop("max_tokens")
             answer = await self._send(body)
         if not answer.ok:
@@ -174,13 +237,17 @@ class ChatEndpoint:
                 return True
             self.reached = True
             result = _as_meant(result)
-            return (result.status in _AGAIN and _code(result) != _NO_QUOTA) or (result.ok and _broke_off(result))
+            return (result.status in _AGAIN and _code(result) != _NO_QUOTA) or (
+                result.ok and _broke_off(result)
+            )
 
         try:
             answer = await self._http.send("POST", self.url, body=body, again=again)
         except HttpError as error:
             if error.kind == "timeout":
-                raise PolicyError(f"the model did not answer within {self.options.timeout:g} s", down=True) from None
+                raise PolicyError(
+                    f"the model did not answer within {self.options.timeout:g} s", down=True
+                ) from None
             raise PolicyError(
                 f"no answer from {self.options.base_url}",
                 why=error.why,
@@ -197,7 +264,11 @@ class ChatEndpoint:
                 why=self._http.redact(clean_line(found.text[:1000], 200)) or "It sent nothing.",
             )
         answer = found.data
-        if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
+        if (
+            not isinstance(answer, Mapping)
+            or not isinstance(answer.get("choices"), list)
+            or not answer["choices"]
+        ):
             raise PolicyError(
                 f"{self.url} did not answer with a chat completion",
                 why=self._http.redact(clean_line(found.text[:1000], 200)) or None,
@@ -221,26 +292,40 @@ class ChatEndpoint:
             else:
                 fix = f"Check {name}."
             what = (
-                "the endpoint wants a valid key" if status == 401 else f"the endpoint does not allow this key to use {self.model}"
+                "the endpoint wants a valid key"
+                if status == 401
+                else f"the endpoint does not allow this key to use {self.model}"
             )
             return PolicyError(what, why=why, fix=fix, fatal=True)
         if status == 404:
             return PolicyError(
                 f"the endpoint knows no model {self.model}, or no path {urlsplit(self.url).path}",
                 why=why,
-                fix="Check the name of the model, and that the base URL ends with /v1 where the server wants that.",
+                fix=(
+                    "Check the name of the model, and that the base URL ends with /v1 where the "
+                    "server wants that."
+                ),
                 fatal=True,
             )
         if status == 429 and _code(answer) == _NO_QUOTA:
             return PolicyError(
-                "the account behind the key has no quota left", why=why, fix="Check its plan and billing.", fatal=True
+                "the account behind the key has no quota left",
+                why=why,
+                fix="Check its plan and billing.",
+                fatal=True,
             )
         if status == 429:
-            return PolicyError("the endpoint limits the rate of requests", why=why, fix="Play fewer episodes at a time.")
+            return PolicyError(
+                "the endpoint limits the rate of requests",
+                why=why,
+                fix="Play fewer episodes at a time.",
+            )
         if 300 <= status < 400:
             where = self._http.redact(clean_line(answer.headers.get("location", ""), 200))
             return PolicyError(
-                f"{self.url} redirects to {where or 'nowhere'}", fix="Use the final address as base URL.", fatal=True
+                f"{self.url} redirects to {where or 'nowhere'}",
+                fix="Use the final address as base URL.",
+                fatal=True,
             )
         if status >= 500:
             return PolicyError("the endpoint failed", why=why, down=True)
@@ -266,7 +351,8 @@ class ChatPolicy:
         """The model's next reply, by `ChatEndpoint.complete`.
 
         Raises:
-            ContextFull: The reply could exceed `ChatOptions.max_context`, or the endpoint's own limit.
+            ContextFull: The reply could exceed `ChatOptions.max_context`, or the endpoint's own
+                limit.
             PolicyError: See `ChatEndpoint.complete`.
         """
         options = self._endpoint.options
@@ -274,7 +360,8 @@ class ChatPolicy:
         wanted = tokens + _estimated(messages[known:]) + (options.max_tokens or 0)
         if options.max_context is not None and wanted > options.max_context:
             raise ContextFull(
-                f"about {wanted} tokens with the next reply, and the limit is {options.max_context}",
+                f"about {wanted} tokens with the next reply, and the limit is "
+                f"{options.max_context}",
                 fix="Raise --max-context, or shorten the system prompt, the examples or the task.",
             )
         before = self.usage.prompt_tokens + self.usage.completion_tokens
@@ -291,7 +378,11 @@ def _estimated(messages: Sequence[Message]) -> int:
         content = message.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
         for part in parts:
-            tokens += _IMAGE_TOKENS if part.get("type") == "image_url" else -(-len(part.get("text", "")) // _CHARS_PER_TOKEN)
+            tokens += (
+                _IMAGE_TOKENS
+                if part.get("type") == "image_url"
+                else -(-len(part.get("text", "")) // _CHARS_PER_TOKEN)
+            )
     return tokens
 
 
@@ -302,7 +393,10 @@ def _completions_url(base: str) -> str:
 
 
 def reply_text(message: Mapping[str, Any]) -> str:
-    """The text of a model's message. Reasoning that the endpoint keeps apart is put back in front, as the reply's thought."""
+    """The text of a model's message.
+
+    Reasoning that the endpoint keeps apart is put back in front, as the reply's thought.
+    """
     text = _text(message.get("content"), thought=False)
     if not text and message.get("tool_calls"):
         raise PolicyError(
@@ -311,31 +405,53 @@ def reply_text(message: Mapping[str, Any]) -> str:
             fix="Switch the server's tool parser off (vLLM: without --enable-auto-tool-choice).",
         )
     if len(text) > REPLY_LIMIT:
-        raise PolicyError(f"the endpoint's reply has {len(text)} characters", fix="Set --max-tokens.")
+        raise PolicyError(
+            f"the endpoint's reply has {len(text)} characters", fix="Set --max-tokens."
+        )
     apart = message.get("reasoning_content") or message.get("reasoning")
-    reasoning = (apart if isinstance(apart, str) else _text(message.get("content"), thought=True)).strip()
-    if reasoning and not text.lstrip().startswith("<think>"):  # else the endpoint gives the thought twice
+    reasoning = (
+        apart if isinstance(apart, str) else _text(message.get("content"), thought=True)
+    ).strip()
+    if reasoning and not text.lstrip().startswith(
+        "<think>"
+    ):  # else the endpoint gives the thought twice
         return f"{as_thought(reasoning)}\n{text}"
     return text
 
 
 def _text(content: Any, *, thought: bool) -> str:
-    """The text in the content of a message: what it says, or what it thinks in parts of their own."""
+    """The text in the content of a message.
+
+    What it says, or what it thinks in parts of their own.
+    """
     if isinstance(content, str):
         return "" if thought else content
     if not isinstance(content, list):
         return ""
-    parts = [part for part in content if isinstance(part, Mapping) and (part.get("type") in _THINKING) is thought]
-    texts = (part.get("thinking", part.get("text")) if thought else part.get("text") for part in parts)
+    parts = [
+        part
+        for part in content
+        if isinstance(part, Mapping) and (part.get("type") in _THINKING) is thought
+    ]
+    texts = (
+        part.get("thinking", part.get("text")) if thought else part.get("text") for part in parts
+    )
     return "".join(_text(one, thought=False) for one in texts)
 
 
 def _as_meant(answer: HttpAnswer) -> HttpAnswer:
-    """The answer with the status that it means: routers tell the error of the provider behind them with status 200."""
+    """The answer with the status that it means.
+
+    Routers tell the error of the provider behind them with status 200.
+    """
     if not answer.ok or not isinstance(answer.data, Mapping):
         return answer
     choices = answer.data.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    choice = (
+        choices[0]
+        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
+        else {}
+    )
     error = answer.data.get("error") or choice.get("error")
     if not error and choice.get("finish_reason") == "error":
         error = {"message": "the provider broke its reply off with an error"}

@@ -1,17 +1,22 @@
-"""Playing one episode: set-up, then reply and call in turn, then evaluation, whatever happened in between.
+"""Playing one episode.
 
-`EpisodePlayer` is the episode as an object that is stepped from outside: by `drive` with a policy, by a person who types the
-replies, by a trainer that advances many episodes together. None of its methods raises on account of the environment or of a
-reply; a failure ends the episode and stands in `stop` and `error`.
+Set-up, then reply and call in turn, then evaluation, whatever happened in between.
+
+`EpisodePlayer` is the episode as an object that is stepped from outside: by `drive` with a policy,
+by a person who types the replies, by a trainer that advances many episodes together. None of its
+methods raises on account of the environment or of a reply; a failure ends the episode and stands in
+`stop` and `error`.
 
 Scores (spec in `hudtui.core.gym.rubric`):
 
-- An *attempt* of tool execution is a reply whose tool text is a call other than `done`; it is a *success* when the call reached
-  the environment and was not answered with an error. A reply without a readable call costs format compliance alone.
+- An *attempt* of tool execution is a reply whose tool text is a call other than `done`; it is a
+  *success* when the call reached the environment and was not answered with an error. A reply
+  without a readable call costs format compliance alone.
 - A task with several evaluate calls makes them all; the first answer that holds a reward counts.
-- A fault of the environment is no score. An evaluation that answers with an error before a reward is found, and one without a
-  reward where the configuration has no reward code of its own, end the episode with `error`; so does a call that the connection
-  cannot carry out. `info["evaluation_error"]` says what is wrong with an evaluation.
+- A fault of the environment is no score. An evaluation that answers with an error before a reward
+  is found, and one without a reward where the configuration has no reward code of its own, end the
+  episode with `error`; so does a call that the connection cannot carry out.
+  `info["evaluation_error"]` says what is wrong with an evaluation.
 - The user's own parts of the reward (`rubric.reward`) are asked once, when all else is known.
 - An episode whose set-up failed, or whose connection broke, is not evaluated.
 """
@@ -46,7 +51,16 @@ from hudtui.core.rollouts.observation import (
     shorten,
 )
 from hudtui.core.rollouts.reward import own_scores
-from hudtui.core.rollouts.values import Complete, ContextFull, Episode, KeptImage, Message, Scores, Turn, plain_number
+from hudtui.core.rollouts.values import (
+    Complete,
+    ContextFull,
+    Episode,
+    KeptImage,
+    Message,
+    Scores,
+    Turn,
+    plain_number,
+)
 from hudtui.core.tasks.agent import agent_settings
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.text import clean_line
@@ -64,7 +78,9 @@ class _NoSession:
 
     tools: Mapping[str, Tool] = {}
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         raise ConnectError("there is no connection")
 
 
@@ -73,8 +89,9 @@ NO_SESSION: Session = _NoSession()
 
 
 class EpisodePlayer:
-    """An episode in the making: `start` once, `step` for each reply while `stop` is None, `finish` once.
+    """An episode in the making.
 
+    `start` once, `step` for each reply while `stop` is None, `finish` once.
     Not for concurrent use: each call is awaited before the next.
 
     Args:
@@ -87,7 +104,8 @@ class EpisodePlayer:
         keep_images: Keep the images of answers in the record, for people who read it.
         limit: Characters of one observation.
         timeout: Seconds for one call; None for the session's own limit.
-        judged_later: Something else gives the reward afterwards: an evaluation without one is no failure.
+        judged_later: Something else gives the reward afterwards: an evaluation without one is no
+            failure.
     """
 
     def __init__(
@@ -123,9 +141,14 @@ class EpisodePlayer:
         self._timeout = timeout
         self._needs_reward = not (judged_later or config.reward)
         self._agent = agent_settings(task)
-        own = {name: "is not allowed in this task" for name in session.tools if not self._agent.allows(name)}
+        own = {
+            name: "is not allowed in this task"
+            for name in session.tools
+            if not self._agent.allows(name)
+        }
         own |= dict.fromkeys((call.name for call in task.evaluate), "judges this task")
-        # Servers for general purposes are set up by the tools that agents use: a mapping says that this is such a tool.
+        # Servers for general purposes are set up by the tools that agents use: a mapping says that
+        # this is such a tool.
         mapped = {mapping.tool for mapping in config.mappings.values()} - own.keys()
         own = dict.fromkeys((call.name for call in task.setup), "sets this task up") | own
         self._tools = {
@@ -194,13 +217,17 @@ class EpisodePlayer:
             if result.is_error:
                 self._end("error", f"the setup failed: {call.name} answered with {shown[-1].text}")
                 break
-        opening = join(shown if self._agent.shows_setup else (), lead=self.task.prompt, limit=self._limit)
+        opening = join(
+            shown if self._agent.shows_setup else (), lead=self.task.prompt, limit=self._limit
+        )
         self._messages.append({"role": "user", "content": opening.content()})
         self._seconds["setup"] = perf_counter() - self._began
         self._evaluable = self.stop is None
         return self.messages
 
-    async def step(self, reply: str, *, seconds: float = 0.0, tokens: Mapping[str, int] | None = None) -> Turn:
+    async def step(
+        self, reply: str, *, seconds: float = 0.0, tokens: Mapping[str, int] | None = None
+    ) -> Turn:
         """Play one reply.
 
         `seconds`, what it took to say it, and `tokens` are for the record.
@@ -215,11 +242,15 @@ class EpisodePlayer:
         began = perf_counter()
         return await self._play(reply, self._interpreter.interpret(reply), seconds, began, tokens)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], *, said: str = "", seconds: float = 0.0) -> Turn:
-        """Play one call that a model made by its own tool calling, as the reply that says it in the configuration's form.
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, said: str = "", seconds: float = 0.0
+    ) -> Turn:
+        """Play one call that a model made by its own tool calling.
 
-        The arguments are JSON values by name. What the model `said` beside the call, and how many `seconds` it took, are for the
-        record.
+        It counts as the reply that says it in the configuration's form.
+
+        The arguments are JSON values by name. What the model `said` beside the call, and how many
+        `seconds` it took, are for the record.
 
         Raises:
             RuntimeError: The episode has not begun, or it is over.
@@ -231,7 +262,10 @@ class EpisodePlayer:
         return await self._play(f"{thought}<tool>{meaning.tool}</tool>", meaning, seconds, began)
 
     def say(self, reply: str) -> None:
-        """Record a reply without a call, of a model that calls tools by itself. Nothing is played."""
+        """Record a reply without a call, of a model that calls tools by itself.
+
+        Nothing is played.
+        """
         self._require_open()
         self._messages.append({"role": "assistant", "content": reply})
 
@@ -241,10 +275,17 @@ class EpisodePlayer:
 
     def _require_open(self) -> None:
         if self.stop is not None or not self._messages:
-            raise RuntimeError("this episode is over" if self.stop else "this episode has not begun")
+            raise RuntimeError(
+                "this episode is over" if self.stop else "this episode has not begun"
+            )
 
     async def _play(
-        self, reply: str, meaning: Interpretation, seconds: float, began: float, tokens: Mapping[str, int] | None = None
+        self,
+        reply: str,
+        meaning: Interpretation,
+        seconds: float,
+        began: float,
+        tokens: Mapping[str, int] | None = None,
     ) -> Turn:
         self._format.add(meaning)
         self._messages.append({"role": "assistant", "content": reply})
@@ -258,10 +299,11 @@ class EpisodePlayer:
     async def judge(self) -> Scores:
         """Call the task's evaluate tools now, and take their reward as task completion.
 
-        `info["evaluation_error"]` says afterwards what is wrong with their answers, if something is.
+        `info["evaluation_error"]` says afterwards what is wrong with their answers, if something
+        is.
 
-        `finish` does this by itself. A person who plays may look earlier; what an early look does to the environment is the
-        environment's affair.
+        `finish` does this by itself. A person who plays may look earlier; what an early look does
+        to the environment is the environment's affair.
         """
         began = perf_counter()
         completion, found, evaluation = 0.0, False, None
@@ -274,15 +316,25 @@ class EpisodePlayer:
             if found:
                 continue
             if result.is_error:
-                wrong = wrong or f"{call.name} answered with an error: {result.text or 'no reason given'}"
+                wrong = (
+                    wrong
+                    or f"{call.name} answered with an error: {result.text or 'no reason given'}"
+                )
             elif wrong is None:
                 completion, found = gym_scores.find_reward(result)
                 if not found:
                     no_reward = gym_scores.why_no_reward(result)
             evaluation = evaluation_value(result)
         if no_reward and not found and wrong is None and self._needs_reward:
-            wrong = f"{no_reward}; it answered {json.dumps(evaluation, ensure_ascii=False, default=str)}"
-        self._completion, self._found, self._evaluation = plain_number(completion), found, evaluation
+            wrong = (
+                f"{no_reward}; it answered "
+                f"{json.dumps(evaluation, ensure_ascii=False, default=str)}"
+            )
+        self._completion, self._found, self._evaluation = (
+            plain_number(completion),
+            found,
+            evaluation,
+        )
         self.info.pop("evaluation_error", None)
         if wrong is not None:
             self.info["evaluation_error"] = shorten(wrong, _ERROR_LIMIT)
@@ -296,7 +348,9 @@ class EpisodePlayer:
             self._end("error", "; ".join(error.lines()))
         else:
             _log.debug("an episode of %s broke off", self.task.id, exc_info=error)
-            self._end("error", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            self._end(
+                "error", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            )
         if isinstance(error, ConnectError):
             self._evaluable = False
 
@@ -339,7 +393,8 @@ class EpisodePlayer:
         )
 
     def _end(self, stop: str, error: str | None = None) -> None:
-        # The first reason is the true one, but an error at the end makes what was played before it unscored.
+        # The first reason is the true one, but an error at the end makes what was played before it
+        # unscored.
         if self.stop is None or (stop == "error" and self.stop != "error"):
             self.stop, self.error = stop, None if error is None else shorten(error, _ERROR_LIMIT)
 
@@ -355,7 +410,9 @@ class EpisodePlayer:
             self.fail(error)
         return None
 
-    async def _act(self, reply: str, meaning: Interpretation, seconds: float, tokens: Mapping[str, int]) -> Turn:
+    async def _act(
+        self, reply: str, meaning: Interpretation, seconds: float, tokens: Mapping[str, int]
+    ) -> Turn:
         """Carry out what a reply means, and show the agent what came of it."""
         call = meaning.call
         refusal = meaning.error.message if meaning.error is not None else None
@@ -370,17 +427,23 @@ class EpisodePlayer:
             assert call is not None
             began = perf_counter()
             try:
-                result = await self.session.call_tool(call.tool, call.arguments, timeout=self._timeout)
+                result = await self.session.call_tool(
+                    call.tool, call.arguments, timeout=self._timeout
+                )
             except ConnectError as error:
                 self.fail(error)
-            except HudtuiError as error:  # refused by the protocol rather than by the tool: the agent may do better
+            except (
+                HudtuiError
+            ) as error:  # refused by the protocol rather than by the tool: the agent may do better
                 refusal = "; ".join(error.lines())
             took = perf_counter() - began
         if result is not None:
             shown = observe(result, images=self._images, limit=self._limit)
             self._successes += not result.is_error
         else:
-            shown = Observation("" if refusal is None else shorten(f"error: {refusal}", self._limit))
+            shown = Observation(
+                "" if refusal is None else shorten(f"error: {refusal}", self._limit)
+            )
         if meaning.done or (result is not None and result.over):
             self._end("done")
         elif self.stop is None:
@@ -388,7 +451,9 @@ class EpisodePlayer:
         return Turn(
             reply=reply,
             interpretation=meaning.to_json(),
-            call={"tool": call.tool, "arguments": dict(call.arguments)} if sent and call is not None else None,
+            call={"tool": call.tool, "arguments": dict(call.arguments)}
+            if sent and call is not None
+            else None,
             observation=shown.text,
             is_error=not meaning.done and (result is None or result.is_error),
             seconds={"complete": round(seconds, 6), "call": round(took, 6)},
@@ -417,27 +482,36 @@ class EpisodePlayer:
 
 
 def judging_actions(config: GymConfig, tasks: Iterable[Task]) -> str | None:
-    """Return a warning where a configuration offers actions that no episode of some task can play: their tool judges it."""
+    """Return a warning where a configuration offers actions that no episode of some task can play.
+
+    Their tool judges it.
+    """
     for task in tasks:
         judges = {call.name for call in task.evaluate}
-        if names := [mapping.name for mapping in config.mappings.values() if mapping.tool in judges]:
+        if names := [
+            mapping.name for mapping in config.mappings.values() if mapping.tool in judges
+        ]:
             return (
-                f"{', '.join(clean_line(name, 60) for name in names[:5])} cannot be called: the tool judges "
-                f"task {clean_line(task.id, 80)}, and the prompt may offer it"
+                f"{', '.join(clean_line(name, 60) for name in names[:5])} cannot be called: the "
+                f"tool judges task {clean_line(task.id, 80)}, and the prompt may offer it"
             )
     return None
 
 
-async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:
+async def drive(
+    player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None
+) -> Episode:
     """Play an episode to its end.
 
-    The player can still be used after a cancellation. `on_turn` is called with each turn; it may be async.
+    The player can still be used after a cancellation. `on_turn` is called with each turn; it may be
+    async.
 
     Returns:
         The episode, also when the environment died or the policy failed: `stop` is `error` then.
 
     Raises:
-        asyncio.CancelledError: The caller was cancelled. Nothing is evaluated then; the session can be used further.
+        asyncio.CancelledError: The caller was cancelled. Nothing is evaluated then; the session can
+            be used further.
     """
     try:
         await player.start()
@@ -445,7 +519,9 @@ async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | 
             began, before = perf_counter(), _usage(complete)
             reply = await complete(player.messages)
             spent = {name: count - before.get(name, 0) for name, count in _usage(complete).items()}
-            turn = await player.step(reply, seconds=perf_counter() - began, tokens=spent if any(spent.values()) else None)
+            turn = await player.step(
+                reply, seconds=perf_counter() - began, tokens=spent if any(spent.values()) else None
+            )
             if on_turn is not None:
                 answer = on_turn(player, turn)
                 if inspect.isawaitable(answer):
@@ -462,4 +538,8 @@ async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | 
 def _usage(complete: Complete) -> dict[str, int]:
     """Return the tokens that a policy has used so far, where it counts them."""
     usage = getattr(complete, "usage", None)
-    return {} if usage is None else {name: int(getattr(usage, f"{name}_tokens", 0)) for name in ("prompt", "completion")}
+    return (
+        {}
+        if usage is None
+        else {name: int(getattr(usage, f"{name}_tokens", 0)) for name in ("prompt", "completion")}
+    )

@@ -1,11 +1,14 @@
-"""Evaluations: a policy plays each task a number of times, several episodes at once; traces and metrics are written to disk.
+"""Evaluations.
+
+A policy plays each task a number of times, several episodes at once; traces and metrics are written
+to disk.
 
 `out_dir` gets two files that grow line by line and can be read at any time:
 
 - `traces.jsonl`: the episodes (`trace`), in the order of their ends.
-- `metrics.jsonl`: one line for each task whose rollouts are all over, with the names that a trainer uses: `step` (from 1),
-  `reward` (their mean), `reward_std` (their spread; only where there is more than one), the components of the reward, `turns`,
-  and so on (`outcome.metrics_line`).
+- `metrics.jsonl`: one line for each task whose rollouts are all over, with the names that a trainer
+  uses: `step` (from 1), `reward` (their mean), `reward_std` (their spread; only where there is more
+  than one), the components of the reward, `turns`, and so on (`outcome.metrics_line`).
 """
 
 from __future__ import annotations
@@ -50,7 +53,13 @@ from hudtui.core.rollouts.outcome import (
 from hudtui.core.rollouts.policy import PolicySource, policy_source
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
-from hudtui.core.rollouts.trace import append_line, episode_to_json, read_trace, redact, write_episode
+from hudtui.core.rollouts.trace import (
+    append_line,
+    episode_to_json,
+    read_trace,
+    redact,
+    write_episode,
+)
 from hudtui.core.rollouts.values import Complete, Episode
 from hudtui.core.settings import looks_secret
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
@@ -67,10 +76,14 @@ Connect = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Session]]
 """Opens the environment of an `mcp_config` for one or more episodes."""
 
 _HOPELESS = 8
-"""Episodes that may break off at the beginning, for whatever reasons, before the others are given up."""
+"""Episodes that may break off at the beginning, for whatever reasons, before the others are given
+up."""
 _IN_A_ROW = 3
-"""Episodes that may break off one after the other because the endpoint or the environment is not there."""
-_OPEN_HEADERS = frozenset({"accept", "content-type", "mcp-image", "environment-name", "run-id", "user-agent"})
+"""Episodes that may break off one after the other because the endpoint or the environment is not
+there."""
+_OPEN_HEADERS = frozenset(
+    {"accept", "content-type", "mcp-image", "environment-name", "run-id", "user-agent"}
+)
 
 
 @dataclass(frozen=True)
@@ -110,9 +123,10 @@ def config_digest(config: GymConfig) -> str:
 def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[str, ...]:
     """The values that must not reach a trace.
 
-    Those are the values of headers, of the variables in `env`, and of variables anywhere whose names speak of keys and tokens. A
-    value written out in `env` is as good as public, and often an ordinary word. The tokens of all logins are among them: an
-    environment may be named elsewhere than in the task. Reads the files of logins that are new or were renewed.
+    Those are the values of headers, of the variables in `env`, and of variables anywhere whose
+    names speak of keys and tokens. A value written out in `env` is as good as public, and often an
+    ordinary word. The tokens of all logins are among them: an environment may be named elsewhere
+    than in the task. Reads the files of logins that are new or were renewed.
     """
     secrets = list(login_secrets())
     for server in mcp_config.values():
@@ -121,11 +135,18 @@ def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[st
         headers = server.get("headers")
         closed = {}
         if isinstance(headers, Mapping):
-            closed = {name: value for name, value in headers.items() if str(name).lower() not in _OPEN_HEADERS}
+            closed = {
+                name: value
+                for name, value in headers.items()
+                if str(name).lower() not in _OPEN_HEADERS
+            }
         for value in closed.values():
             if isinstance(value, str) and "$" not in value:
                 secrets += [value, value.rpartition(" ")[2]]
-        names = [*variable_names([closed, server.get("env")]), *filter(looks_secret, variable_names(server))]
+        names = [
+            *variable_names([closed, server.get("env")]),
+            *filter(looks_secret, variable_names(server)),
+        ]
         secrets += [value for name in names if lookup is not None and (value := lookup(name))]
     return tuple(dict.fromkeys(secrets))
 
@@ -157,8 +178,9 @@ async def evaluate(
 ) -> AsyncGenerator[EpisodeDone | Progress | Notice, None]:
     """Play `group` episodes of each task, and yield an event for each that is over.
 
-    Leaving the iterator early, or cancelling its consumer, stops the episodes that are under way and closes their environments;
-    to have that happen at once and not at some later time, consume it inside `contextlib.aclosing`.
+    Leaving the iterator early, or cancelling its consumer, stops the episodes that are under way
+    and closes their environments; to have that happen at once and not at some later time, consume
+    it inside `contextlib.aclosing`.
 
     Args:
         tasks: With ids of their own, each once.
@@ -172,17 +194,19 @@ async def evaluate(
         max_turns: Replies an episode may have; None for the configuration's own limit.
         timeout: Seconds for one call; None for the session's own limit.
         images: Show images, or not, whatever the policies say.
-        reuse: Play one episode after the other over one connection where the tasks name the same servers: for environments
-            that are slow to start and whose set-up resets them.
-        resume: Continue the evaluation in `out_dir`: episodes recorded there are not played again, broken ones are.
+        reuse: Play one episode after the other over one connection where the tasks name the same
+            servers: for environments that are slow to start and whose set-up resets them.
+        resume: Continue the evaluation in `out_dir`: episodes recorded there are not played again,
+            broken ones are.
         lookup: Returns the values of the tasks' variables, which are masked in the records.
         on_turn: Called with each turn of each episode.
         telemetry: Told of each episode; not closed here.
 
     Raises:
         InputError: The folder holds another evaluation, or cannot be written.
-        HudtuiError: The others are not played: the first episodes all broke off, the policy failed for good, or the endpoint or
-            the environment was not there for several episodes in a row.
+        HudtuiError: The others are not played: the first episodes all broke off, the policy failed
+            for good, or the endpoint or the environment was not there for several episodes in a
+            row.
     """
     seen: set[str] = set()
     if twice := next((task.id for task in tasks if task.id in seen or seen.add(task.id)), None):  # type: ignore[func-returns-value]
@@ -237,7 +261,8 @@ async def evaluate(
     finally:
         for worker in crew:
             worker.cancel()
-        # Each closes its environment on the way out; what goes wrong with that is of no interest any more.
+        # Each closes its environment on the way out; what goes wrong with that is of no interest
+        # any more.
         await asyncio.gather(*crew, return_exceptions=True)
 
 
@@ -271,7 +296,10 @@ class _Workers:
     """Warnings that were passed on, each once; `reward` stands for all about rewards."""
 
     async def work(self, events: _Events) -> None:
-        """Play until no job is left; ends with None, or with what broke the worker, as the last event."""
+        """Play until no job is left.
+
+        Ends with None, or with what broke the worker, as the last event.
+        """
         try:
             while self.jobs:
                 await self._visit(events)
@@ -300,14 +328,21 @@ class _Workers:
                     episode = await drive(player, complete, on_turn=self.on_turn)
                     self._over(job, player, episode, complete, events)
                     player, job = None, None
-                    if self.reuse and episode.ok and self.jobs and self.jobs[0].task.mcp_config == servers:
+                    if (
+                        self.reuse
+                        and episode.ok
+                        and self.jobs
+                        and self.jobs[0].task.mcp_config == servers
+                    ):
                         job, began = self.jobs.popleft(), perf_counter()
         except asyncio.CancelledError:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
                 raise
             # Not requested by the caller: a broken connection has cancelled its own task.
-            self._broken(job, player, ConnectError("the connection to the environment was lost"), events)
+            self._broken(
+                job, player, ConnectError("the connection to the environment was lost"), events
+            )
         except Exception as error:
             self._broken(job, player, error, events)
 
@@ -317,11 +352,18 @@ class _Workers:
                 self.warned.add(warning)
                 events.put_nowait(Notice("warning", warning))
 
-    def _player(self, session: Session, job: _Job, complete: Complete | None = None) -> EpisodePlayer:
-        wanted = bool(getattr(complete, "wants_images", False)) if self.images is None else self.images
+    def _player(
+        self, session: Session, job: _Job, complete: Complete | None = None
+    ) -> EpisodePlayer:
+        wanted = (
+            bool(getattr(complete, "wants_images", False)) if self.images is None else self.images
+        )
         info = {**self.record, "rollout": job.rollout}
         if self.telemetry is not None:
-            info |= {"job": self.telemetry.job.id, "trace": self.telemetry.begin(job.task.id, self.policy.name)}
+            info |= {
+                "job": self.telemetry.job.id,
+                "trace": self.telemetry.begin(job.task.id, self.policy.name),
+            }
         return EpisodePlayer(
             session,
             self.config,
@@ -332,7 +374,14 @@ class _Workers:
             timeout=self.timeout,
         )
 
-    def _over(self, job: _Job, player: EpisodePlayer, episode: Episode, complete: Complete | None, events: _Events) -> None:
+    def _over(
+        self,
+        job: _Job,
+        player: EpisodePlayer,
+        episode: Episode,
+        complete: Complete | None,
+        events: _Events,
+    ) -> None:
         usage = getattr(complete, "usage", None)
         if usage is not None:
             episode = replace(episode, info={**episode.info, "usage": to_plain(usage)})
@@ -344,7 +393,10 @@ class _Workers:
             self._give_up(error, events)  # no use in playing on without records
             return
         events.put_nowait(_Finished(job, episode))
-        if "reward" not in self.warned and (text := reward_warning(episode.scores.task_completion)) is not None:
+        if (
+            "reward" not in self.warned
+            and (text := reward_warning(episode.scores.task_completion)) is not None
+        ):
             self.warned.add("reward")
             events.put_nowait(Notice("warning", f"task {clean_line(job.task.id, 80)}: {text}"))
         if (reason := self.hope.lost(episode, player)) is not None:
@@ -354,10 +406,16 @@ class _Workers:
         self.jobs.clear()
         events.put_nowait(error)
 
-    def _broken(self, job: _Job | None, player: EpisodePlayer | None, error: Exception, events: _Events) -> None:
+    def _broken(
+        self, job: _Job | None, player: EpisodePlayer | None, error: Exception, events: _Events
+    ) -> None:
         """The connection failed: its episode with it, unless that was recorded already."""
         if job is None:
-            events.put_nowait(Notice("warning", f"an environment did not close well: {clean_line(str(error), 300)}"))
+            events.put_nowait(
+                Notice(
+                    "warning", f"an environment did not close well: {clean_line(str(error), 300)}"
+                )
+            )
             return
         player = player or self._player(NO_SESSION, job)
         player.fail(error)
@@ -373,8 +431,8 @@ class _GiveUpPolicy:
     good: bool
     """One has."""
     most: int
-    """Episodes in a row without endpoint or environment; one more than are played at once, so that an outage which has passed
-    when the next episode begins ends nothing."""
+    """Episodes in a row without endpoint or environment; one more than are played at once, so that
+    an outage which has passed when the next episode begins ends nothing."""
     broken: int = 0
     missed: str = ""
     """Failures of the endpoint or the environment in the last episode; empty if both answered."""
@@ -389,21 +447,38 @@ class _GiveUpPolicy:
         self.good = self.good or episode.ok
         self.broken += not episode.ok
         down = player.session is NO_SESSION or (isinstance(failure, PolicyError) and failure.down)
-        missed = (failure.what if isinstance(failure, HudtuiError) else repr(failure)) if down else ""
+        missed = (
+            (failure.what if isinstance(failure, HudtuiError) else repr(failure)) if down else ""
+        )
         self.in_a_row = self.in_a_row + 1 if missed == self.missed else 1
         self.missed = missed
         if missed and self.in_a_row >= self.most and self.left:
-            count = f"{self.in_a_row} episodes in a row broke off for the same reason, and {self.left} are not played"
-            return HudtuiError(f"{missed}: {count}", why=episode.error, fix="Continue (--resume) when its cause is removed.")
+            count = (
+                f"{self.in_a_row} episodes in a row broke off for the same reason, and {self.left} "
+                "are not played"
+            )
+            return HudtuiError(
+                f"{missed}: {count}",
+                why=episode.error,
+                fix="Continue (--resume) when its cause is removed.",
+            )
         if self.good or self.broken < _HOPELESS:
             return None
-        return HudtuiError(f"the first {self.broken} episodes all broke off, and the others are not played", why=episode.error)
+        return HudtuiError(
+            f"the first {self.broken} episodes all broke off, and the others are not played",
+            why=episode.error,
+        )
 
 
 class _Store:
-    """The records of an evaluation: each episode's trace at once, each task's metrics when its rollouts are complete."""
+    """The records of an evaluation.
 
-    def __init__(self, out_dir: Path, tasks: Sequence[Task], group: int, lookup: Lookup | None) -> None:
+    Each episode's trace at once, each task's metrics when its rollouts are complete.
+    """
+
+    def __init__(
+        self, out_dir: Path, tasks: Sequence[Task], group: int, lookup: Lookup | None
+    ) -> None:
         self._traces = out_dir / TRACES
         self._metrics = out_dir / METRICS
         self._group = group
@@ -435,7 +510,8 @@ class _Store:
             for name in ("policy", "seed", "config", "max_turns"):
                 if episode.info.get(name) != record[name]:
                     raise InputError(
-                        f"this folder holds another evaluation: its {name} is {episode.info.get(name)!r}, not {record[name]!r}",
+                        f"this folder holds another evaluation: its {name} is "
+                        f"{episode.info.get(name)!r}, not {record[name]!r}",
                         fix="Choose another folder.",
                         where=where,
                     )
@@ -524,9 +600,16 @@ async def run_eval(
     """
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
-    config = await asyncio.to_thread(load_playable_config, folder / request.config, folder, reward=request.reward)
+    config = await asyncio.to_thread(
+        load_playable_config, folder / request.config, folder, reward=request.reward
+    )
     read, warning = await playable_tasks(
-        request.tasks, config, settings, split=request.split, limit=request.limit, source=request.source
+        request.tasks,
+        config,
+        settings,
+        split=request.split,
+        limit=request.limit,
+        source=request.source,
     )
     if warning is not None:
         yield warning
@@ -540,14 +623,23 @@ async def run_eval(
     try:
         connect = connector(request.source, folder, lookup, timeout=timeout)
         _holds_evaluation(out_dir / TRACES, resume=request.resume)
-        about = {"policy": policy.name, "tasks": len(tasks), "group": request.group, "tool": "hudtui"}
-        opened = await asyncio.to_thread(open_telemetry, config, settings, out_dir, about=about, resume=request.resume)
+        about = {
+            "policy": policy.name,
+            "tasks": len(tasks),
+            "group": request.group,
+            "tool": "hudtui",
+        }
+        opened = await asyncio.to_thread(
+            open_telemetry, config, settings, out_dir, about=about, resume=request.resume
+        )
         if isinstance(opened, str):
             yield Notice("warning", opened)
         else:
             telemetry = opened
         job = telemetry.job if telemetry is not None else None
-        yield EvalPrepared(config, tasks, read.problems, policy.name, out_dir, len(tasks) * request.group, job)
+        yield EvalPrepared(
+            config, tasks, read.problems, policy.name, out_dir, len(tasks) * request.group, job
+        )
         outcomes: dict[tuple[str, int], EpisodeOutcome] = {}
         events = evaluate(
             tasks,
@@ -588,7 +680,9 @@ async def run_eval(
         await policy.aclose()
 
 
-async def playable_tasks(tasks: str, config: GymConfig, settings: Settings, **choice: Any) -> tuple[LoadedTasks, Notice | None]:
+async def playable_tasks(
+    tasks: str, config: GymConfig, settings: Settings, **choice: Any
+) -> tuple[LoadedTasks, Notice | None]:
     """`read_playable_tasks`, off the event loop."""
     return await asyncio.to_thread(partial(read_playable_tasks, tasks, config, settings, **choice))
 
@@ -607,16 +701,18 @@ def read_playable_tasks(
 
     Args:
         tasks: A file or folder of tasks, or a dataset on the Hub.
-        config: What they are played with. Tasks without `evaluate_tool` can be played where it has a reward of its own.
+        config: What they are played with. Tasks without `evaluate_tool` can be played where it has
+            a reward of its own.
         settings: Of the project folder.
         split: The split of a dataset with several; None: `train`.
         limit: Keep only the first so many tasks.
-        source: An environment that the tasks are played in: they get its servers as their `mcp_config`, and their own are not
-            started.
+        source: An environment that the tasks are played in: they get its servers as their
+            `mcp_config`, and their own are not started.
         task: Keep only the task with this id.
 
     Returns:
-        The tasks, at least one, with the problems of the others; and a warning where the folder's lock file was left out.
+        The tasks, at least one, with the problems of the others; and a warning where the folder's
+        lock file was left out.
 
     Raises:
         InputError: The tasks cannot be read, or none can be played.
@@ -640,7 +736,9 @@ def read_playable_tasks(
     if task is not None:
         chosen = tuple(one for one in chosen if one.id == task)
     if task is not None and not chosen and read.tasks:
-        problem = next((one for one in read.problems if one.id == task and one.severity == "error"), None)
+        problem = next(
+            (one for one in read.problems if one.id == task and one.severity == "error"), None
+        )
         near = did_you_mean(task, [one.id for one in read.tasks])
         raise InputError(
             f"no task {clean_line(task, 80)!r} can be played",
@@ -649,15 +747,23 @@ def read_playable_tasks(
             where=Location(tasks),
         )
     if not chosen:
-        lacking = any(problem.field == "mcp_config" and problem.code == "missing" for problem in read.problems)
+        lacking = any(
+            problem.field == "mcp_config" and problem.code == "missing" for problem in read.problems
+        )
         raise InputError(
-            f"{none_of(read.total, 'task')} can be played" if read.total else "there are no tasks here",
+            f"{none_of(read.total, 'task')} can be played"
+            if read.total
+            else "there are no tasks here",
             why=str(read.problems[0]) if read.problems else None,
-            fix="Give the tasks an mcp_config, or name one environment for all of them." if lacking else None,
+            fix="Give the tasks an mcp_config, or name one environment for all of them."
+            if lacking
+            else None,
             where=Location(tasks),
         )
     if source is None:
-        require(folder, task_powers((task.mcp_config for task in chosen), tasks_file(tasks, folder)))
+        require(
+            folder, task_powers((task.mcp_config for task in chosen), tasks_file(tasks, folder))
+        )
     else:
         from hudtui.core.environment.source import parse_source
 
@@ -675,7 +781,8 @@ def tasks_file(tasks: str, folder: Path) -> Path:
 def new_out_dir(folder: Path, request: EvalRequest) -> Path:
     """A folder in `outputs/` that does not exist yet, named by configuration, policy and time."""
     policy = "".join(
-        letter if letter.isalnum() or letter in "-._" else "-" for letter in request.policy.partition("/")[2] or request.policy
+        letter if letter.isalnum() or letter in "-._" else "-"
+        for letter in request.policy.partition("/")[2] or request.policy
     )
     name = f"{request.config.stem}-{policy[-60:].strip('-.')}-{datetime.now():%Y%m%d-%H%M%S}"
     number, path = 1, Path("outputs") / name
@@ -684,25 +791,35 @@ def new_out_dir(folder: Path, request: EvalRequest) -> Path:
     return path
 
 
-def open_policy(name: str, config: GymConfig, settings: Settings, options: EpisodeOptions) -> PolicySource:
-    """Return the policies that a name stands for, with the endpoint and the key that the settings name.
+def open_policy(
+    name: str, config: GymConfig, settings: Settings, options: EpisodeOptions
+) -> PolicySource:
+    """Return the policies of a name, with the endpoint and the key that the settings name.
 
     The file of `replay:` is relative to the settings' folder.
 
     Raises:
-        InputError: There is no such policy, it cannot play with this configuration, or a required key is not set.
+        InputError: There is no such policy, it cannot play with this configuration, or a required
+            key is not set.
     """
     endpoint = find_endpoint(settings, options, needed=name.startswith("openai:"))
     if name.startswith("replay:") and (file := name.removeprefix("replay:")):
-        return replace(policy_source(f"replay:{settings.folder / typed_path(file)}", config), name=name)
-    return policy_source(name, config, seed=options.seed or 0, endpoint=endpoint, send_seed=options.seed is not None)
+        return replace(
+            policy_source(f"replay:{settings.folder / typed_path(file)}", config), name=name
+        )
+    return policy_source(
+        name, config, seed=options.seed or 0, endpoint=endpoint, send_seed=options.seed is not None
+    )
 
 
-def find_endpoint(settings: Settings, options: EpisodeOptions, *, needed: bool = True) -> ChatOptions:
+def find_endpoint(
+    settings: Settings, options: EpisodeOptions, *, needed: bool = True
+) -> ChatOptions:
     """The options with the endpoint and the key that the settings name.
 
     Raises:
-        InputError: The endpoint is OpenAI's, which always wants a key, there is none, and it is needed.
+        InputError: The endpoint is OpenAI's, which always wants a key, there is none, and it is
+            needed.
     """
     endpoint = ChatOptions(
         base_url=options.base_url or settings.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
@@ -724,14 +841,16 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
     try:
         lock = find_lock(settings.folder, settings.platform)
         return (None if lock is None else read_lock(lock).image), None
-    except InputError as error:  # only tasks without an environment of their own need it, and their own error says so
+    # only tasks without an environment of their own need it, and their own error says so
+    except InputError as error:
         return None, Notice("warning", "the lock file is left out: " + "; ".join(error.lines()))
 
 
 def connector(source: str | None, folder: Path, lookup: Lookup, *, timeout: float) -> Connect:
     """Return what opens the environment of a task.
 
-    `source` is an environment to play in instead of the one each task names; `timeout` counts for a connection, and for one call.
+    `source` is an environment to play in instead of the one each task names; `timeout` counts for a
+    connection, and for one call.
 
     Raises:
         SourceError: The source cannot be understood.

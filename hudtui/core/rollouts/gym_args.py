@@ -1,4 +1,7 @@
-"""Arguments of `vf-eval` (verifiers), read for `hudtui eval`: a gym's name, and the gym's own arguments as JSON."""
+"""Arguments of `vf-eval` (verifiers), read for `hudtui eval`.
+
+A gym's name, and the gym's own arguments as JSON.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ class GymArgs:
 def platform_of_gym(name: str, platform: Platform) -> Platform | None:
     """The platform that a gym plays on; None for a name that is no gym's.
 
-    `name` is what the user calls the gym; `hud-vf-gym` plays on the platform of the folder, whichever it is.
+    `name` is what the user calls the gym; `hud-vf-gym` plays on the platform of the folder,
+    whichever it is.
     """
     from hudtui.core.platform import BUILT_IN, HUD
 
@@ -50,7 +54,8 @@ def read_gym_args(text: str | None) -> GymArgs:
     """The gym's arguments from JSON.
 
     Raises:
-        InputError: They are missing, are not a JSON object, or hold an unknown, wrong or missing argument.
+        InputError: They are missing, are not a JSON object, or hold an unknown, wrong or missing
+            argument.
     """
     fix = f"Give {_FLAG} '{_SHAPE}'."
     if text is None:
@@ -94,4 +99,6 @@ def _number(data: dict[str, Any]) -> int | None:
     value = data.get("num_tasks")
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    raise InputError(f"num_tasks in {_FLAG} is a whole number from 1, not {clean_line(json.dumps(value), 60)}")
+    raise InputError(
+        f"num_tasks in {_FLAG} is a whole number from 1, not {clean_line(json.dumps(value), 60)}"
+    )

@@ -1,4 +1,8 @@
-"""Observations: the part of a tool's answer that an agent sees, its text shortened, its images where the policy takes images."""
+"""Observations.
+
+The part of a tool's answer that an agent sees, its text shortened, its images where the policy
+takes images.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ from hudtui.core.errors import InputError
 from hudtui.core.rollouts.values import KeptImage
 
 OBSERVATION_LIMIT = 16_000
-"""Characters of one observation. A longer one keeps its beginning and its end, with a note of how much was cut out."""
+"""Characters of one observation. A longer one keeps its beginning and its end, with a note of how
+much was cut out."""
 
 IMAGE_LIMIT = 8 * 1024 * 1024
 """Characters of base64 that an image may have to be shown; a larger one is replaced by a note."""
@@ -26,7 +31,8 @@ MAX_IMAGES = 8
 """Images of one observation that are shown; the others are replaced by notes."""
 
 KEPT_IMAGE = 2 * 1024 * 1024
-"""Characters of base64 that an image may have to be kept in a record; of a larger one the record holds type and size."""
+"""Characters of base64 that an image may have to be kept in a record; of a larger one the record
+holds type and size."""
 
 KEPT_IMAGES = 8 * 1024 * 1024
 """Characters of base64 that the images of an episode may have together to be kept."""
@@ -42,22 +48,33 @@ class Observation:
     images: tuple[str, ...] = ()
 
     def content(self) -> str | list[dict[str, Any]]:
-        """The content of the chat message that shows it: plain text, or a list of parts when there are images."""
+        """The content of the chat message that shows it.
+
+        Plain text, or a list of parts when there are images.
+        """
         if not self.images:
             return self.text
         parts: list[dict[str, Any]] = [{"type": "text", "text": self.text}] if self.text else []
         return [*parts, *({"type": "image_url", "image_url": {"url": url}} for url in self.images)]
 
 
-def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATION_LIMIT) -> Observation:
+def observe(
+    result: ToolResult, *, images: bool = False, limit: int = OBSERVATION_LIMIT
+) -> Observation:
     """Return the part of `result` that the agent sees.
 
-    Without `images` a note stands in for each. `limit` is the number of characters of text that are kept.
+    Without `images` a note stands in for each. `limit` is the number of characters of text that are
+    kept.
     """
     texts: list[str] = []
     urls: list[str] = []
     for block in result.blocks:
-        if block.type == "image" and images and len(urls) < MAX_IMAGES and len(block.data or "") <= IMAGE_LIMIT:
+        if (
+            block.type == "image"
+            and images
+            and len(urls) < MAX_IMAGES
+            and len(block.data or "") <= IMAGE_LIMIT
+        ):
             urls.append(f"data:{block.mime_type or 'image/png'};base64,{block.data or ''}")
         elif block.text is not None:
             texts.append(block.text)
@@ -74,9 +91,12 @@ def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATIO
 
 
 def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
-    """The images of `result` for the record: at most `MAX_IMAGES`, and none whose bytes are no known image.
+    """The images of `result` for the record.
 
-    `room` is the number of characters of base64 that are left for them. An image that does not fit is kept without its data.
+    At most `MAX_IMAGES`, and none whose bytes are no known image.
+
+    `room` is the number of characters of base64 that are left for them. An image that does not fit
+    is kept without its data.
     """
     kept: list[KeptImage] = []
     for block in result.blocks:
@@ -94,20 +114,36 @@ def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
     return tuple(kept)
 
 
-def join(observations: Iterable[Observation], *, lead: str = "", limit: int = OBSERVATION_LIMIT) -> Observation:
-    """Several observations as one, behind a text that is kept whole: a task's prompt with what its set-up answered."""
+def join(
+    observations: Iterable[Observation], *, lead: str = "", limit: int = OBSERVATION_LIMIT
+) -> Observation:
+    """Several observations as one, behind a text that is kept whole.
+
+    A task's prompt with what its set-up answered.
+    """
     shown = tuple(observations)
-    text = shorten("\n\n".join(observation.text for observation in shown if observation.text), limit)
-    return Observation("\n\n".join(part for part in (lead, text) if part), tuple(url for one in shown for url in one.images))
+    text = shorten(
+        "\n\n".join(observation.text for observation in shown if observation.text), limit
+    )
+    return Observation(
+        "\n\n".join(part for part in (lead, text) if part),
+        tuple(url for one in shown for url in one.images),
+    )
 
 
 def shorten(text: str, limit: int = OBSERVATION_LIMIT) -> str:
-    """`text`, cut in the middle to about `limit` characters, with a note of how much was cut out."""
+    """Return `text`, cut in the middle to about `limit` characters, with a note of that.
+
+    The note says how much was cut out.
+    """
     if len(text) <= limit:
         return text
     tail = limit // _TAIL_SHARE
     head = limit - tail
-    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[len(text) - tail :] if tail else ''}"
+    return (
+        f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n"
+        f"{text[len(text) - tail :] if tail else ''}"
+    )
 
 
 def evaluation_value(result: ToolResult) -> Any:
@@ -126,7 +162,10 @@ def evaluation_value(result: ToolResult) -> Any:
 
 
 def recorded(structured: Any) -> Any:
-    """Structured content for the record; one beyond `RESULT_LIMIT` is replaced by a note of its size."""
+    """Structured content for the record.
+
+    One beyond `RESULT_LIMIT` is replaced by a note of its size.
+    """
     if structured is None:
         return None
     size = json_size(structured)
@@ -139,7 +178,9 @@ def json_size(value: Any) -> int | None:
     """Bytes of `value` as JSON; None when it cannot be written so."""
     from pydantic_core import to_json
 
-    with contextlib.suppress(ValueError):  # nested too deeply for this encoder (255), or a lone surrogate
+    with contextlib.suppress(
+        ValueError
+    ):  # nested too deeply for this encoder (255), or a lone surrogate
         return len(to_json(value, inf_nan_mode="constants"))
     try:
         return len(json.dumps(value))

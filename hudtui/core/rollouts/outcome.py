@@ -46,7 +46,9 @@ class EpisodeOutcome:
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         plain = {**vars(self), "usage": dict(self.usage), "own": dict(self.own)}
-        return plain if self.own else {name: value for name, value in plain.items() if name != "own"}
+        return (
+            plain if self.own else {name: value for name, value in plain.items() if name != "own"}
+        )
 
 
 def outcome_of(episode: Episode) -> EpisodeOutcome:
@@ -80,13 +82,18 @@ class EvalSummary:
 
     @property
     def failed(self) -> int:
-        """Episodes that something broke off. They count in no mean: they say nothing about the policy."""
+        """Episodes that something broke off.
+
+        They count in no mean: they say nothing about the policy.
+        """
         return sum(outcome.failed for outcome in self.outcomes)
 
     @property
     def causes(self) -> dict[str, int]:
         """Errors that ended episodes, with their numbers; the most frequent first."""
-        counted = Counter(clean_line(one.error or one.stop, 300) for one in self.outcomes if one.failed)
+        counted = Counter(
+            clean_line(one.error or one.stop, 300) for one in self.outcomes if one.failed
+        )
         return dict(counted.most_common())
 
     @property
@@ -138,17 +145,22 @@ def mean_reward(outcomes: Iterable[EpisodeOutcome]) -> float | None:
     return plain_number(fmean(rewards)) if rewards else None
 
 
-def summarise(outcomes: Iterable[EpisodeOutcome], tasks: Sequence[Task], group: int = 1) -> EvalSummary:
+def summarise(
+    outcomes: Iterable[EpisodeOutcome], tasks: Sequence[Task], group: int = 1
+) -> EvalSummary:
     """The summary of an evaluation of `tasks` with `group` rollouts each."""
     place = {task.id: number for number, task in enumerate(tasks)}
-    ordered = sorted(outcomes, key=lambda outcome: (place.get(outcome.task, len(place)), outcome.rollout))
+    ordered = sorted(
+        outcomes, key=lambda outcome: (place.get(outcome.task, len(place)), outcome.rollout)
+    )
     return EvalSummary(tuple(ordered), len(tasks) * group)
 
 
 def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -> dict[str, Any]:
-    """The metrics of one task's rollouts, as a line of `metrics.jsonl`: the step of as many as there are tasks.
+    """The metrics of one task's rollouts, as a line of `metrics.jsonl`.
 
-    Episodes that broke off count in `episodes`, `errors`, `turns` and `seconds` alone; without another there is no `reward`.
+    The step of as many as there are tasks. Episodes that broke off count in `episodes`, `errors`,
+    `turns` and `seconds` alone; without another there is no `reward`.
     """
     rewards = [outcome.reward for outcome in outcomes if not outcome.failed]
     line: dict[str, Any] = {
@@ -175,7 +187,11 @@ def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -
 def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     names = ("task_completion", "tool_execution", "format_compliance")
     outcomes = [outcome for outcome in outcomes if not outcome.failed]
-    means = {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names} if outcomes else {}
+    means = (
+        {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names}
+        if outcomes
+        else {}
+    )
     for name in dict.fromkeys(name for outcome in outcomes for name in outcome.own):
         means[name] = fmean(outcome.own.get(name, 0.0) for outcome in outcomes)
     return {name: plain_number(mean) for name, mean in means.items()}

@@ -5,7 +5,8 @@
     replay:<trace file>     the replies of recorded episodes, word for word
     openai:<model>          a model behind an OpenAI-compatible endpoint
 
-The scripted players of 2048 find the call for a direction by trying: `left()` serves them as well as `move("left")`.
+The scripted players of 2048 find the call for a direction by trying: `left()` serves them as well
+as `move("left")`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ async def _nothing_to_close() -> None:
 
 @dataclass(frozen=True)
 class PolicySource:
-    """Policies for the episodes of an evaluation: one `Complete` each, so that no two share a state."""
+    """Policies for the episodes of an evaluation.
+
+    One `Complete` each, so that no two share a state.
+    """
 
     name: str
     """As the user wrote it; kept in the traces."""
@@ -50,20 +54,29 @@ class PolicySource:
 
 
 def policy_source(
-    name: str, config: GymConfig, *, seed: int = 0, endpoint: ChatOptions | None = None, send_seed: bool = False
+    name: str,
+    config: GymConfig,
+    *,
+    seed: int = 0,
+    endpoint: ChatOptions | None = None,
+    send_seed: bool = False,
 ) -> PolicySource:
     """The policies that `name` stands for.
 
-    The scripted policies choose from the actions of `config`. Each episode has a seed of its own, drawn from `seed`, the task's
-    id and the rollout's number; with `send_seed` a model is sent it, too.
+    The scripted policies choose from the actions of `config`. Each episode has a seed of its own,
+    drawn from `seed`, the task's id and the rollout's number; with `send_seed` a model is sent it,
+    too.
 
     Raises:
-        InputError: There is no such policy, its trace cannot be read, or the configuration has no action for it.
+        InputError: There is no such policy, its trace cannot be read, or the configuration has no
+            action for it.
     """
     kind, _, rest = name.partition(":")
     if kind == "random" and not rest:
         RandomPolicy(config)  # a wrong configuration fails before the first episode
-        return PolicySource(name, lambda task, rollout: RandomPolicy(config, seed=_seed(seed, task, rollout)))
+        return PolicySource(
+            name, lambda task, rollout: RandomPolicy(config, seed=_seed(seed, task, rollout))
+        )
     if kind == "greedy" and not rest:
         GreedyPolicy(config)
         return PolicySource(name, lambda task, rollout: GreedyPolicy(config))
@@ -73,10 +86,17 @@ def policy_source(
         chat = ChatEndpoint(rest, endpoint or ChatOptions())
 
         def model(task: Task, rollout: int) -> Complete:
-            return ChatPolicy(chat, seed=random.Random(_seed(seed, task, rollout)).getrandbits(31) if send_seed else None)
+            return ChatPolicy(
+                chat,
+                seed=random.Random(_seed(seed, task, rollout)).getrandbits(31)
+                if send_seed
+                else None,
+            )
 
         return PolicySource(name, model, chat.aclose)
-    raise InputError(f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(POLICY_NAMES)}.")
+    raise InputError(
+        f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(POLICY_NAMES)}."
+    )
 
 
 def _seed(seed: int, task: Task, rollout: int) -> str:
@@ -86,8 +106,8 @@ def _seed(seed: int, task: Task, rollout: int) -> str:
 class RandomPolicy:
     """Any of the calls that a configuration allows, each as likely.
 
-    With a board of 2048 in view it moves, and replies `done` when no move is left; elsewhere it takes any action that needs no
-    argument, until the limit of turns.
+    With a board of 2048 in view it moves, and replies `done` when no move is left; elsewhere it
+    takes any action that needs no argument, until the limit of turns.
 
     Raises:
         InputError: No action of the configuration can be called without knowing the environment.
@@ -100,7 +120,11 @@ class RandomPolicy:
         self._moves = [moves[name] for name in PREFERENCE] if len(moves) == len(PREFERENCE) else []
         self._calls = plain_calls(config) or self._moves
         if not self._calls:
-            raise _nothing_to_say("random", config, "has no action for left, right, up and down, and none without arguments")
+            raise _nothing_to_say(
+                "random",
+                config,
+                "has no action for left, right, up and down, and none without arguments",
+            )
         self._say = _speaker(config)
         self._random = random.Random(str(seed))
         self._examples = len(config.examples)
@@ -110,7 +134,9 @@ class RandomPolicy:
         board = last_board(messages, after=self._examples) if self._moves else None
         if board is not None and not possible(board):
             return self._say("No move is possible any more.", "done()")
-        return self._say("Any move will do.", self._random.choice(self._calls if board is None else self._moves))
+        return self._say(
+            "Any move will do.", self._random.choice(self._calls if board is None else self._moves)
+        )
 
 
 class GreedyPolicy:
@@ -138,7 +164,10 @@ class GreedyPolicy:
         """
         board = last_board(messages, after=self._examples)
         if board is None:
-            raise PolicyError("the greedy policy sees no 2048 board", fix="Use it with an environment that shows one as text.")
+            raise PolicyError(
+                "the greedy policy sees no 2048 board",
+                fix="Use it with an environment that shows one as text.",
+            )
         move = greedy_move(board)
         if move is None:
             return self._say("No move is possible any more.", "done()")
@@ -180,7 +209,9 @@ def _recorded(path: Path) -> Callable[[Task, int], Complete]:
     for episode in read_trace(path):
         of_task = replies.setdefault(episode.task_id, {})
         rollout = episode.info.get("rollout")
-        of_task[rollout if isinstance(rollout, int) else len(of_task)] = [turn.reply for turn in episode.turns]
+        of_task[rollout if isinstance(rollout, int) else len(of_task)] = [
+            turn.reply for turn in episode.turns
+        ]
     if not replies:
         raise InputError("this trace holds no episode", where=Location(os.fspath(path)))
 
@@ -188,17 +219,23 @@ def _recorded(path: Path) -> Callable[[Task, int], Complete]:
         recorded = replies.get(task.id, {})
         if rollout in recorded:
             return ReplayPolicy(recorded[rollout])
-        what = f"no rollout {rollout} of the task {task.id}" if recorded else f"no episode of the task {task.id}"
+        what = (
+            f"no rollout {rollout} of the task {task.id}"
+            if recorded
+            else f"no episode of the task {task.id}"
+        )
         return ReplayPolicy((), end=f"{path} holds {what}")
 
     return replay
 
 
 def direction_calls(config: GymConfig) -> dict[str, str]:
-    """The call for each direction of 2048: direction -> tool text, without directions that no action leads to.
+    """The call for each direction of 2048.
 
-    An action stands for a direction when its call carries that word, fixed (`l()` with a static value) or as its argument
-    (`move("left")`, where the names of action, tool or parameter speak of moving); else when the action is called so.
+    Direction -> tool text, without directions that no action leads to. An action stands for a
+    direction when its call carries that word, fixed (`l()` with a static value) or as its argument
+    (`move("left")`, where the names of action, tool or parameter speak of moving); else when the
+    action is called so.
     """
     interpreter = Interpreter(config, None)
     fixed: dict[str, str] = {}
@@ -221,7 +258,11 @@ def direction_calls(config: GymConfig) -> dict[str, str]:
 
 def _carriers(arguments: Mapping[str, object], direction: str) -> list[str]:
     """The parameters that carry a direction, where no other one is carried beside it."""
-    words = {name: value.lower() for name, value in arguments.items() if isinstance(value, str) and value.lower() in PREFERENCE}
+    words = {
+        name: value.lower()
+        for name, value in arguments.items()
+        if isinstance(value, str) and value.lower() in PREFERENCE
+    }
     return list(words) if set(words.values()) == {direction} else []
 
 
@@ -234,13 +275,20 @@ def plain_calls(config: GymConfig) -> list[str]:
 
 def _arguments(interpreter: Interpreter, text: str) -> Mapping[str, object] | None:
     meaning = interpreter.interpret(f"<tool>{text}</tool>")
-    return None if meaning.call is None or meaning.error is not None or meaning.done else meaning.call.arguments
+    return (
+        None
+        if meaning.call is None or meaning.error is not None or meaning.done
+        else meaning.call.arguments
+    )
 
 
 def last_board(messages: Sequence[Message], *, after: int = 0) -> Board | None:
-    """The board that the agent saw last, or None; answers without a board, such as a refused call, are skipped.
+    """The board that the agent saw last, or None.
 
-    `after` is the number of messages to the agent at the beginning that are not of the episode: the configuration's examples.
+    Answers without a board, such as a refused call, are skipped.
+
+    `after` is the number of messages to the agent at the beginning that are not of the episode: the
+    configuration's examples.
     """
     prompts = [message for message in messages if message.get("role") == "user"][after:]
     boards = (read_board(message_text(message)) for message in reversed(prompts))
@@ -251,7 +299,9 @@ def message_text(message: Message) -> str:
     """The text of a message, without its images."""
     content = message.get("content")
     if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+        return "\n".join(
+            str(part.get("text", "")) for part in content if part.get("type") == "text"
+        )
     return content if isinstance(content, str) else ""
 
 
@@ -264,4 +314,6 @@ def _speaker(config: GymConfig) -> Callable[[str, str], str]:
 
 def _nothing_to_say(policy: str, config: GymConfig, why: str) -> InputError:
     place = config.path or "the configuration"
-    return InputError(f"the policy {policy} cannot play with this configuration", why=f"{place} {why}.")
+    return InputError(
+        f"the policy {policy} cannot play with this configuration", why=f"{place} {why}."
+    )

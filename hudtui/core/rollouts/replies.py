@@ -17,8 +17,14 @@ _MOST_REPLIES = 200
 
 
 def rollout_replies(folder: Path) -> tuple[SampleReply, ...]:
-    """Return replies from the newest traces of a project, as different from each other as possible. Damaged traces have none."""
-    files = [*folder.glob("outputs/*/traces.jsonl"), *folder.glob(f"{STATE_FOLDER}/runs/**/traces.jsonl")]
+    """Return replies from the newest traces of a project, as different from each other as possible.
+
+    Damaged traces have none.
+    """
+    files = [
+        *folder.glob("outputs/*/traces.jsonl"),
+        *folder.glob(f"{STATE_FOLDER}/runs/**/traces.jsonl"),
+    ]
     files.sort(key=lambda file: file_stamp(file).modified, reverse=True)
     replies: list[tuple[str, str]] = []
     for file in files[:_MOST_TRACES]:

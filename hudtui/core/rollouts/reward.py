@@ -1,8 +1,8 @@
 """The user's own parts of the reward, beside task completion, tool execution and format.
 
-`rubric.reward` in a configuration names the code: `FILE.py:NAME`, a file in the configuration's folder or below, which may
-import modules that lie beside it (see `reward_code`), or `package.module:NAME`, an installed package. NAME is a function or a
-subclass of `HUDBaseRubric`:
+`rubric.reward` in a configuration names the code: `FILE.py:NAME`, a file in the configuration's
+folder or below, which may import modules that lie beside it (see `reward_code`), or
+`package.module:NAME`, an installed package. NAME is a function or a subclass of `HUDBaseRubric`:
 
     def brevity(episode, task):                     # may be async
         return 1.0 if len(episode.turns) <= 5 else 0.0
@@ -13,9 +13,10 @@ subclass of `HUDBaseRubric`:
         def parts(self, episode, task):
             return {"no_errors": 0.0 if any(turn.is_error for turn in episode.turns) else 1.0}
 
-The episode is a `hudtui.core.rollouts.values.Episode` with its evaluation, the task a `hudtui.core.tasks.task.Task`. The reward
-is the weighted sum of the three parts and these. The weight of a part comes from `rubric.weights`, by its name (the function's),
-else from WEIGHTS, else it is 1.
+The episode is a `hudtui.core.rollouts.values.Episode` with its evaluation, the task a
+`hudtui.core.tasks.task.Task`. The reward is the weighted sum of the three parts and these. The
+weight of a part comes from `rubric.weights`, by its name (the function's), else from WEIGHTS, else
+it is 1.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class HUDBaseRubric:
 class _Function(HUDBaseRubric):
     """A function as the one part."""
 
-    def __init__(self, function: Callable[[Episode, Task], Any], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self, function: Callable[[Episode, Task], Any], weights: Mapping[str, float]
+    ) -> None:
         super().__init__(weights)
         self._function = function
 
@@ -78,8 +81,9 @@ class _Function(HUDBaseRubric):
 def load_playable_config(path: Path, folder: Path, *, reward: str | None = None) -> GymConfig:
     """Read a configuration that episodes are played with, and load the code of its own reward.
 
-    The files of the project folder need the user's agreement to have code run. `reward` is code to use instead of
-    `rubric.reward`, as the user typed it; a file is looked for in the project folder.
+    The files of the project folder need the user's agreement to have code run. `reward` is code to
+    use instead of `rubric.reward`, as the user typed it; a file is looked for in the project
+    folder.
 
     Raises:
         InputError: The file or the code cannot be read or used.
@@ -97,14 +101,17 @@ def load_playable_config(path: Path, folder: Path, *, reward: str | None = None)
         _require_installed(config, folder)
         return with_reward(config, config.reward, path.parent)
     code = _read(file, config.reward)
-    trust.require(folder, [_code_power(config, code)])  # what is agreed to is what runs: the file is not read again
+    trust.require(
+        folder, [_code_power(config, code)]
+    )  # what is agreed to is what runs: the file is not read again
     return _with_own(config, config.reward, _run(code, config.reward))
 
 
 def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
     """The configuration with code of one's own in its reward.
 
-    `reward` is `FILE.py:NAME`, looked for in `folder`, or `package.module:NAME`. The weights of `config` count.
+    `reward` is `FILE.py:NAME`, looked for in `folder`, or `package.module:NAME`. The weights of
+    `config` count.
 
     Raises:
         InputError: There is no such code, or it cannot be loaded.
@@ -112,7 +119,11 @@ def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
     place, _, name = reward.rpartition(":")
     if not place or not name.isidentifier():
         raise InputError(f"{reward!r} names no code for the reward", fix=_SHAPE)
-    module = _run(_read(folder / place, reward), reward) if place.endswith(".py") else _import(place, reward)
+    module = (
+        _run(_read(folder / place, reward), reward)
+        if place.endswith(".py")
+        else _import(place, reward)
+    )
     return _with_own(config, reward, module)
 
 
@@ -125,13 +136,17 @@ def _with_own(config: GymConfig, reward: str, module: ModuleType) -> GymConfig:
     except Exception as error:  # code of the user's
         raise InputError(f"{reward} cannot be made", why=_told(error)) from None
     if code is None or isinstance(code, type) or not callable(code):
-        what = "has no" if code is None else "is neither a function nor a subclass of HUDBaseRubric:"
+        what = (
+            "has no" if code is None else "is neither a function nor a subclass of HUDBaseRubric:"
+        )
         raise InputError(f"{place} {what} {name}", fix=_SHAPE)
     return replace(config, reward=reward, own_parts=_Function(code, config.weights))
 
 
 def reward_files(config: GymConfig) -> tuple[Path, ...]:
-    """The file that `rubric.reward` names, and the modules beside it that it imports; none without one.
+    """The file that `rubric.reward` names, and the modules beside it that it imports.
+
+    None without one.
 
     Raises:
         InputError: A file cannot be read.
@@ -162,12 +177,16 @@ def reward_powers(config: GymConfig) -> tuple[trust.Power, ...]:
 def _code_power(config: GymConfig, code: RewardCode) -> trust.Power:
     assert config.path is not None
     beside = ", ".join(path.name for path in code.modules)
-    text = f"{config.reward}, named by {Path(config.path).name}" + (f", with {beside}" if beside else "")
+    text = f"{config.reward}, named by {Path(config.path).name}" + (
+        f", with {beside}" if beside else ""
+    )
     return trust.power("code", text, code.file, config.reward, code.digest)
 
 
 def _require_installed(config: GymConfig, folder: Path) -> None:
-    """Refuse a package that is no installed one but lies in the project folder: its content is not agreed to.
+    """Refuse a package that is no installed one but lies in the project folder.
+
+    Its content is not agreed to.
 
     Raises:
         InputError: It lies there.
@@ -175,10 +194,18 @@ def _require_installed(config: GymConfig, folder: Path) -> None:
     name = config.reward.partition(":")[0].partition(".")[0]
     with contextlib.suppress(ImportError, ValueError):
         module = importlib.util.find_spec(name)
-        places = [] if module is None else [module.origin, *(module.submodule_search_locations or ())]
-        roots = [Path(place).resolve() for place in places if place and place not in ("built-in", "frozen", "namespace")]
+        places = (
+            [] if module is None else [module.origin, *(module.submodule_search_locations or ())]
+        )
+        roots = [
+            Path(place).resolve()
+            for place in places
+            if place and place not in ("built-in", "frozen", "namespace")
+        ]
         own = Path(sys.prefix).resolve()
-        if any(root.is_relative_to(folder.resolve()) and not root.is_relative_to(own) for root in roots):
+        if any(
+            root.is_relative_to(folder.resolve()) and not root.is_relative_to(own) for root in roots
+        ):
             raise InputError(
                 f"the package {name} of rubric.reward lies in this folder: it is not installed",
                 fix="Name the file: FILE.py:NAME, in the configuration's folder or below.",
@@ -193,20 +220,34 @@ async def own_scores(config: GymConfig, episode: Episode, task: Task) -> dict[st
         HudtuiError: The code failed, or gave something that is no number.
     """
     if config.own_parts is None:
-        raise HudtuiError(f"the reward {config.reward} was not loaded", fix="Read the configuration with load_playable_config.")
+        raise HudtuiError(
+            f"the reward {config.reward} was not loaded",
+            fix="Read the configuration with load_playable_config.",
+        )
     try:
         answer = config.own_parts.parts(episode, task)
         parts = dict(await answer if inspect.isawaitable(answer) else answer)
-        values = {str(name): await value if inspect.isawaitable(value) else value for name, value in parts.items()}
+        values = {
+            str(name): await value if inspect.isawaitable(value) else value
+            for name, value in parts.items()
+        }
     except Exception as error:  # code of the user's
         raise HudtuiError(f"the reward {config.reward} failed", why=_told(error)) from None
     for name, value in values.items():
         if name in DEFAULT_WEIGHTS:
-            raise HudtuiError(f"the reward {config.reward} has a part called {name}, as every rubric has", fix="Rename it.")
+            raise HudtuiError(
+                f"the reward {config.reward} has a part called {name}, as every rubric has",
+                fix="Rename it.",
+            )
         if not _is_number(value):
-            raise HudtuiError(f"the reward {config.reward} gave {value!r:.80} for {name}", fix="Return a finite number.")
+            raise HudtuiError(
+                f"the reward {config.reward} gave {value!r:.80} for {name}",
+                fix="Return a finite number.",
+            )
     if len(values) > _MOST:
-        raise HudtuiError(f"the reward {config.reward} has {len(values)} parts, and {_MOST} is the most")
+        raise HudtuiError(
+            f"the reward {config.reward} has {len(values)} parts, and {_MOST} is the most"
+        )
     return {name: float(value) for name, value in values.items()}
 
 
@@ -214,8 +255,13 @@ def _import(place: str, reward: str) -> ModuleType:
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
-        fix = f"Install it beside hudtui; for a file: {place.replace('.', '/')}.py:{reward.rpartition(':')[2]}."
-        raise InputError(f"the reward {reward} cannot be imported", why=str(error), fix=fix) from None
+        fix = (
+            "Install it beside hudtui; for a file: "
+            f"{place.replace('.', '/')}.py:{reward.rpartition(':')[2]}."
+        )
+        raise InputError(
+            f"the reward {reward} cannot be imported", why=str(error), fix=fix
+        ) from None
     except Exception as error:
         raise InputError(f"the reward {reward} cannot be imported", why=_told(error)) from None
 
@@ -223,7 +269,9 @@ def _import(place: str, reward: str) -> ModuleType:
 def _read(file: Path, reward: str) -> RewardCode:
     if not file.is_file():
         place = reward.rpartition(":")[0]
-        raise InputError(f"there is no file {place} for the reward", where=Location(str(file.absolute())))
+        raise InputError(
+            f"there is no file {place} for the reward", where=Location(str(file.absolute()))
+        )
     return read_code(file.absolute())
 
 
@@ -231,7 +279,11 @@ def _run(code: RewardCode, reward: str) -> ModuleType:
     try:
         return run_code(code)
     except Exception as error:
-        raise InputError(f"the reward {reward} cannot be loaded", why=_told(error), where=Location(str(code.file))) from None
+        raise InputError(
+            f"the reward {reward} cannot be loaded",
+            why=_told(error),
+            where=Location(str(code.file)),
+        ) from None
 
 
 def _is_number(value: Any) -> bool:

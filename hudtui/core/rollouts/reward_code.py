@@ -1,7 +1,8 @@
-"""The file of a reward with the modules beside it that it imports: read once, and carried out as it was read.
+"""The file of a reward with the modules beside it that it imports.
 
-What the user agreed to and what runs are the same bytes. `import helper` in the file takes `helper.py` beside it, wherever
-the import stands; compiled files and folders beside it are not imported. Everything else is imported as usual.
+Read once, and carried out as it was read. What the user agreed to and what runs are the same bytes.
+`import helper` in the file takes `helper.py` beside it, wherever the import stands; compiled files
+and folders beside it are not imported. Everything else is imported as usual.
 """
 
 from __future__ import annotations
@@ -36,14 +37,21 @@ class RewardCode:
     @property
     def modules(self) -> tuple[Path, ...]:
         """The files of the modules beside the file."""
-        return tuple(self.file.parent / f"{name}.py" for name in self.sources if name != self.file.stem)
+        return tuple(
+            self.file.parent / f"{name}.py" for name in self.sources if name != self.file.stem
+        )
 
     @property
     def digest(self) -> str:
         """A digest of all contents."""
-        if len(self.sources) == 1:  # as it was before modules counted, so that no agreement is asked for again
+        if (
+            len(self.sources) == 1
+        ):  # as it was before modules counted, so that no agreement is asked for again
             return hashlib.sha256(self.sources[self.file.stem]).hexdigest()
-        parts = [(name, hashlib.sha256(source).hexdigest()) for name, source in sorted(self.sources.items())]
+        parts = [
+            (name, hashlib.sha256(source).hexdigest())
+            for name, source in sorted(self.sources.items())
+        ]
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -60,14 +68,22 @@ def read_code(file: Path) -> RewardCode:
         if name in sources:
             continue
         if len(sources) > _MOST:
-            raise InputError(f"a reward imports more than {_MOST} modules from its folder", where=Location(str(file)))
+            raise InputError(
+                f"a reward imports more than {_MOST} modules from its folder",
+                where=Location(str(file)),
+            )
         sources[name] = read_bytes(file.parent / f"{name}.py", limit=_MOST_BYTES)
-        waiting += [other for other in _imported(sources[name]) if (file.parent / f"{other}.py").is_file()]
+        waiting += [
+            other for other in _imported(sources[name]) if (file.parent / f"{other}.py").is_file()
+        ]
     return RewardCode(file, sources)
 
 
 def _imported(source: bytes) -> list[str]:
-    """The first parts of the names of modules that a source imports; none where it cannot be parsed."""
+    """The first parts of the names of modules that a source imports.
+
+    None where it cannot be parsed.
+    """
     names: list[str] = []
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         for node in ast.walk(ast.parse(source)):
@@ -82,7 +98,8 @@ def _imported(source: bytes) -> list[str]:
 def run_code(code: RewardCode) -> ModuleType:
     """Carry the file out and return it as a module. What it raises is raised.
 
-    The modules are known to `sys.modules` under names with the digest of the code, apart from those of other rewards.
+    The modules are known to `sys.modules` under names with the digest of the code, apart from those
+    of other rewards.
     """
     prefix = f"hudtui_reward_{code.digest[:16]}"
 

@@ -1,14 +1,17 @@
-"""Telemetry: the job of an evaluation or training and the traces of its episodes, told to the platform.
+"""Telemetry.
 
-A configuration with a `job:` section asks for it. The platform has no published contract, so everything that is known about its
-addresses and fields stands in this module, in two spellings:
+The job of an evaluation or training and the traces of its episodes, told to the platform. A
+configuration with a `job:` section asks for it. The platform has no published contract, so
+everything that is known about its addresses and fields stands in this module, in two spellings:
 
 - `v6`, as HUD 0.6 speaks: jobs and traces at the API's address, spans at the telemetry address.
-- `v4`, as HUD 0.4 speaks (and hud-vf-gym with it): everything at the telemetry address. Used where the platform has no address of
-  an API, and where the user has set the telemetry address and not the API's: the key then goes to no other address.
+- `v4`, as HUD 0.4 speaks (and hud-vf-gym with it): everything at the telemetry address. Used where
+  the platform has no address of an API, and where the user has set the telemetry address and not
+  the API's: the key then goes to no other address.
 
-An episode never waits: what is to be sent stands in a queue, and a thread sends it. A failure is reported once; after three in a
-row nothing more is sent. What is sent and written is redacted like a trace file (`trace.redact`), images left out.
+An episode never waits: what is to be sent stands in a queue, and a thread sends it. A failure is
+reported once; after three in a row nothing more is sent. What is sent and written is redacted like
+a trace file (`trace.redact`), images left out.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ _FAILURES = 3
 _BATCH_SPANS = 100
 _BATCH_BYTES = 4 << 20
 _AGAIN = frozenset({401, 408, 425, 429, 500, 502, 503, 504})
-"""Statuses after which a report is sent a second time. HUD answers 401 at times for keys that are right."""
+"""Statuses after which a report is sent a second time. HUD answers 401 at times for keys that are
+right."""
 _log = logging.getLogger(__name__)
 
 Status = Literal["completed", "failed"]
@@ -70,17 +74,24 @@ class TelemetryJob:
 
 
 def open_telemetry(
-    config: GymConfig, settings: Settings, out_dir: Path | None, *, about: Mapping[str, Any] | None = None, resume: bool = False
+    config: GymConfig,
+    settings: Settings,
+    out_dir: Path | None,
+    *,
+    about: Mapping[str, Any] | None = None,
+    resume: bool = False,
 ) -> Telemetry | str | None:
     """Begin the job that a configuration asks for.
 
-    Nothing is sent without the platform's key, with `<PLATFORM>_TELEMETRY_ENABLED=false`, or to an address that is neither https
-    nor on this machine. `<PLATFORM>_TELEMETRY_LOCAL_DIR` gets the spans of each trace as `<trace id>.jsonl`, also without a key.
-    The `job` section of `config` gives name and metadata, to which `about` is added. `out_dir` gets `job.json`; None: there is no
+    Nothing is sent without the platform's key, with `<PLATFORM>_TELEMETRY_ENABLED=false`, or to an
+    address that is neither https nor on this machine. `<PLATFORM>_TELEMETRY_LOCAL_DIR` gets the
+    spans of each trace as `<trace id>.jsonl`, also without a key. The `job` section of `config`
+    gives name and metadata, to which `about` is added. `out_dir` gets `job.json`; None: there is no
     folder of this job's own. With `resume` it continues the job in `out_dir`, if there is one.
 
     Returns:
-        The telemetry, to be closed; None where it is off; a text that says why it is off though it is configured.
+        The telemetry, to be closed; None where it is off; a text that says why it is off though it
+        is configured.
     """
     if not config.job:
         return None
@@ -101,8 +112,12 @@ def open_telemetry(
         return None
     job = _job(config, settings, out_dir, resume=resume, sends=sends)
     spelling = _spelling(settings, job, {**_metadata(config), **(about or {})}) if sends else None
-    secrets = tuple(value for one in settings.keys.values() if one.secret and (value := settings.get(one.name)))
-    return Telemetry(job, spelling, key if sends else None, None if local is None else typed_path(local), secrets)
+    secrets = tuple(
+        value for one in settings.keys.values() if one.secret and (value := settings.get(one.name))
+    )
+    return Telemetry(
+        job, spelling, key if sends else None, None if local is None else typed_path(local), secrets
+    )
 
 
 def sends_telemetry(settings: Settings) -> bool:
@@ -111,20 +126,33 @@ def sends_telemetry(settings: Settings) -> bool:
     That takes a key and an address, and no setting against it.
     """
     checked, platform = check_settings(settings), settings.platform
-    if checked.values.get(platform.own_variable("TELEMETRY_ENABLED")) is False or platform.key_variable in checked.problems:
+    if (
+        checked.values.get(platform.own_variable("TELEMETRY_ENABLED")) is False
+        or platform.key_variable in checked.problems
+    ):
         return False
     return settings.get(platform.key_variable) is not None and settings.url("telemetry") is not None
 
 
-def _job(config: GymConfig, settings: Settings, out_dir: Path | None, *, resume: bool, sends: bool) -> TelemetryJob:
+def _job(
+    config: GymConfig, settings: Settings, out_dir: Path | None, *, resume: bool, sends: bool
+) -> TelemetryJob:
     """The job of `out_dir`, where it is continued; else a new job, written there."""
     file = None if out_dir is None else out_dir / JOB_FILE
     if resume and file is not None and (known := read_job(file)) is not None:
         return known
     name = config.job.get("name")
-    title = clean_line(str(name), 200) if isinstance(name, str | int | float) and str(name).strip() else ""
+    title = (
+        clean_line(str(name), 200)
+        if isinstance(name, str | int | float) and str(name).strip()
+        else ""
+    )
     number, web = str(uuid.uuid4()), settings.url("web")
-    job = TelemetryJob(number, title or Path(config.path or "job").stem, f"{web}/jobs/{number}" if sends and web else None)
+    job = TelemetryJob(
+        number,
+        title or Path(config.path or "job").stem,
+        f"{web}/jobs/{number}" if sends and web else None,
+    )
     if file is not None:
         write_atomic(file, json.dumps(to_plain(job), indent=2) + "\n")
     return job
@@ -142,7 +170,9 @@ def read_job(file: Path) -> TelemetryJob | None:
         return None
     if not _ID.fullmatch(number):  # it becomes part of addresses that get the platform's key
         return None
-    return TelemetryJob(number, clean_line(name, 200), None if url is None else clean_line(url, 500))
+    return TelemetryJob(
+        number, clean_line(name, 200), None if url is None else clean_line(url, 500)
+    )
 
 
 def _metadata(config: GymConfig) -> Mapping[str, Any]:
@@ -150,7 +180,7 @@ def _metadata(config: GymConfig) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, Mapping) else {}
 
 
-# --- what is sent ---------------------------------------------------------------------------------------------------------
+# --- what is sent ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -179,7 +209,11 @@ class _Spelling:
     def end_trace(self, trace: str, record: Mapping[str, Any], *, failed: bool) -> Iterator[_Post]:
         calls = sum(turn["call"] is not None for turn in record["turns"])
         scores = dict(record["scores"])
-        steps = {"base_mcp_steps": 2 + calls, "mcp_tool_steps": calls, "agent_steps": len(record["turns"])}
+        steps = {
+            "base_mcp_steps": 2 + calls,
+            "mcp_tool_steps": calls,
+            "agent_steps": len(record["turns"]),
+        }
         body = {
             "status": "error" if failed else "completed",
             "job_id": self.job.id,
@@ -191,12 +225,25 @@ class _Spelling:
         yield f"{self.telemetry}/trace/{trace}/status", body
 
     def upload(self, trace: str, spans: list[dict[str, Any]]) -> _Post:
-        return f"{self.telemetry}/trace/{trace}/telemetry-upload", {"telemetry": spans, "metadata": {}}
+        return f"{self.telemetry}/trace/{trace}/telemetry-upload", {
+            "telemetry": spans,
+            "metadata": {},
+        }
 
-    def span(self, trace: str, category: str, request: Any, result: Any, at: tuple[str, str]) -> dict[str, Any]:
+    def span(
+        self, trace: str, category: str, request: Any, result: Any, at: tuple[str, str]
+    ) -> dict[str, Any]:
         """Return the content of a span without its envelope; `at` is its beginning and its end."""
         asked = {"request": request, "result": result}
-        return {"attributes": {"task_run_id": trace, "job_id": self.job.id, "category": category, **asked}, "exceptions": []}
+        return {
+            "attributes": {
+                "task_run_id": trace,
+                "job_id": self.job.id,
+                "category": category,
+                **asked,
+            },
+            "exceptions": [],
+        }
 
 
 @dataclass(frozen=True)
@@ -205,13 +252,20 @@ class _SpellingV6(_Spelling):
 
     def begin_job(self) -> Iterator[_Post]:
         group = self.metadata.get("group")
-        yield f"{self.api}/v2/trace/job/{self.job.id}/enter", {"name": self.job.name, "group": group or 1}
+        yield (
+            f"{self.api}/v2/trace/job/{self.job.id}/enter",
+            {"name": self.job.name, "group": group or 1},
+        )
 
     def end_job(self, status: Status) -> Iterator[_Post]:
         return iter(())  # a job is over when its traces are
 
     def begin_trace(self, trace: str, task: str, model: str) -> Iterator[_Post]:
-        group = uuid.uuid5(uuid.UUID(self.job.id), task) if _is_uuid(self.job.id) else uuid.uuid5(uuid.NAMESPACE_URL, task)
+        group = (
+            uuid.uuid5(uuid.UUID(self.job.id), task)
+            if _is_uuid(self.job.id)
+            else uuid.uuid5(uuid.NAMESPACE_URL, task)
+        )
         body = {"job_id": self.job.id, "group_id": str(group), "task_slug": task, "model": model}
         yield f"{self.api}/v2/trace/{trace}/enter", body
 
@@ -224,15 +278,27 @@ class _SpellingV6(_Spelling):
             "stop_reason": record["stop"],
             "metadata": {"scores": record["scores"], "seconds": record["seconds"]},
         }
-        yield f"{self.api}/v2/trace/{trace}/exit", {name: value for name, value in body.items() if value is not None}
+        yield (
+            f"{self.api}/v2/trace/{trace}/exit",
+            {name: value for name, value in body.items() if value is not None},
+        )
 
     def upload(self, trace: str, spans: list[dict[str, Any]]) -> _Post:
         return f"{self.telemetry}/trace/{trace}/telemetry-upload", {"telemetry": spans}
 
-    def span(self, trace: str, category: str, request: Any, result: Any, at: tuple[str, str]) -> dict[str, Any]:
+    def span(
+        self, trace: str, category: str, request: Any, result: Any, at: tuple[str, str]
+    ) -> dict[str, Any]:
         pairs = (("request", request, at[0]), ("result", result, at[1]))
-        events = [{"name": name, "timestamp": when, "attributes": {"hud.payload": value}} for name, value, when in pairs]
-        return {"kind": "INTERNAL", "attributes": {"hud.task_run_id": trace, "category": category}, "events": events}
+        events = [
+            {"name": name, "timestamp": when, "attributes": {"hud.payload": value}}
+            for name, value, when in pairs
+        ]
+        return {
+            "kind": "INTERNAL",
+            "attributes": {"hud.task_run_id": trace, "category": category},
+            "events": events,
+        }
 
 
 def _is_uuid(text: str) -> bool:
@@ -246,20 +312,36 @@ def _is_uuid(text: str) -> bool:
 def _spelling(settings: Settings, job: TelemetryJob, metadata: Mapping[str, Any]) -> _Spelling:
     telemetry, api = settings.url("telemetry") or "", settings.url("api")
     moved = settings.is_set(settings.platform.url_variable("telemetry"))
-    known = api is not None and (not moved or settings.is_set(settings.platform.url_variable("api")))
+    known = api is not None and (
+        not moved or settings.is_set(settings.platform.url_variable("api"))
+    )
     if known and api is not None and keeps_secrets(api):
         return _SpellingV6(job, telemetry, metadata, api)
     return _Spelling(job, telemetry, metadata)
 
 
 def _spans(trace: str, record: Mapping[str, Any], spelling: _Spelling) -> Iterator[dict[str, Any]]:
-    """The spans of an episode: one for the whole, and below it one for each reply and one for each call."""
+    """The spans of an episode.
+
+    One for the whole, and below it one for each reply and one for each call.
+    """
     root = uuid.uuid4().hex[:16]
     began = _time(record["started_at"])
     seconds = record["seconds"]
 
-    def made(name: str, start: float, took: float, category: str, request: Any, result: Any, error: str | None) -> dict[str, Any]:
-        at = ((began + timedelta(seconds=start)).isoformat(), (began + timedelta(seconds=start + took)).isoformat())
+    def made(
+        name: str,
+        start: float,
+        took: float,
+        category: str,
+        request: Any,
+        result: Any,
+        error: str | None,
+    ) -> dict[str, Any]:
+        at = (
+            (began + timedelta(seconds=start)).isoformat(),
+            (began + timedelta(seconds=start + took)).isoformat(),
+        )
         return {
             "name": name,
             "trace_id": uuid.UUID(trace).hex,
@@ -272,23 +354,49 @@ def _spans(trace: str, record: Mapping[str, Any], spelling: _Spelling) -> Iterat
             **spelling.span(trace, category, request, result, at),
         }
 
-    replies = [place for place, message in enumerate(record["messages"]) if message.get("role") == "assistant"]
+    replies = [
+        place
+        for place, message in enumerate(record["messages"])
+        if message.get("role") == "assistant"
+    ]
     count = len(record["turns"])
     opening = record["messages"][: replies[-count] if 0 < count <= len(replies) else None]
-    result = {"scores": record["scores"], "evaluation": record["evaluation"], "stop": record["stop"]}
-    whole = made(record["task"], 0.0, seconds.get("total", 0.0), "episode", {"messages": opening}, result, record["error"])
+    result = {
+        "scores": record["scores"],
+        "evaluation": record["evaluation"],
+        "stop": record["stop"],
+    }
+    whole = made(
+        record["task"],
+        0.0,
+        seconds.get("total", 0.0),
+        "episode",
+        {"messages": opening},
+        result,
+        record["error"],
+    )
     yield {**whole, "span_id": root, "parent_span_id": None}
     at = seconds.get("setup", 0.0)
     for number, turn in enumerate(record["turns"], 1):
         spoke, called = (turn["seconds"].get(name, 0.0) for name in ("complete", "call"))
-        yield made(f"reply {number}", at, spoke, "agent", {"turn": number}, {"content": turn["reply"]}, None)
+        yield made(
+            f"reply {number}",
+            at,
+            spoke,
+            "agent",
+            {"turn": number},
+            {"content": turn["reply"]},
+            None,
+        )
         at += spoke
         if turn["call"] is not None:
             answer = {"content": turn["observation"], "isError": turn["is_error"]}
             params = {"name": turn["call"]["tool"], "arguments": turn["call"]["arguments"]}
             error = clean_line(turn["observation"], 500) if turn["is_error"] else None
             request = {"method": "tools/call", "params": params}
-            yield made(f"call {number}: {params['name']}", at, called, "mcp", request, answer, error)
+            yield made(
+                f"call {number}: {params['name']}", at, called, "mcp", request, answer, error
+            )
         at += called
 
 
@@ -304,14 +412,22 @@ def _plain(body: Any) -> Any:
     return json.loads(json.dumps(body, default=str))
 
 
-# --- sending --------------------------------------------------------------------------------------------------------------
+# --- sending --------------------------------------------------------------------------------------
 
 
 class Telemetry:
-    """A job in progress. Its methods may be called from any thread, and none of them raises or waits, but `close`."""
+    """A job in progress.
+
+    Its methods may be called from any thread, and none of them raises or waits, but `close`.
+    """
 
     def __init__(
-        self, job: TelemetryJob, spelling: _Spelling | None, key: str | None, local: Path | None, secrets: tuple[str, ...]
+        self,
+        job: TelemetryJob,
+        spelling: _Spelling | None,
+        key: str | None,
+        local: Path | None,
+        secrets: tuple[str, ...],
     ) -> None:
         self.job = job
         self._spelling = spelling
@@ -407,7 +523,9 @@ class Telemetry:
                         runner.run(self._post(client, url, body))
                 except Exception as error:
                     _log.debug("telemetry", exc_info=True)
-                    self._fail(error.what if isinstance(error, InputError) else type(error).__name__)
+                    self._fail(
+                        error.what if isinstance(error, InputError) else type(error).__name__
+                    )
             runner.run(client.aclose())
 
     async def _post(self, client: HttpClient, url: str, body: dict[str, Any]) -> None:
@@ -418,7 +536,9 @@ class Telemetry:
             return isinstance(result, HttpError) or result.status in _AGAIN
 
         try:
-            answer = await client.send("POST", url, body=_plain(redact(body, self._secrets)), again=again)
+            answer = await client.send(
+                "POST", url, body=_plain(redact(body, self._secrets)), again=again
+            )
         except HttpError as error:
             self._failures += 1
             self._fail(error.why)
@@ -433,4 +553,7 @@ class Telemetry:
         if not self._told:
             self._told = True
             where = f" to {self._address}" if self._address else ""
-            self._warn(f"telemetry: traces cannot be sent{where} ({clean_line(why, 200)}); the episodes continue without it")
+            self._warn(
+                f"telemetry: traces cannot be sent{where} ({clean_line(why, 200)}); the episodes "
+                "continue without it"
+            )

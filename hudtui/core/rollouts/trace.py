@@ -1,9 +1,10 @@
 """Episodes on disk: one JSON object a line, appended whole, readable while more is written.
 
-A line is what `episode_to_json` gives; `docs/results.md` describes it. What a list of episodes needs stands before the messages,
-so that a reader can index a large file without parsing conversations. Images stand in the turns, within bounds
-(`observation.KEPT_IMAGES`); in the messages a note of their type and size stands in, so that no image is there twice. The secrets
-that a caller names never enter a trace, wherever an environment may have echoed them.
+A line is what `episode_to_json` gives; `docs/results.md` describes it. What a list of episodes
+needs stands before the messages, so that a reader can index a large file without parsing
+conversations. Images stand in the turns, within bounds (`observation.KEPT_IMAGES`); in the messages
+a note of their type and size stands in, so that no image is there twice. The secrets that a caller
+names never enter a trace, wherever an environment may have echoed them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
         "started_at": episode.started_at,
         "stop": episode.stop,
         "error": episode.error,
-        "scores": {name: value for name, value in vars(episode.scores).items() if name != "own" or value},
+        "scores": {
+            name: value for name, value in vars(episode.scores).items() if name != "own" or value
+        },
         "seconds": dict(episode.seconds),
         "info": dict(episode.info),
         "turn_count": len(episode.turns),
@@ -68,14 +71,16 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
 def slips(turns: Iterable[Turn]) -> dict[str, int]:
     """Return the numbers of failed turns of an episode, by kind; kinds without any are left out.
 
-    `no_call`: replies without a call that can be read; `refused`: calls that were not made; `failed`: calls that the environment
-    answered with an error.
+    `no_call`: replies without a call that can be read; `refused`: calls that were not made;
+    `failed`: calls that the environment answered with an error.
     """
     counts = dict.fromkeys(("no_call", "refused", "failed"), 0)
     for turn in turns:
         if turn.is_error:
             action = turn.interpretation.get("action")
-            counts["failed" if turn.call is not None else "no_call" if action is None else "refused"] += 1
+            counts[
+                "failed" if turn.call is not None else "no_call" if action is None else "refused"
+            ] += 1
     return {kind: count for kind, count in counts.items() if count}
 
 
@@ -86,7 +91,10 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 
 
 def _images_to_json(images: Iterable[KeptImage]) -> dict[str, Any]:
-    kept = [{"type": one.kind, "bytes": one.size, **({} if one.data is None else {"data": one.data})} for one in images]
+    kept = [
+        {"type": one.kind, "bytes": one.size, **({} if one.data is None else {"data": one.data})}
+        for one in images
+    ]
     return {"images": kept} if kept else {}
 
 
@@ -96,7 +104,13 @@ def images_from_json(value: Any) -> tuple[KeptImage, ...]:
     for one in value if isinstance(value, list) else ():
         if isinstance(one, Mapping) and isinstance(one.get("type"), str):
             size, data = one.get("bytes"), one.get("data")
-            images.append(KeptImage(one["type"], size if type(size) is int else 0, data if isinstance(data, str) else None))
+            images.append(
+                KeptImage(
+                    one["type"],
+                    size if type(size) is int else 0,
+                    data if isinstance(data, str) else None,
+                )
+            )
     return tuple(images)
 
 
@@ -120,7 +134,9 @@ def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
                 format_compliance=float(scores["format_compliance"]),
                 reward=float(scores["reward"]),
                 reward_found=bool(scores["reward_found"]),
-                own={str(name): float(value) for name, value in dict(scores.get("own") or {}).items()},
+                own={
+                    str(name): float(value) for name, value in dict(scores.get("own") or {}).items()
+                },
             ),
             stop=str(record["stop"]),
             error=record.get("error"),
@@ -154,7 +170,12 @@ def _without_images(message: Mapping[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list):
         return dict(message)
-    return {**message, "content": [_image_note(part) if part.get("type") == "image_url" else part for part in content]}
+    return {
+        **message,
+        "content": [
+            _image_note(part) if part.get("type") == "image_url" else part for part in content
+        ],
+    }
 
 
 def _image_note(part: Mapping[str, Any]) -> dict[str, str]:
@@ -174,11 +195,14 @@ def redact(value: Any, secrets: Iterable[str] = ()) -> Any:
 
 def _maskable(secrets: Iterable[str]) -> list[str]:
     """The longest first: one may be a part of another."""
-    return sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    return sorted(
+        {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True
+    )
 
 
 def _redact(value: Any, secrets: list[str], depth: int) -> Any:
-    # A record has hundreds of small values, and all episodes of a batch may end at once: nothing is called for plain ones.
+    # A record has hundreds of small values, and all episodes of a batch may end at once: nothing is
+    # called for plain ones.
     if isinstance(value, str):
         for secret in secrets:
             if secret in value:
@@ -206,7 +230,8 @@ def _redact(value: Any, secrets: list[str], depth: int) -> Any:
 def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) -> None:
     """Append an episode to a trace file, as one whole line or not at all.
 
-    In a file of more than `IMAGES_UNTIL` bytes, the data of its images is left out: screenshots must not fill a disk.
+    In a file of more than `IMAGES_UNTIL` bytes, the data of its images is left out: screenshots
+    must not fill a disk.
 
     Raises:
         InputError: The file cannot be written. What it held before is untouched.
@@ -218,12 +243,20 @@ def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) 
 
 
 def _episode_line(record: dict[str, Any], secrets: list[str]) -> bytes:
-    """The line of a record. One look at the encoded text tells whether there is anything to mask or to replace in it at all."""
+    """The line of a record.
+
+    One look at the encoded text tells whether there is anything to mask or to replace in it at all.
+    """
     from pydantic_core import to_json
 
-    with contextlib.suppress(ValueError):  # what JSON cannot hold, or nested too deeply for the encoder (255)
+    with contextlib.suppress(
+        ValueError
+    ):  # what JSON cannot hold, or nested too deeply for the encoder (255)
         line = to_json(record, inf_nan_mode="constants")
-        if not any(mark in line for mark in (b"NaN", b"Infinity", *(to_json(secret)[1:-1] for secret in secrets))):
+        if not any(
+            mark in line
+            for mark in (b"NaN", b"Infinity", *(to_json(secret)[1:-1] for secret in secrets))
+        ):
             return line
     return _encode(_redact(record, secrets, 0))
 
@@ -240,7 +273,9 @@ def _size(path: Path) -> int:
 
 
 def append_line(path: Path, value: Any) -> None:
-    """Append `value` as one line of JSON, whole or not at all, also beside other processes that append to the same file.
+    """Append `value` as one line of JSON, whole or not at all.
+
+    Other processes may append to the same file.
 
     A half-written last line, left by a process that was killed or by a full disk, is removed first.
 
@@ -288,7 +323,10 @@ def _write_all(handle: int, data: bytes, offset: int) -> None:
 
 
 def _whole_end(handle: int) -> int:
-    """Offset behind the last whole line; what stands beyond it is cut off unless it is a record that merely lacks its newline."""
+    """Offset behind the last whole line.
+
+    What stands beyond it is cut off unless it is a record that merely lacks its newline.
+    """
     end = os.fstat(handle).st_size
     start, tail = end, b""
     while start > 0 and b"\n" not in tail:
@@ -313,14 +351,17 @@ def read_trace(path: Path) -> Iterator[Episode]:
     The file may be in the middle of being written: an incomplete last line is left out.
 
     Raises:
-        InputError: The file cannot be read, or a line of it is not a trace record; the error names the line.
+        InputError: The file cannot be read, or a line of it is not a trace record; the error names
+            the line.
     """
     for _, episode in scan_trace(path):
         yield episode
 
 
 def scan_trace(path: Path, offset: int = 0) -> Iterator[tuple[int, Episode]]:
-    """As `read_trace`, from a byte offset on; each episode comes with the offset behind it, from which a later call can continue.
+    """As `read_trace`, from a byte offset on.
+
+    Each episode comes with the offset behind it, from which a later call can continue.
 
     Raises:
         InputError: As `read_trace`. Line numbers count from `offset`.
@@ -330,8 +371,9 @@ def scan_trace(path: Path, offset: int = 0) -> Iterator[tuple[int, Episode]]:
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
-    """The JSON values of a file with one a line: line number (from 1 at `offset`), offset behind the line, value.
+    """The JSON values of a file with one a line.
 
+    Line number (from 1 at `offset`), offset behind the line, value.
     Blank lines are passed over, and so is a last line that is still being written.
 
     Raises:
@@ -342,7 +384,9 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
         stream.seek(offset)
         for number, line in enumerate(iter(lambda: stream.readline(MAX_BYTES + 1), b""), 1):
             if len(line) > MAX_BYTES:
-                raise InputError(f"a line is longer than {MAX_BYTES >> 20} MiB", where=Location(name, number))
+                raise InputError(
+                    f"a line is longer than {MAX_BYTES >> 20} MiB", where=Location(name, number)
+                )
             offset += len(line)
             if not line.strip():
                 continue
@@ -351,12 +395,16 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
             except UnicodeDecodeError as error:
                 if not line.endswith(b"\n"):
                     return
-                raise InputError("this is not UTF-8 text", why=error.reason, where=Location(name, number)) from None
+                raise InputError(
+                    "this is not UTF-8 text", why=error.reason, where=Location(name, number)
+                ) from None
             except InputError as error:
                 if not line.endswith(b"\n"):
                     return
                 column = error.where.column if error.where else None
-                raise InputError(error.what, why=error.why, where=Location(name, number, column)) from None
+                raise InputError(
+                    error.what, why=error.why, where=Location(name, number, column)
+                ) from None
             yield number, offset, value
 
 
@@ -367,8 +415,13 @@ def example_count(episode: Episode) -> int:
 
 
 def opening_of(episode: Episode) -> Any:
-    """The content of the first message about the task: its prompt and what the set-up answered; None without one."""
-    prompts = [message for message in episode.messages if message.get("role") == "user"][example_count(episode) :]
+    """The content of the first message about the task.
+
+    Its prompt and what the set-up answered; None without one.
+    """
+    prompts = [message for message in episode.messages if message.get("role") == "user"][
+        example_count(episode) :
+    ]
     return prompts[0].get("content") if prompts else None
 
 
@@ -380,25 +433,42 @@ def transcript(episode: Episode, *, over: bool = True) -> str:
 
 
 def opening_text(task: str, content: object) -> str:
-    """The beginning of a transcript: the id of the task, and the content that `opening_of` gives."""
-    return f"task {clean_line(task)}" + ("" if content is None else f"\n\n## opening\n{_readable(content)}")
+    """The beginning of a transcript.
+
+    The id of the task, and the content that `opening_of` gives.
+    """
+    return f"task {clean_line(task)}" + (
+        "" if content is None else f"\n\n## opening\n{_readable(content)}"
+    )
 
 
 def turn_text(number: int, turn: Turn) -> str:
     """One turn of a transcript: reply, call and answer. Turns count from 1."""
     parts = [f"## reply {number}\n{clean(turn.reply)}"]
     if turn.call is not None:
-        parts.append(f"## call {number}\n{clean(turn.call['tool'])} {dumps(turn.call['arguments'])}")
-    parts.append(f"## answer {number}{' (an error)' if turn.is_error else ''}\n{clean(turn.observation)}")
+        parts.append(
+            f"## call {number}\n{clean(turn.call['tool'])} {dumps(turn.call['arguments'])}"
+        )
+    parts.append(
+        f"## answer {number}{' (an error)' if turn.is_error else ''}\n{clean(turn.observation)}"
+    )
     return "\n\n".join(parts)
 
 
 def end_text(episode: Episode, *, over: bool = True) -> str:
     """The end of a transcript: why the episode ended, the evaluation and the scores."""
     scores = episode.scores
-    completion = f"task_completion {scores.task_completion:.3f}" if scores.reward_found else "task_completion: no reward found"
+    completion = (
+        f"task_completion {scores.task_completion:.3f}"
+        if scores.reward_found
+        else "task_completion: no reward found"
+    )
     own = "".join(f"{clean(name)} {value:.3f}, " for name, value in scores.own.items())
-    stop = f"{episode.stop}{f': {clean(episode.error)}' if episode.error else ''}" if over else "not over yet"
+    stop = (
+        f"{episode.stop}{f': {clean(episode.error)}' if episode.error else ''}"
+        if over
+        else "not over yet"
+    )
     evaluation = "" if episode.evaluation is None else f"\nevaluation {dumps(episode.evaluation)}"
     return (
         f"## end\n{stop}{evaluation}\n{completion}, tool_execution {scores.tool_execution:.3f}, "
@@ -408,4 +478,10 @@ def end_text(episode: Episode, *, over: bool = True) -> str:
 
 def _readable(content: object) -> str:
     parts = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
-    return clean("\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in parts if isinstance(part, dict)))
+    return clean(
+        "\n".join(
+            str(part.get("text", f"[{part.get('type')}]"))
+            for part in parts
+            if isinstance(part, dict)
+        )
+    )

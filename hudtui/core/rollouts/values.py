@@ -1,4 +1,7 @@
-"""Episodes as values: messages, turns and scores. `trace` gives them their form as a line of a file."""
+"""Episodes as values: messages, turns and scores.
+
+`trace` gives them their form as a line of a file.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,35 @@ ENDED_BY_HAND = "ended"
 """`Episode.stop` of an episode that the person who played it ended."""
 
 Message = Mapping[str, Any]
-"""A chat message: `{"role": "system"|"user"|"assistant", "content": str | list of parts}` (OpenAI's form)."""
+"""A chat message: `{"role": "system"|"user"|"assistant", "content": str | list of parts}` (OpenAI's
+form)."""
 
 Complete = Callable[[Sequence[Message]], Awaitable[str]]
 """The policy: given all messages so far, the agent's next reply as text."""
 
 
 class ContextFull(HudtuiError):
-    """The conversation has no room for another reply. A policy raises this; the episode ends there and is evaluated."""
+    """The conversation has no room for another reply.
+
+    A policy raises this; the episode ends there and is evaluated.
+    """
 
 
 def plain_number(value: float) -> float:
-    """`value` as people write it: 0.95 for the 0.9500000000000001 that a sum of binary fractions gives."""
+    """`value` as people write it.
+
+    0.95 for the 0.9500000000000001 that a sum of binary fractions gives.
+    """
     short = f"{value:.12g}"
     return float(short) if len(short) < 12 else value
 
 
 @dataclass(frozen=True)
 class KeptImage:
-    """An image of a tool's answer, kept for people who read the episode. The messages say whether the agent was shown it."""
+    """An image of a tool's answer, kept for people who read the episode.
+
+    The messages say whether the agent was shown it.
+    """
 
     kind: str
     """Its type by its own bytes: `image/png`, `image/jpeg`, `image/gif` or `image/webp`."""
@@ -78,10 +91,11 @@ class Scores:
     format_compliance: float
     reward: float
     reward_found: bool
-    """False when the evaluate tool's answer held no reward: task_completion is 0 for want of one. True where the task names no
-    evaluate tool and the configuration's own reward judges."""
+    """False when the evaluate tool's answer held no reward: task_completion is 0 for want of one.
+    True where the task names no evaluate tool and the configuration's own reward judges."""
     own: Mapping[str, float] = field(default_factory=dict)
-    """The user's own parts of the reward (`rubric.reward`), by name. Empty until the episode is over."""
+    """The user's own parts of the reward (`rubric.reward`), by name. Empty until the episode is
+    over."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +107,8 @@ class Episode:
     turns: tuple[Turn, ...]
     scores: Scores
     stop: str
-    """Reason for the end: `done`, `max_turns`, `context` (no room for another reply), `ended` (by who played it), `error` or
-    `cancelled`."""
+    """Reason for the end: `done`, `max_turns`, `context` (no room for another reply), `ended` (by
+    who played it), `error` or `cancelled`."""
     error: str | None = None
     """The error that ended the episode, if `stop` is `error`."""
     evaluation: Any = None

@@ -1,4 +1,7 @@
-"""Alarms: problems of a run and their fixes, found by pure functions over the run's observed facts."""
+"""Alarms.
+
+Problems of a run and their fixes, found by pure functions over the run's observed facts.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,11 @@ from hudtui.core.training.features import ANY_MODEL, ANY_SERVER, Advice
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 SILENT = 15.0
-"""Seconds without a heartbeat after which the clock of a machine is compared with that of this computer."""
+"""Seconds without a heartbeat after which the clock of a machine is compared with that of this
+computer."""
 DEAD_QUIET = 60.0
-"""Seconds without a log line of the running stage after which it waits for its model server, which is known to be dead."""
+"""Seconds without a log line of the running stage after which it waits for its model server, which
+is known to be dead."""
 STUCK = 60.0
 """Seconds in which a server has requests but generates no token, after which an alarm is raised."""
 DISK_FULL = 512 * 1024**2
@@ -30,13 +35,19 @@ DISK_FULL = 512 * 1024**2
 
 Level = Literal["warning", "error"]
 Thresholds = Mapping[str, float]
-"""The threshold of each row of `settings.ALARM_SETTINGS`. An infinite threshold switches its alarm off."""
+"""The threshold of each row of `settings.ALARM_SETTINGS`. An infinite threshold switches its alarm
+off."""
 
-USUAL: Thresholds = {name: float(setting.default or "inf") for name, setting in ALARM_SETTINGS.items()}
+USUAL: Thresholds = {
+    name: float(setting.default or "inf") for name, setting in ALARM_SETTINGS.items()
+}
 
 
 def read_thresholds(folder: Path) -> Thresholds:
-    """Return the thresholds in the settings of a project folder. A value that cannot be used counts as none given."""
+    """Return the thresholds in the settings of a project folder.
+
+    A value that cannot be used counts as none given.
+    """
     try:
         values = check_settings(load_settings(folder)).values
     except InputError:  # of the platform
@@ -58,15 +69,21 @@ class Alarm:
     """The fix, in one sentence."""
     stage: str | None = None
     mark: str = ""
-    """A text that distinguishes this alarm from earlier ones of its identity, such as the step at which it began."""
+    """A text that distinguishes this alarm from earlier ones of its identity, such as the step at
+    which it began."""
     acknowledged: bool = False
-    """True if the user has acknowledged the alarm: it is then listed, but not counted or announced."""
+    """True if the user has acknowledged the alarm: it is then listed, but not counted or
+    announced."""
     logged: bool = False
-    """True if a log line reports the problem: whoever shows the lines as they come does not repeat it."""
+    """True if a log line reports the problem: whoever shows the lines as they come does not repeat
+    it."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return the fields that identify the alarm; its text is not among them, because it changes every second."""
+        """Return the fields that identify the alarm.
+
+        Its text is not among them, because it changes every second.
+        """
         return (self.kind, self.level, self.stage or "", self.fix or "")
 
     @property
@@ -129,7 +146,8 @@ class RunFacts:
     """All metrics of the run; the next four follow from them, see `with_metrics`."""
     wrong: tuple[NotFiniteStreak, ...] = ()
     spread: Sequence[Point] = ()
-    """Spread of the rewards within a group, one point per step; empty if a group has only one reward."""
+    """Spread of the rewards within a group, one point per step; empty if a group has only one
+    reward."""
     step_times: Sequence[Point] = ()
     broken: Sequence[Point] = ()
     """Share of the episodes that broke off, one point per step."""
@@ -140,7 +158,9 @@ class RunFacts:
     memory_total: float | None = None
 
     def with_metrics(self, metrics: MetricsReader, group: int | None = None) -> RunFacts:
-        """Return these facts with those that metrics tell, of runs and of sessions that hudtui did not start.
+        """Return these facts with those that metrics tell.
+
+        It is for runs, and for sessions that hudtui did not start.
 
         `group` is the number of episodes of a task, where it is known; see `reward_spread`.
         """
@@ -160,7 +180,10 @@ Finder = Callable[[RunFacts, float], Iterable[Alarm]]
 
 @dataclass(frozen=True)
 class AlarmRule:
-    """A kind of alarm: the name of its threshold in `settings.ALARM_SETTINGS`, and the function that finds such alarms."""
+    """A kind of alarm.
+
+    The name of its threshold in `settings.ALARM_SETTINGS`, and the function that finds such alarms.
+    """
 
     threshold: str
     find: Finder
@@ -185,20 +208,35 @@ _ANY_SERVER_FIX = f"{ANY_SERVER} With ART: gpu_memory_utilization or max_seq_len
 """Fixes in the words of every engine: a log line alone tells none."""
 _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
 
-_SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None, str | None], ...] = (
-    ("memory", r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", None, _ANY_TRAINER_FIX),
+_SYMPTOMS: tuple[
+    tuple[Literal["memory", "server", "training"], str, str | None, str | None], ...
+] = (
+    (
+        "memory",
+        r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+        None,
+        _ANY_TRAINER_FIX,
+    ),
     (
         "memory",
         r"No available memory for the cache blocks|KV cache .{0,80}(?:larger than|exceed)|"
-        r"Free memory on device .{0,120}less than desired|max seq len .{0,60}is larger than the maximum number of tokens",
+        r"Free memory on device .{0,120}less than desired"
+        r"|max seq len .{0,60}is larger than the maximum number of tokens",
         None,
         _ANY_SERVER_FIX,
     ),
-    ("memory", r"\bOut of memory: Killed process\b|\boom-kill\b|MemoryError(?:$|:)|Cannot allocate memory", None, _HOST_FIX),
+    (
+        "memory",
+        r"\bOut of memory: Killed process\b|\boom-kill\b|MemoryError(?:$|:)|Cannot allocate memory",
+        None,
+        _HOST_FIX,
+    ),
     (
         "server",
-        r"EngineDeadError|EngineCore (?:died|encountered a fatal error|failed to start)|Engine core initialization failed|"
-        r"Engine core proc .{0,60}died unexpectedly|MQLLMEngine terminated|Background loop has errored",
+        r"EngineDeadError|EngineCore (?:died|encountered a fatal error|failed to start)"
+        r"|Engine core initialization failed|"
+        r"Engine core proc .{0,60}died unexpectedly|MQLLMEngine terminated"
+        r"|Background loop has errored",
         None,
         None,
     ),
@@ -206,7 +244,8 @@ _SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None,
         "training",
         r"Skipping tuning as there is no suitable data|the rewards of each group are equal",
         "a step had equal rewards in each group, and nothing was learned from it",
-        "Tasks that sometimes succeed, a higher temperature, more episodes a task, or a judge (--ruler).",
+        "Tasks that sometimes succeed, a higher temperature, more episodes a task, or a judge "
+        "(--ruler).",
     ),
     (
         "training",
@@ -224,14 +263,31 @@ _SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None,
         "training",
         r"the model's server (?:has not answered for|does NOT answer)",
         "the model's server does not answer, and the episodes wait for it",
-        "Look at the end of its log; often the GPU's memory was full: lower gpu_memory_utilization or max_seq_len.",
+        "Look at the end of its log; often the GPU's memory was full: lower gpu_memory_utilization "
+        "or max_seq_len.",
     ),
 )
-"""Kind, pattern, meaning (None: the line itself is shown) and fix of each symptom. The first matching pattern counts.
-The symptoms of a training are from issues of ART: #346, #377, #395, #469, #472."""
+"""Kind, pattern, meaning (None: the line itself is shown) and fix of each symptom. The first
+matching pattern counts. The symptoms of a training are from issues of ART: #346, #377, #395, #469,
+#472."""
 _WORDS = (
-    *("emory", "ALLOC_FAILED", "KV cache", "max seq len", "oom-kill", "Engine", "Background loop", "Skipping tuning"),
-    *("rewards of each group", "optimizer is not kept", "longer than the model", "maximum context", "model's server"),
+    *(
+        "emory",
+        "ALLOC_FAILED",
+        "KV cache",
+        "max seq len",
+        "oom-kill",
+        "Engine",
+        "Background loop",
+        "Skipping tuning",
+    ),
+    *(
+        "rewards of each group",
+        "optimizer is not kept",
+        "longer than the model",
+        "maximum context",
+        "model's server",
+    ),
 )
 """Every symptom contains one of these words, so most lines are ruled out by this cheap test."""
 
@@ -247,7 +303,10 @@ def find_symptom(stage: str, line: str) -> LogSymptom | None:
 
 
 def find_symptoms(stage: str, lines: Sequence[str]) -> tuple[LogSymptom, ...]:
-    """Return the symptoms in log lines, as `find_symptom` finds them at the start of each line; fast without symptoms."""
+    """Return the symptoms in log lines, as `find_symptom` finds them at the start of each line.
+
+    Fast without symptoms.
+    """
     text = "\n".join(lines)
     if not any(word in text for word in _WORDS):
         return ()
@@ -255,10 +314,12 @@ def find_symptoms(stage: str, lines: Sequence[str]) -> tuple[LogSymptom, ...]:
 
 
 def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Point, ...]:
-    """Return the reward spread within groups by step; empty if each task has one episode, which leaves nothing to compare.
+    """Return the reward spread within groups by step.
 
-    TRL's `reward_std` is that of all rewards of a step, and says nothing about groups; where it also writes the share of groups
-    without spread (`frac_reward_zero_std`), the spread returned is the share of the other groups.
+    Empty if each task has one episode, which leaves nothing to compare. TRL's `reward_std` is that
+    of all rewards of a step, and says nothing about groups; where it also writes the share of
+    groups without spread (`frac_reward_zero_std`), the spread returned is the share of the other
+    groups.
     """
     if group == 1:
         return ()
@@ -268,7 +329,9 @@ def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Poi
     return metrics.quantity("reward_std")
 
 
-def find_alarms(facts: RunFacts, from_when: Thresholds = USUAL, *, acknowledged: Collection[str] = ()) -> tuple[Alarm, ...]:
+def find_alarms(
+    facts: RunFacts, from_when: Thresholds = USUAL, *, acknowledged: Collection[str] = ()
+) -> tuple[Alarm, ...]:
     """Return the alarms of a run, the worst first, and acknowledged alarms last.
 
     Args:
@@ -290,7 +353,8 @@ def _heartbeat(facts: RunFacts, limit: float) -> Iterable[Alarm]:
             "heartbeat",
             "error",
             f"no sign of life for {seconds(facts.silent)}",
-            "The machine may be gone, or its supervisor killed: the next start of hudtui takes the run up again.",
+            "The machine may be gone, or its supervisor killed: the next start of hudtui takes the "
+            "run up again.",
             mark="" if facts.beat is None else f"{facts.beat:.0f}",
         )
 
@@ -315,11 +379,20 @@ def _memory(facts: RunFacts, limit: float) -> Iterable[Alarm]:
             yield Alarm("memory", "error", text, fix, sign.stage, sign.line, logged=True)
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:
-            yield Alarm("memory", "error", f"{stage.name} was killed (SIGKILL), mostly for want of memory", _HOST_FIX, stage.name)
+            yield Alarm(
+                "memory",
+                "error",
+                f"{stage.name} was killed (SIGKILL), mostly for want of memory",
+                _HOST_FIX,
+                stage.name,
+            )
     used, total = facts.memory_used, facts.memory_total
     if facts.active and used is not None and total and 100 * used >= limit * total:
         text = f"{used / total:.0%} of the machine's memory of {size(int(total))} is in use"
-        fix = "Use a machine with more memory, or fewer episodes at once, before the system kills a process."
+        fix = (
+            "Use a machine with more memory, or fewer episodes at once, before the system kills a "
+            "process."
+        )
         yield Alarm("memory", "warning", text, fix)
 
 
@@ -330,8 +403,19 @@ def _server(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     signs = {sign.stage: sign for sign in reversed(facts.signs) if sign.kind == "server"}
     if not facts.stages:  # a session that hudtui did not start: only its lines tell of its servers
         for name, sign in signs.items():
-            yield Alarm("server", "error", f"the server of {name} is dead: {sign.line}", None, name, logged=True)
-    working = [stage for stage in facts.stages if not stage.service and stage.state in ("running", "starting")]
+            yield Alarm(
+                "server",
+                "error",
+                f"the server of {name} is dead: {sign.line}",
+                None,
+                name,
+                logged=True,
+            )
+    working = [
+        stage
+        for stage in facts.stages
+        if not stage.service and stage.state in ("running", "starting")
+    ]
     quiet = max((stage.quiet or 0.0 for stage in working), default=0.0)
     for stage in facts.stages:
         reported = signs.get(stage.name)
@@ -341,14 +425,32 @@ def _server(facts: RunFacts, limit: float) -> Iterable[Alarm]:
         why = f" ({reported.line})" if reported else ""
         if quiet > DEAD_QUIET:
             who = ", ".join(one.name for one in working)
-            text = f"{stage.name} {how}{why}, and {who} has said nothing for {seconds(quiet)}: it waits in vain"
-            yield Alarm("server", "error", text, "Stop the run and start it again; the cause is in the server's log.", stage.name)
+            text = (
+                f"{stage.name} {how}{why}, and {who} has said nothing for {seconds(quiet)}: it "
+                "waits in vain"
+            )
+            yield Alarm(
+                "server",
+                "error",
+                text,
+                "Stop the run and start it again; the cause is in the server's log.",
+                stage.name,
+            )
         else:
-            yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run continues", None, stage.name)
+            yield Alarm(
+                "server",
+                "warning",
+                f"{stage.name} {how}{why} while the run continues",
+                None,
+                stage.name,
+            )
 
 
 def _trouble(stage: StageFacts, sign: LogSymptom | None, limit: float) -> str | None:
-    """Return the problem of a model server; None without a problem, or if the stage is not a server."""
+    """Return the problem of a model server.
+
+    None without a problem, or if the stage is not a server.
+    """
     if stage.service and stage.state == "ended":
         return "is dead" if stage.exit is None else f"ended with status {stage.exit}"
     if stage.unanswered > limit:
@@ -367,7 +469,8 @@ def _disk(facts: RunFacts, limit: float) -> Iterable[Alarm]:
             "disk",
             "error" if full else "warning",
             f"the disk is {'full' if full else 'nearly full'}: {size(free)} left",
-            "Remove old checkpoints or downloads on the machine (keep_checkpoints, the caches in ~/.cache).",
+            "Remove old checkpoints or downloads on the machine (keep_checkpoints, the caches in "
+            "~/.cache).",
         )
 
 
@@ -378,7 +481,12 @@ def _quiet(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     usual = median(point.y for point in facts.step_times) if facts.step_times else 0.0
     patience = max(60 * limit, 3 * usual)
     for stage in facts.stages:
-        if not stage.service and stage.state == "running" and stage.quiet is not None and stage.quiet > patience:
+        if (
+            not stage.service
+            and stage.state == "running"
+            and stage.quiet is not None
+            and stage.quiet > patience
+        ):
             text = f"{stage.name} has logged nothing for {seconds(stage.quiet)}"
             mark = "" if stage.grew is None else f"{stage.grew:.0f}"
             yield Alarm("quiet", "warning", text, None, stage.name, mark)
@@ -394,7 +502,8 @@ def _nan(facts: RunFacts, limit: float) -> Iterable[Alarm]:
             "nan",
             "error",
             f"{names} {'are' if len(wrong) > 1 else 'is'} NaN or infinite since step {first.x:g}",
-            "The weights are lost: stop the run, continue from a checkpoint, lower learning_rate or max_grad_norm.",
+            "The weights are lost: stop the run, continue from a checkpoint, lower learning_rate "
+            "or max_grad_norm.",
             mark=f"{first.x:g}",
         )
 
@@ -417,11 +526,22 @@ def _training(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     if not facts.active:
         return
     for sign in dict.fromkeys(sign for sign in facts.signs if sign.kind == "training"):
-        yield Alarm("training", "warning", f"{sign.stage}: {sign.line}", sign.fix, sign.stage, logged=True)
+        yield Alarm(
+            "training", "warning", f"{sign.stage}: {sign.line}", sign.fix, sign.stage, logged=True
+        )
     many = tuple(takewhile(lambda point: 100 * point.y >= limit, reversed(facts.broken)))
     if many:
-        text = f"{many[0].y:.0%} of the episodes of step {many[0].x:g} broke off: nothing is learned from them"
-        yield Alarm("training", "warning", text, "The log and the results name the reasons.", mark=f"{many[-1].x:g}")
+        text = (
+            f"{many[0].y:.0%} of the episodes of step {many[0].x:g} broke off: nothing is learned "
+            "from them"
+        )
+        yield Alarm(
+            "training",
+            "warning",
+            text,
+            "The log and the results name the reasons.",
+            mark=f"{many[-1].x:g}",
+        )
 
 
 def seconds(value: float) -> str:

@@ -1,5 +1,6 @@
-"""The `config.yaml` of a training with ART: environments, settings of the training for each of them, resources, monitoring.
+"""The `config.yaml` of a training with ART.
 
+Environments, settings of the training for each of them, resources, monitoring.
     environments:
       my_env:
         mcp_config:
@@ -10,7 +11,8 @@
       default: {learning_rate: 1e-5, rollouts_per_group: 4}
       my_env: {num_training_scenarios: 24}
 
-A value of the command line precedes that of the environment's block, which precedes `default`, which precedes what is built in.
+A value of the command line precedes that of the environment's block, which precedes `default`,
+which precedes what is built in.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ _BLOCK: Mapping[str, str] = {
     "max_turns": "max_turns",
     "ruler": "ruler",
 }
-"""Keys of a block of `training`, and the options of `ArtRequest` that they set: these have the types and bounds."""
+"""Keys of a block of `training`, and the options of `ArtRequest` that they set: these have the
+types and bounds."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class ArtEnvironment:
     """Its tasks: a file or folder, or a dataset on the Hub."""
     split: str | None = None
     gym: str | None = None
-    """A gym configuration whose actions are the model's tools; None: the tools of the environment themselves."""
+    """A gym configuration whose actions are the model's tools; None: the tools of the environment
+    themselves."""
     reward: str | None = None
 
 
@@ -100,7 +104,8 @@ class ArtConfig:
     """Settings of the trainings of one environment."""
     base_models: Mapping[str, str] = field(default_factory=lambda: dict(BASE_MODELS))
     targets: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Of each environment, the targets of the tasks that are taken; tasks without a target are always taken."""
+    """Of each environment, the targets of the tasks that are taken; tasks without a target are
+    always taken."""
     gpu_memory_utilization: float | None = None
     enforce_eager: bool | None = None
     backend: Literal["local", "skypilot"] = "local"
@@ -141,11 +146,17 @@ class ArtConfig:
             why=f"Available environments: {', '.join(known)}.",
             fix=f"Did you mean {near}?"
             if near
-            else "Describe it in a file: environments.NAME with mcp_config and dataset; --config FILE.",
+            else (
+                "Describe it in a file: environments.NAME with mcp_config and dataset; --config "
+                "FILE."
+            ),
         )
 
     def setting(self, environment: str, name: str) -> Any:
-        """A setting of the trainings of an environment: of its own block, else of `default`; None if the file has none."""
+        """A setting of the trainings of an environment.
+
+        Of its own block, else of `default`; None if the file has none.
+        """
         own = self.blocks.get(environment, {})
         return own[name] if name in own else self.default.get(name)
 
@@ -156,7 +167,8 @@ def read_art_config(path: Path, *, name: str | None = None) -> ArtConfig:
     Errors call it `name`; by default its path.
 
     Raises:
-        InputError: It cannot be read, has an unknown key, or a value of a wrong type; the error names file, line and key.
+        InputError: It cannot be read, has an unknown key, or a value of a wrong type; the error
+            names file, line and key.
     """
     return parse_art_config(read_text(path), name=name or str(path))
 
@@ -167,7 +179,10 @@ def parse_art_config(text: str, *, name: str) -> ArtConfig:
 
 
 class _Reader:
-    """Reads one document, and refuses the first thing in it that is wrong. Values are named by their paths."""
+    """Reads one document, and refuses the first thing in it that is wrong.
+
+    Values are named by their paths.
+    """
 
     def __init__(self, document: YamlDocument) -> None:
         self._document = document
@@ -178,36 +193,56 @@ class _Reader:
             self._mapping(path, keys)
         kind = self._text("resources", "backend", "type") or "local"
         if kind not in ("local", "skypilot"):
-            raise self._error(("resources", "backend", "type"), f"{kind!r} is no backend", "It is local, or skypilot.")
+            raise self._error(
+                ("resources", "backend", "type"),
+                f"{kind!r} is no backend",
+                "It is local, or skypilot.",
+            )
         share = self._number("resources", "gpu_memory_utilization")
         least = self._options["gpu_memory_utilization"].minimum or 0
         if share is not None and share < least:
             raise self._error(
-                ("resources", "gpu_memory_utilization"), f"{share:g} is too small a share of a GPU", f"From {least:g} to 1."
+                ("resources", "gpu_memory_utilization"),
+                f"{share:g} is too small a share of a GPU",
+                f"From {least:g} to 1.",
             )
         level = self._text("monitoring", "log_level")
         if level is not None and level.upper() not in LOG_LEVELS:
-            raise self._error(("monitoring", "log_level"), f"{level!r} is no level", f"Levels: {', '.join(LOG_LEVELS)}.")
+            raise self._error(
+                ("monitoring", "log_level"),
+                f"{level!r} is no level",
+                f"Levels: {', '.join(LOG_LEVELS)}.",
+            )
         project = self._text("monitoring", "wandb", "project")
         if project is not None:
             try:
                 check_project(project)
             except InputError as error:
-                raise self._error(("monitoring", "wandb", "project"), error.what, error.fix) from None
+                raise self._error(
+                    ("monitoring", "wandb", "project"), error.what, error.fix
+                ) from None
         remarks = []
         if self._flag("resources", "backend", "in_process") is False:
-            remarks.append("resources.backend.in_process: false has no effect: on one GPU the trainer always runs in its process")
+            remarks.append(
+                "resources.backend.in_process: false has no effect: on one GPU the trainer always "
+                "runs in its process"
+            )
         models = {
-            key: self._text("training", "base_models", key, required=True) for key in self._mapping(("training", "base_models"))
+            key: self._text("training", "base_models", key, required=True)
+            for key in self._mapping(("training", "base_models"))
         }
         blocks = {
-            key: self._block(("training", key)) for key in self._mapping(("training",)) if key not in ("base_models", "default")
+            key: self._block(("training", key))
+            for key in self._mapping(("training",))
+            if key not in ("base_models", "default")
         }
         environments = self._mapping(("environments",))
         known = {*DATASETS, *environments}
         for key in blocks:
             if key not in known:
-                raise self._unknown(("training", key), key, (*known, "default", "base_models"), "training")
+                raise self._unknown(
+                    ("training", key), key, (*known, "default", "base_models"), "training"
+                )
         return ArtConfig(
             environments={key: self._environment(key) for key in environments},
             default=self._block(("training", "default")),
@@ -284,10 +319,13 @@ class _Reader:
             found[key.removesuffix("_targets")] = tuple(value)
         return found
 
-    # --- values ----------------------------------------------------------------------------------------------------------
+    # --- values -----------------------------------------------------------------------------------
 
     def _value(self, path: YamlPath) -> Any:
-        """The value of a path whose mappings have been checked; None if the file does not have it."""
+        """The value of a path whose mappings have been checked.
+
+        None if the file does not have it.
+        """
         value = self._document.data
         for key in path:
             value = None if value is None else value.get(key)
@@ -298,28 +336,48 @@ class _Reader:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self._error(path, f"{path[-1] if path else 'this file'} is a mapping of names to values", None)
+            raise self._error(
+                path, f"{path[-1] if path else 'this file'} is a mapping of names to values", None
+            )
         if known is not None:
             for key in value:
                 if key not in known:
-                    raise self._unknown((*path, key), key, known, str(path[-1]) if path else "a configuration of ART")
+                    raise self._unknown(
+                        (*path, key),
+                        key,
+                        known,
+                        str(path[-1]) if path else "a configuration of ART",
+                    )
         return value
 
     def _text(self, *path: str | int, required: bool = False) -> Any:
-        return self._checked(path, lambda value: isinstance(value, str) and bool(value.strip()), "text", required=required)
+        return self._checked(
+            path,
+            lambda value: isinstance(value, str) and bool(value.strip()),
+            "text",
+            required=required,
+        )
 
     def _flag(self, *path: str | int) -> Any:
         return self._checked(path, lambda value: isinstance(value, bool), "true or false")
 
     def _number(self, *path: str | int) -> float | None:
         what = "a number above 0 and at most 1"
-        value = self._checked(path, lambda value: _is_number(value, int | float) and 0 < value <= 1, what)
+        value = self._checked(
+            path, lambda value: _is_number(value, int | float) and 0 < value <= 1, what
+        )
         return None if value is None else float(value)
 
     def _count(self, *path: str | int, least: int = 1) -> Any:
-        return self._checked(path, lambda value: _is_number(value, int) and value >= least, f"a whole number of {least} or more")
+        return self._checked(
+            path,
+            lambda value: _is_number(value, int) and value >= least,
+            f"a whole number of {least} or more",
+        )
 
-    def _checked(self, path: YamlPath, right: Callable[[Any], bool], what: str, *, required: bool = False) -> Any:
+    def _checked(
+        self, path: YamlPath, right: Callable[[Any], bool], what: str, *, required: bool = False
+    ) -> Any:
         value = self._value(path)
         if (required or value is not None) and not right(value):
             raise self._error(path, f"{path[-1]} is {what}, not {value!r}", None)

@@ -1,4 +1,7 @@
-"""The options of `hudtui art train`, as a value. Commands import this module at start-up, so it imports little."""
+"""The options of `hudtui art train`, as a value.
+
+Commands import this module at start-up, so it imports little.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import TRAINING, WHAT, WHERE, rents
 
 ART_VERSIONS = ("0.5.17",)
-"""Versions of ART with a lock file. Later versions cannot be installed from the package index alone."""
+"""Versions of ART with a lock file. Later versions cannot be installed from the package index
+alone."""
 JUDGE = "openai/o3"
 """The default judge of RULER."""
 SCENARIOS, VAL_SCENARIOS = 16, 8
@@ -24,12 +28,25 @@ def _rehearses(texts: Texts) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ArtRequest(RunRequest):
-    """A request for a training with ART. For a field that is None, the file decides, and without a value there the default."""
+    """A request for a training with ART.
+
+    For a field that is None, the file decides, and without a value there the default.
+    """
 
     names_machine: ClassVar[bool] = True
     command: ClassVar[str] = "hudtui art train"
     fixed: ClassVar[tuple[str, ...]] = (
-        *("engine", "tasks", "config", "training", "policy", "group", "concurrency", "limit", "rehearse_model"),
+        *(
+            "engine",
+            "tasks",
+            "config",
+            "training",
+            "policy",
+            "group",
+            "concurrency",
+            "limit",
+            "rehearse_model",
+        ),
         "held_out",
     )
     environment: str = knob(
@@ -108,7 +125,9 @@ class ArtRequest(RunRequest):
         place=-1,
         group=TRAINING,
     )
-    steps: int | None = knob(None, "Largest number of training steps; 10 by default.", minimum=1, group=TRAINING)
+    steps: int | None = knob(
+        None, "Largest number of training steps; 10 by default.", minimum=1, group=TRAINING
+    )
     learning_rate: float | None = knob(
         None,
         "Learning rate; by default it depends on the size of the model.",
@@ -152,12 +171,15 @@ class ArtRequest(RunRequest):
     )
     ruler: str | None = knob(
         None,
-        f"Judge the episodes of a task against one another (RULER), by this model; {JUDGE} if it has no value.",
+        f"Judge the episodes of a task against one another (RULER), by this model; {JUDGE} if it "
+        "has no value.",
         unset="no judge",
         place=1,
         group=TRAINING,
     )
-    project: str | None = knob(None, "Project in ART's records; hud-art by default.", place=1, group=TRAINING)
+    project: str | None = knob(
+        None, "Project in ART's records; hud-art by default.", place=1, group=TRAINING
+    )
     model_name: str | None = knob(
         None,
         "Name of the trained model; by default ENV-MODEL.",
@@ -167,7 +189,8 @@ class ArtRequest(RunRequest):
     )
     rehearse: bool = knob(
         False,
-        "Do not train: play, judge and record on this computer's CPU, with random calls or --base-url.",
+        "Do not train: play, judge and record on this computer's CPU, with random calls or "
+        "--base-url.",
         in_form=False,
         group=TRAINING,
     )
@@ -178,10 +201,13 @@ class ArtRequest(RunRequest):
         when=_rehearses,
         group=TRAINING,
     )
-    seed: int | None = knob(None, "Seed for the choice of the tasks and their order.", in_form=False, group=TRAINING)
+    seed: int | None = knob(
+        None, "Seed for the choice of the tasks and their order.", in_form=False, group=TRAINING
+    )
     gpus: str | None = knob(
         None,
-        "GPUs to rent, one or two; by default the cheapest machine that holds the model, with one GPU if such a machine fits.",
+        "GPUs to rent, one or two; by default the cheapest machine that holds the model, with one "
+        "GPU if such a machine fits.",
         *("--gpus", "-g"),
         label="GPUs",
         unset="by fit, then price",
@@ -194,4 +220,6 @@ class ArtRequest(RunRequest):
         in_form=False,
         group=WHERE,
     )
-    engine_version: str | None = knob(None, f"Version of ART: {', '.join(ART_VERSIONS)}.", in_form=False, group=WHERE)
+    engine_version: str | None = knob(
+        None, f"Version of ART: {', '.join(ART_VERSIONS)}.", in_form=False, group=WHERE
+    )

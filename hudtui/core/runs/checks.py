@@ -33,8 +33,8 @@ class Check:
     """The result of checking one requirement of a run."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `trust`, `judge`, `machine`, `python`, `model`, `memory`, `disk`, `environment`,
-    `training`, `cost` or `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `trust`, `judge`, `machine`, `python`, `model`, `memory`,
+    `disk`, `environment`, `training`, `cost` or `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
@@ -45,7 +45,9 @@ class Check:
     """The possible choices, or the names of the missing keys."""
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("remedy", "options")}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("remedy", "options")
+        }
 
 
 def fine(name: str, text: str) -> Check:
@@ -78,7 +80,10 @@ def lacking(settings: Settings, name: str, why: str = "", *, check: str = "keys"
 
 
 def distinct(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return checks without repetitions: what is said, and each variable that is asked for, comes once."""
+    """Return checks without repetitions.
+
+    What is said, and each variable that is asked for, comes once.
+    """
     kept: dict[Check, None] = {}
     asked: set[tuple[str, ...]] = set()
     for check in checks:

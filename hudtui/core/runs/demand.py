@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
 
 GIB_PER_GB = 1e9 / 2**30
-"""GiB in one GB. Offers state memory in GB, and drivers report GiB: the driver of a 48 GB card may report 45."""
+"""GiB in one GB. Offers state memory in GB, and drivers report GiB: the driver of a 48 GB card may
+report 45."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ class Demand:
     @property
     def title(self) -> str:
         """The training in a few words: `Qwen2.5-3B-Instruct, LoRA`."""
-        return f"{self.recipe.model.rpartition('/')[2]}, {'LoRA' if self.recipe.lora else 'all weights'}"
+        return (
+            f"{self.recipe.model.rpartition('/')[2]}, "
+            f"{'LoRA' if self.recipe.lora else 'all weights'}"
+        )
 
     @property
     def size(self) -> str:
@@ -68,7 +72,11 @@ class Demand:
             known = float("inf") if memory is None else memory
             found = find_engine(self.engine).memory(self.recipe, self.shape, gpus, known)
         except InputError as error:
-            return Fit("unable", f"It cannot be trained there: {error.what}.", reason=f"not on {plural(gpus, 'GPU')}")
+            return Fit(
+                "unable",
+                f"It cannot be trained there: {error.what}.",
+                reason=f"not on {plural(gpus, 'GPU')}",
+            )
         if not found:
             return judge_memory(None, memory)
         most = max(found, key=lambda gpu: gpu.total)
@@ -79,7 +87,9 @@ class Demand:
         verdict = unable(offer, bfloat16=self.recipe.bf16)
         if verdict is not None:
             return verdict
-        return self.on_gpus(offer.gpu_count, None if offer.gpu_memory is None else offer.gpu_memory * GIB_PER_GB)
+        return self.on_gpus(
+            offer.gpu_count, None if offer.gpu_memory is None else offer.gpu_memory * GIB_PER_GB
+        )
 
 
 def check_rental(demand: Demand, offer: Offer) -> str:
@@ -90,14 +100,18 @@ def check_rental(demand: Demand, offer: Offer) -> str:
     """
     fit = demand.fit(offer)
     if fit.hopeless:
-        fix = "hudtui pods offers --model shows the machines that hold it; without --model any machine can be rented."
+        fix = (
+            "hudtui pods offers --model shows the machines that hold it; without --model any "
+            "machine can be rented."
+        )
         raise InputError(f"{demand.title} cannot be trained on {offer.short}", why=fit.why, fix=fix)
     return f"{'' if fit.state == 'fits' else 'Warning: '}{demand.title}: {fit.why}"
 
 
 def newest_demand(store: RunStore, folder: Path) -> Demand | None:
-    """Return the demand of the project's newest training; None without one. Rehearsals do not count. Reads the store.
+    """Return the demand of the project's newest training; None without one.
 
+    Rehearsals do not count. Reads the store.
     Relative paths of models start in `folder`.
     """
     specs = store.specs()
@@ -105,7 +119,9 @@ def newest_demand(store: RunStore, folder: Path) -> Demand | None:
         spec = specs.get(run.id)
         if spec is not None and not spec.rehearse and features_of(spec.engine).trains:
             settings = dict(spec.training)
-            request = RunRequest(engine=spec.engine, model=spec.model, max_turns=spec.max_turns, settings=settings)
+            request = RunRequest(
+                engine=spec.engine, model=spec.model, max_turns=spec.max_turns, settings=settings
+            )
             try:
                 return find_demand(request, folder)
             except InputError:
@@ -114,8 +130,9 @@ def newest_demand(store: RunStore, folder: Path) -> Demand | None:
 
 
 def find_demand(request: RunRequest, folder: Path) -> Demand:
-    """Return the demand of the training of a request. Reads the training file, and local files of the model.
+    """Return the demand of the training of a request.
 
+    Reads the training file, and local files of the model.
     Relative paths start in `folder`.
 
     Raises:
@@ -125,8 +142,9 @@ def find_demand(request: RunRequest, folder: Path) -> Demand:
 
 
 def read_training(request: RunRequest, folder: Path) -> dict[str, Any]:
-    """Return the settings of the trainer: those of the training file, then the single ones of the request.
+    """Return the settings of the trainer.
 
+    Those of the training file, then the single ones of the request.
     Relative paths start in `folder`.
 
     Raises:

@@ -35,13 +35,19 @@ _ENDED_BY = {
 
 
 def event_text(event: RunEvent) -> str:
-    """Return an event as one cleaned line of at most 400 characters. The event's data is untrusted and may have any type."""
+    """Return an event as one cleaned line of at most 400 characters.
+
+    The event's data is untrusted and may have any type.
+    """
     return clean_line(_text(event), 400)
 
 
 def _text(event: RunEvent) -> str:
     data, kind = event.data, event.type
-    name, why = str(data.get("name") or data.get("stage") or ""), str(data.get("why") or data.get("error") or "")
+    name, why = (
+        str(data.get("name") or data.get("stage") or ""),
+        str(data.get("why") or data.get("error") or ""),
+    )
     after = data.get("seconds")
     took = f" after {duration(after)}" if isinstance(after, int | float) and after >= 1 else ""
     attempt = data.get("attempt")
@@ -50,13 +56,16 @@ def _text(event: RunEvent) -> str:
         case "note":
             return str(data.get("message") or "")
         case "machine":
-            return str(data.get("text") or _MACHINE.get(str(data.get("kind"))) or data.get("kind") or kind)
+            return str(
+                data.get("text") or _MACHINE.get(str(data.get("kind"))) or data.get("kind") or kind
+            )
         case "step":
             return _STEPS.get(name, name) + took
         case "started":
-            return "the run is started" + {"tmux": " in tmux", "processes": " as detached processes"}.get(
-                str(data.get("mode")), ""
-            )
+            return "the run is started" + {
+                "tmux": " in tmux",
+                "processes": " as detached processes",
+            }.get(str(data.get("mode")), "")
         case "stage_started":
             return f"stage {name} starts{again}"
         case "stage_ready":
@@ -64,7 +73,9 @@ def _text(event: RunEvent) -> str:
         case "stage_ended":
             code = data.get("exit")
             how = f" with exit code {code}" if code else ""
-            return f"stage {name} ends{how}" + (f": {why}" if why else _ENDED_BY.get(str(data.get("by")), ""))
+            return f"stage {name} ends{how}" + (
+                f": {why}" if why else _ENDED_BY.get(str(data.get("by")), "")
+            )
         case "renamed":
             return f"the run is renamed: {name}"
         case "notified":
@@ -72,15 +83,25 @@ def _text(event: RunEvent) -> str:
         case "commented":
             return f"the comment is changed: {data.get('text') or 'none'}"
         case "tagged":
-            changes = [f"{sign}{tag}" for sign, key in (("+", "add"), ("-", "remove")) for tag in _list(data.get(key))]
+            changes = [
+                f"{sign}{tag}"
+                for sign, key in (("+", "add"), ("-", "remove"))
+                for tag in _list(data.get(key))
+            ]
             return f"the tags are changed: {' '.join(changes)}"
         case "acknowledged":
-            kinds = ", ".join(sorted({str(key).partition(":")[0] for key in _list(data.get("alarms"))}))
+            kinds = ", ".join(
+                sorted({str(key).partition(":")[0] for key in _list(data.get("alarms"))})
+            )
             undone = data.get("undone") is True
             state = "not acknowledged any more" if undone else "acknowledged"
             return f"alarms are {state}: {kinds}"
         case "archived":
-            return "the run is restored from the archive" if data.get("undone") is True else "the run is archived"
+            return (
+                "the run is restored from the archive"
+                if data.get("undone") is True
+                else "the run is archived"
+            )
     return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")
 
 

@@ -1,4 +1,7 @@
-"""The files that a run needs: its tasks, its configuration, and the lock file of its environment."""
+"""The files that a run needs.
+
+Its tasks, its configuration, and the lock file of its environment.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ OWN_VARIABLES = ("HUDTUI_PYTHON",)
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of a run as they were read. What is missing is empty or None, and among the checks."""
+    """The files of a run as they were read.
+
+    What is missing is empty or None, and among the checks.
+    """
 
     checks: tuple[Check, ...] = ()
     lock: LockFile | None = None
@@ -63,7 +69,9 @@ def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: Task
     """
     lock, lock_checks = _lock(workspace)
     source, source_checks = _task_source(work.request, workspace, lock)
-    tasks, task_file, task_checks = _tasks(source, work.request, workspace, settings, lock, read) if source else ((), None, ())
+    tasks, task_file, task_checks = (
+        _tasks(source, work.request, workspace, settings, lock, read) if source else ((), None, ())
+    )
     config_file, file_checks = _config_file(work.request, workspace)
     file_checks = (*lock_checks, *source_checks, *task_checks, *file_checks)
     if config_file is None:
@@ -74,26 +82,40 @@ def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: Task
         code = _reward_code(config, config_file)
     except HudtuiError as error:
         if error.where is not None and error.where.file == str(config_file):
-            error.where = replace(error.where, file=name)  # the path that the user knows, relative to the project
+            error.where = replace(
+                error.where, file=name
+            )  # the path that the user knows, relative to the project
         return Inputs((*file_checks, refused("config", error)), lock, tasks, task_file)
     actions = plural(len(config.mappings), "action") if config.mappings else "the tools as they are"
     policy_checks = _policy(work.request, config)
-    checks = (*file_checks, fine("config", f"{name}: {actions}"), *policy_checks, *_scores(work, config, tasks))
+    checks = (
+        *file_checks,
+        fine("config", f"{name}: {actions}"),
+        *policy_checks,
+        *_scores(work, config, tasks),
+    )
     return Inputs(checks, lock, tasks, task_file, config, config_file, code)
 
 
 def _scores(work: Work, config: GymConfig, tasks: Sequence[Task]) -> Iterator[Check]:
-    """Check that each task names its evaluate tool, unless the configuration or a judge scores the episodes."""
+    """Check that each task names its evaluate tool, if nothing else scores the episodes.
+
+    The configuration or a judge may score them.
+    """
     from hudtui.core.rollouts.episode import judging_actions
 
     text = judging_actions(config, tasks)
     if text is not None:
-        yield warning("config", text, "Leave these actions out of action_mappings and of the prompt.")
+        yield warning(
+            "config", text, "Leave these actions out of action_mappings and of the prompt."
+        )
     bare = [task.id for task in tasks if not task.evaluate]
     if bare and not config.reward and work.judge is None:
         text = f"{plural(len(bare), 'task')} cannot be judged: {bare[0]} has no evaluate_tool, "
         text += f"and {config.path} no rubric.reward"
-        yield missing("tasks", text, "Name the evaluate tool in the tasks, or a reward in the configuration.")
+        yield missing(
+            "tasks", text, "Name the evaluate tool in the tasks, or a reward in the configuration."
+        )
 
 
 # --- the lock file --------------------------------------------------------------------------------
@@ -115,7 +137,9 @@ def _lock(workspace: Workspace) -> tuple[LockFile | None, tuple[Check, ...]]:
 
 
 async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[PushProgress, None]:
-    """Push the lock file's image, which exists only on this computer, and write its digest into the lock file.
+    """Push the lock file's image, and write its digest into the lock file.
+
+    The image exists only on this computer.
 
     For `name` see `push_name`.
 
@@ -129,7 +153,11 @@ async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[Pus
     lock = read_lock(workspace.lock) if workspace.lock is not None else None
     if lock is None or lock.image_here is None:
         why = "there is no lock file" if lock is None else f"its image is {lock.image}"
-        raise InputError("this project has no image that exists only on this computer", why=why, fix="Omit --push-image.")
+        raise InputError(
+            "this project has no image that exists only on this computer",
+            why=why,
+            fix="Omit --push-image.",
+        )
     async with aclosing(push_image(lock.image_here, name)) as steps:
         async for step in steps:
             if step.image is not None:
@@ -140,8 +168,13 @@ async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[Pus
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def _task_source(request: RunRequest, workspace: Workspace, lock: LockFile | None) -> tuple[str | None, tuple[Check, ...]]:
-    """Return the source of the tasks: the request's, the lock file's dataset, the last one made here, or the only file."""
+def _task_source(
+    request: RunRequest, workspace: Workspace, lock: LockFile | None
+) -> tuple[str | None, tuple[Check, ...]]:
+    """Return the source of the tasks.
+
+    The request's, the lock file's dataset, the last one made here, or the only file.
+    """
     files = workspace.task_files
     dataset = lock.primary_dataset.name if lock is not None and lock.primary_dataset else None
     gone: str | None = None
@@ -150,10 +183,17 @@ def _task_source(request: RunRequest, workspace: Workspace, lock: LockFile | Non
         gone = lost_dataset_name(workspace.folder) if request.tasks is None else None
     source = request.tasks or dataset or (str(files[0]) if len(files) == 1 else None)
     if source is not None:
-        text = f"the dataset made here last, {gone}, is gone: {_shown(source, workspace)} is taken instead"
+        text = (
+            f"the dataset made here last, {gone}, is gone: {_shown(source, workspace)} is taken "
+            "instead"
+        )
         return source, () if gone is None else (warning("tasks", text),)
     names = tuple(workspace.relative(path) for path in files)
-    text = f"there are {len(names)} task files here" if names else "there is no task file and no dataset in the lock file"
+    text = (
+        f"there are {len(names)} task files here"
+        if names
+        else "there is no task file and no dataset in the lock file"
+    )
     if gone is not None:
         text = f"the dataset made here last, {gone}, is gone; {text}"
     fix = "Name one: hudtui rl TASKS"
@@ -194,7 +234,11 @@ def _tasks(
     problems = [str(problem) for problem in loaded.problems if problem.severity == "error"]
     usable = f"{good} of {plural(loaded.total, 'task')} of {name} can be used"
     if good < fewest:
-        fix = f"The first problem: {problems[0]}" if problems else f"hudtui hf {name} --min-tasks {fewest} repeats them."
+        fix = (
+            f"The first problem: {problems[0]}"
+            if problems
+            else f"hudtui hf {name} --min-tasks {fewest} repeats them."
+        )
         return (), None, (missing("tasks", f"{usable}; this run needs at least {fewest}", fix),)
     tasks, checks = loaded.tasks, [fine("tasks", usable)]
     checks += [warning("tasks", problem) for problem in problems[:3]]
@@ -209,13 +253,19 @@ def _tasks(
 def _on_platform(
     tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None
 ) -> tuple[tuple[Task, ...], tuple[Check, ...]]:
-    """Return the tasks with the platform's server and the lock file's image, instead of a server on this computer."""
+    """Return the tasks with the platform's server and the lock file's image.
+
+    They replace a server on this computer.
+    """
     from hudtui.core.tasks.servers import config_rewriter
 
     platform = workspace.platform
     if image is None:
         text = f"no lock file contains an image that {platform.title} can run"
-        fix = "Build and push the environment's image, to add it to the lock file; or leave the environments as they are."
+        fix = (
+            "Build and push the environment's image, to add it to the lock file; or leave the "
+            "environments as they are."
+        )
         return tasks, (missing("environment", text, fix),)
     try:
         rewrite = config_rewriter(platform, image=image, lookup=settings.lookup, remote=True)
@@ -229,7 +279,10 @@ def _on_platform(
 
 
 def task_lookup(settings: Settings) -> Lookup:
-    """Return a lookup for the tasks' variables. An empty value counts as missing: no server can use it."""
+    """Return a lookup for the tasks' variables.
+
+    An empty value counts as missing: no server can use it.
+    """
     return lambda name: settings.lookup(name) or (sys.executable if name in OWN_VARIABLES else None)
 
 
@@ -238,12 +291,18 @@ def _shown(source: str, workspace: Workspace) -> str:
 
 
 def _copy(tasks: Sequence[Task], source: str, workspace: Workspace) -> Path:
-    """Write the tasks into one file, and return its path. Tasks from the Hub, or with the lock file's image, need it."""
+    """Write the tasks into one file, and return its path.
+
+    Tasks from the Hub, or with the lock file's image, need it.
+    """
     from hudtui.core.tasks.task import task_record
 
     records = [task_record(task) for task in tasks]
     text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-    stem = "".join(letter if letter.isalnum() else "-" for letter in Path(source).name)[:40].strip("-") or "tasks"
+    stem = (
+        "".join(letter if letter.isalnum() else "-" for letter in Path(source).name)[:40].strip("-")
+        or "tasks"
+    )
     folder = make_state_dir(workspace.folder) / "tasks"
     path = folder / f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
     if not path.exists():
@@ -255,7 +314,9 @@ def _copy(tasks: Sequence[Task], source: str, workspace: Workspace) -> Path:
 # --- the configuration ----------------------------------------------------------------------------
 
 
-def _config_file(request: RunRequest, workspace: Workspace) -> tuple[Path | None, tuple[Check, ...]]:
+def _config_file(
+    request: RunRequest, workspace: Workspace
+) -> tuple[Path | None, tuple[Check, ...]]:
     if request.config:
         from hudtui.core.gym.shipped import shipped_config
 
@@ -267,7 +328,11 @@ def _config_file(request: RunRequest, workspace: Workspace) -> tuple[Path | None
         return workspace.configs[0], ()
     names = tuple(workspace.relative(config) for config in workspace.configs)
     text = f"there are {len(names)} configs here" if names else "there is no config"
-    fix = "Name one: --config FILE" if names else "Generate one from the environment: hudtui rl init SOURCE"
+    fix = (
+        "Name one: --config FILE"
+        if names
+        else "Generate one from the environment: hudtui rl init SOURCE"
+    )
     remedy: Remedy = "choose-config" if names else "generate-config"
     return None, (missing("config", text, fix, remedy=remedy, options=names),)
 
@@ -285,7 +350,9 @@ def _read_config(path: Path, name: str) -> GymConfig:
     if config is not None and not errors:
         return config
     first = f"line {errors[0].line}: {errors[0].message}" if errors else "it cannot be read"
-    raise InputError(f"{name} has {plural(len(errors), 'error')}; {first}", fix=f"hudtui config check {name}")
+    raise InputError(
+        f"{name} has {plural(len(errors), 'error')}; {first}", fix=f"hudtui config check {name}"
+    )
 
 
 def _policy(request: RunRequest, config: GymConfig) -> tuple[Check, ...]:

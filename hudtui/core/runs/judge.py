@@ -23,19 +23,28 @@ _KEY = "OPENAI_API_KEY"
 
 
 def judge_power(judge: str, settings: Settings, file: Path) -> trust.Power:
-    """Return what the user must agree to before a judge from a file is used: its endpoint, and the key that is sent to it."""
+    """Return what the user must agree to before a judge from a file is used.
+
+    Its endpoint, and the key that is sent to it.
+    """
     endpoint = _endpoint(settings)
     text = f"{endpoint} with {_KEY}, for the judge {judge}: each group of episodes is a paid call"
     return trust.power("address", text, file, "judge", judge, endpoint)
 
 
 def judge_checks(work: Work, settings: Settings, *, remote: bool) -> Iterator[Check]:
-    """Yield the check of the judge of a training with ART: its endpoint, its key, and the number of its calls."""
+    """Yield the check of the judge of a training with ART.
+
+    Its endpoint, its key, and the number of its calls.
+    """
     if work.judge is None:
         return
     endpoint, name = _endpoint(settings), clean_line(work.judge, 80)
     if endpoint == DEFAULT_BASE_URL and "/" in work.judge.removeprefix("openai/"):
-        text = f"the judge {name} is not a model of OpenAI's, and OPENAI_BASE_URL names no other endpoint"
+        text = (
+            f"the judge {name} is not a model of OpenAI's, and OPENAI_BASE_URL names no other "
+            "endpoint"
+        )
         fix = "Set OPENAI_BASE_URL to the endpoint that has this model, or name another judge."
         yield missing("judge", text, fix)
         return
@@ -54,7 +63,10 @@ def judge_checks(work: Work, settings: Settings, *, remote: bool) -> Iterator[Ch
 
 
 def judge_port(work: Work, settings: Settings, *, remote: bool) -> int | None:
-    """Return the port of this computer that the judge of a run on another machine listens on; None for other judges."""
+    """Return the port of this computer that the judge of a run on another machine listens on.
+
+    None for other judges.
+    """
     endpoint = _endpoint(settings)
     if work.judge is None or not remote or not is_loopback(endpoint):
         return None

@@ -41,7 +41,8 @@ _IN_MEMORY = 16 * 1024 * 1024
 _SAY_EVERY = 2.0
 """Seconds between two reports of how much of a large file was sent."""
 _SHORTEST_SECRET = 6
-"""Smallest length of a secret that is searched for in a plan; a shorter value may occur there by chance."""
+"""Smallest length of a secret that is searched for in a plan; a shorter value may occur there by
+chance."""
 
 
 def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
@@ -55,31 +56,52 @@ def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
     folder = str(store.folder.absolute() / run) if local else f".hudtui/runs/{run}"
     if local:
         environments = str(app_paths().data / "environments")
-        site = Site(folder, (sys.executable,), spec.workspace, environments=environments, package=str(PACKAGE_FOLDER))
+        site = Site(
+            folder,
+            (sys.executable,),
+            spec.workspace,
+            environments=environments,
+            package=str(PACKAGE_FOLDER),
+        )
     else:
         site = Site(folder, ("python3",))
     plan = find_engine(spec.engine).plan(spec, site)
     plan = replace(plan, notes=(*plan.notes, *spec.remarks))
-    return RunRecord(run, time.time(), spec.name, spec.engine, host.name, machine_label(), folder, spec, plan)
+    return RunRecord(
+        run, time.time(), spec.name, spec.engine, host.name, machine_label(), folder, spec, plan
+    )
 
 
 async def launch(
-    spec: RunSpec | RunRecord, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
+    spec: RunSpec | RunRecord,
+    host: Host,
+    store: RunStore,
+    *,
+    lookup: Lookup | None = None,
+    tmux: bool = True,
 ) -> AsyncGenerator[RunEvent, None]:
-    """Start a run, and yield its events. The iterator ends when the machine has taken over; the run continues without hudtui.
+    """Start a run, and yield its events.
 
-    Leaving the iterator early interrupts the launch; `reconcile_runs` continues it. The first event names the run. `lookup`
-    returns the values of the plan's secrets. Without `tmux` the processes are detached even if the machine has tmux.
+    The iterator ends when the machine has taken over; the run continues without hudtui. Leaving the
+    iterator early interrupts the launch; `reconcile_runs` continues it. The first event names the
+    run. `lookup` returns the values of the plan's secrets. Without `tmux` the processes are
+    detached even if the machine has tmux.
 
     Raises:
         InputError: The spec cannot be planned.
         RunError: A secret is missing, or the store cannot be written.
         MachineError: A step failed; the run is kept as failed, with the reason.
     """
-    record = spec if isinstance(spec, RunRecord) else await asyncio.to_thread(draft_run, spec, host, store)
+    record = (
+        spec
+        if isinstance(spec, RunRecord)
+        else await asyncio.to_thread(draft_run, spec, host, store)
+    )
     values = _secrets(record.plan, lookup)
     yield await store.run(store.add, record)
-    async with contextlib.aclosing(continue_launch(record.id, host, store, lookup=values.get, tmux=tmux)) as events:
+    async with contextlib.aclosing(
+        continue_launch(record.id, host, store, lookup=values.get, tmux=tmux)
+    ) as events:
         async for event in events:
             yield event
 
@@ -94,11 +116,16 @@ def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
         else:
             missing.append(name)
     if missing:
-        raise RunError(f"this run needs {', '.join(missing)}", fix="Set it in .env, in the environment, or in the Settings.")
+        raise RunError(
+            f"this run needs {', '.join(missing)}",
+            fix="Set it in .env, in the environment, or in the Settings.",
+        )
     text = json.dumps(to_plain(plan))
     for name, value in found.items():
         if len(value) >= _SHORTEST_SECRET and json.dumps(value)[1:-1] in text:
-            raise RunError(f"the plan of this run contains the value of {name}, where others could read it")
+            raise RunError(
+                f"the plan of this run contains the value of {name}, where others could read it"
+            )
     return found
 
 
@@ -113,7 +140,8 @@ async def continue_launch(
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a launch; each step is an event.
 
-    `lookup` and `tmux` are as for `launch`; `reports` are the events of the machine, for a caller that reads on.
+    `lookup` and `tmux` are as for `launch`; `reports` are the events of the machine, for a caller
+    that reads on.
 
     Raises:
         Untrusted: The user did not start this run.
@@ -138,7 +166,10 @@ async def continue_launch(
                 break  # the run has started and continues; its followers read the events again
             for event in reported:
                 yield event
-            if time.monotonic() >= until or (await store.run(store.summary, run)).started is not None:
+            if (
+                time.monotonic() >= until
+                or (await store.run(store.summary, run)).started is not None
+            ):
                 break
             await asyncio.sleep(0.02)
     except HudtuiError as error:
@@ -149,7 +180,9 @@ async def continue_launch(
         raise
 
 
-async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncGenerator[RunEvent, None]:
+async def _prepare(
+    machine: RunFolder, store: RunStore, *, tmux: bool
+) -> AsyncGenerator[RunEvent, None]:
     run = machine.record.id
     began = time.monotonic()
     await machine.make_folder()
@@ -165,7 +198,9 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
             async for event in events:
                 yield event
     if machine.record.plan.wheel:
-        await machine.host.put(await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME))
+        await machine.host.put(
+            await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME)
+        )
     if event := await _step(store, run, "files", began):
         yield event
     began = time.monotonic()
@@ -174,7 +209,9 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
         yield event
 
 
-async def _send(machine: RunFolder, store: RunStore, content: Path, file: PlanFile) -> AsyncGenerator[RunEvent, None]:
+async def _send(
+    machine: RunFolder, store: RunStore, content: Path, file: PlanFile
+) -> AsyncGenerator[RunEvent, None]:
     """Send a large file. Parts that an earlier attempt has sent are not sent again."""
     there = await machine.host.stat(machine.path(file.path))
     if there is not None and there.size == file.size:
@@ -185,13 +222,22 @@ async def _send(machine: RunFolder, store: RunStore, content: Path, file: PlanFi
         nonlocal sent
         sent = done
 
-    sending = asyncio.create_task(machine.host.upload(content, machine.path(file.path), progress=note))
+    sending = asyncio.create_task(
+        machine.host.upload(content, machine.path(file.path), progress=note)
+    )
     try:
         while not sending.done():
             await asyncio.wait([sending], timeout=_SAY_EVERY)
             tenth = 10 if sending.done() else 10 * sent // max(file.size, 1)
-            text = f"{clean_line(PurePosixPath(file.path).name, 60)}: {tenth}0 % of {file.size / 2**20:,.0f} MiB sent"
-            if tenth and (event := await store.run(store.append, machine.record.id, "note", {"message": text}, once=text)):
+            text = (
+                f"{clean_line(PurePosixPath(file.path).name, 60)}: {tenth}0 % of "
+                f"{file.size / 2**20:,.0f} MiB sent"
+            )
+            if tenth and (
+                event := await store.run(
+                    store.append, machine.record.id, "note", {"message": text}, once=text
+                )
+            ):
                 yield event
         await sending
     finally:
@@ -201,7 +247,9 @@ async def _send(machine: RunFolder, store: RunStore, content: Path, file: PlanFi
 
 
 async def check_inputs(plan: Plan, lookup: Lookup | None) -> None:
-    """Check that this computer has everything that a plan needs, before anything is sent to a machine.
+    """Check that this computer has everything that a plan needs.
+
+    The check comes before anything is sent to a machine.
 
     Raises:
         RunError: A secret is missing.
@@ -218,18 +266,29 @@ async def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent 
 
 
 def _content(file: PlanFile) -> bytes | Path:
-    """Return the content of a file for the run's folder; for a large file, such as a checkpoint, its path."""
+    """Return the content of a file for the run's folder.
+
+    For a large file, such as a checkpoint, its path.
+    """
     if file.source is None:
         return file.text
     path = Path(file.source.path)
     try:
         with path.open("rb") as stream:
             data = stream.read() if file.source.size <= _IN_MEMORY else None
-            digest = hashlib.file_digest(stream, "sha256").hexdigest() if data is None else hashlib.sha256(data).hexdigest()
+            digest = (
+                hashlib.file_digest(stream, "sha256").hexdigest()
+                if data is None
+                else hashlib.sha256(data).hexdigest()
+            )
     except OSError as error:
-        raise MachineError(f"{file.source.path} can no longer be read", why=error.strerror) from None
+        raise MachineError(
+            f"{file.source.path} can no longer be read", why=error.strerror
+        ) from None
     if digest != file.source.sha256:
-        raise MachineError(f"{file.source.path} was changed after this run was planned", fix="Start the run again.")
+        raise MachineError(
+            f"{file.source.path} was changed after this run was planned", fix="Start the run again."
+        )
     return path if data is None else data
 
 
@@ -238,11 +297,15 @@ def error_sentence(error: HudtuiError) -> str:
     return f"{error.what}: {error.why}" if error.why else error.what
 
 
-async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
-    """Stop a run and verify that none of its processes is left. A run that has ended stays as it is.
+async def stop_run(
+    run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None
+) -> RunSummary:
+    """Stop a run and verify that none of its processes is left.
 
-    `grace` is the time in seconds between SIGTERM and SIGKILL, by default that of the plan; `why` is the reason, if the stop was
-    not requested by the user.
+    A run that has ended stays as it is.
+
+    `grace` is the time in seconds between SIGTERM and SIGKILL, by default that of the plan; `why`
+    is the reason, if the stop was not requested by the user.
 
     Raises:
         MachineError: The machine does not answer, or a process of the run is left.
@@ -255,26 +318,35 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
     if not summary.active and summary.state != "lost":
         return summary
     with contextlib.suppress(RunError):  # a full disk must not prevent the stop
-        await store.run(store.append, run, "stop_requested", {"grace": grace}, once="stop_requested")
+        await store.run(
+            store.append, run, "stop_requested", {"grace": grace}, once="stop_requested"
+        )
     if not await machine.begun():
         summary = await store.run(store.summary, run)
         if summary.started is not None:
             return summary  # the folder is gone, and so is the supervisor
         # If it is being launched, the supervisor finds the request when it starts.
         if await host.stat(machine.record.folder) is not None:
-            await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
+            await host.put(
+                json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json")
+            )
         if not await machine.begun():
             with contextlib.suppress(RunError):
                 await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
             return await store.run(store.summary, run)
     await machine.request_stop(grace, why)
     stages = machine.record.plan.stages
-    patience = sum(stage.grace if grace is None else grace for stage in stages) + 8.0 * len(stages) + 30.0
+    patience = (
+        sum(stage.grace if grace is None else grace for stage in stages) + 8.0 * len(stages) + 30.0
+    )
     pause, until = 0.05, time.monotonic() + patience
     while (left := await _left(machine, store)) is not None:
         if time.monotonic() > until:
             if not (await machine.status()).processes:
-                raise MachineError(f"run {run} has ended, but its end could not be recorded", why="Perhaps the disk is full.")
+                raise MachineError(
+                    f"run {run} has ended, but its end could not be recorded",
+                    why="Perhaps the disk is full.",
+                )
             raise MachineError(f"run {run} did not end within {patience:.0f} s", why=left)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
@@ -293,12 +365,16 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
         raise RunError(f"run {run} has ended")
     record = await store.run(store.own_record, run)
     limits = {"max_seconds": None if hours is None else hours * 3600}
-    await host.put(json.dumps(limits).encode(), RunFolder(host, record).path("limits.json"), mode=0o600)
+    await host.put(
+        json.dumps(limits).encode(), RunFolder(host, record).path("limits.json"), mode=0o600
+    )
     await store.run(store.append, run, "limits", {"max_hours": hours})
 
 
 async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
-    """Remove an ended run: its folder on its machine, its files on this computer, and its place in the list.
+    """Remove an ended run.
+
+    Its folder on its machine, its files on this computer, and its place in the list.
 
     `keep_results` keeps the files on this computer.
 
@@ -307,18 +383,28 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
 
     Raises:
         RunError: The run has not ended, or its rented machine may still exist.
-        MachineError: The machine does not answer, and nothing is removed; or a file here cannot be removed.
+        MachineError: The machine does not answer, and nothing is removed; or a file here cannot be
+            removed.
         Untrusted: The user did not start this run.
     """
     record, summary = await store.run(lambda: (store.own_record(run), store.summary(run)))
     if summary.active or summary.holds_machine:
-        raise RunError(f"run {run} has not ended, or its machine may still be there", fix=f"hudtui runs stop {run}")
+        raise RunError(
+            f"run {run} has not ended, or its machine may still be there",
+            fix=f"hudtui runs stop {run}",
+        )
     gone = []
     there = PurePosixPath(record.folder)
-    if record.host != LOCAL and record.spec.rent is None and there.parent == PurePosixPath(".hudtui/runs"):
+    if (
+        record.host != LOCAL
+        and record.spec.rent is None
+        and there.parent == PurePosixPath(".hudtui/runs")
+    ):
         done = await find_host(record.host).run(["rm", "-rf", "--", str(there)], timeout=600)
         if not done.ok:
-            raise MachineError(f"{there} on {record.host} could not be removed", why=clean_line(done.stderr, 300))
+            raise MachineError(
+                f"{there} on {record.host} could not be removed", why=clean_line(done.stderr, 300)
+            )
         gone.append(f"removed {there} on {record.host}")
     here = store.folder / run
     if not keep_results and here.is_dir():
@@ -350,12 +436,18 @@ async def _left(machine: RunFolder, store: RunStore) -> str | None:
         return "the run is still ending"
     status = await machine.status()
     if status.processes or status.stages:
-        return f"these processes are still running: {', '.join(map(str, status.processes)) or ', '.join(status.stages)}"
+        return (
+            "these processes are still running: "
+            f"{', '.join(map(str, status.processes)) or ', '.join(status.stages)}"
+        )
     if status.supervisor is not None:
         return "the run's supervisor is still running"
     return None
 
 
 def available_secrets(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:
-    """Return the secrets of a plan that are set. A restarted supervisor may no longer need all of them."""
+    """Return the secrets of a plan that are set.
+
+    A restarted supervisor may no longer need all of them.
+    """
     return {name: value for name in plan.secrets if lookup and (value := lookup(name))}

@@ -1,4 +1,7 @@
-"""The runs of a project as rows that can be filtered, sorted and grouped; commands and screens show the same rows."""
+"""The runs of a project as rows that can be filtered, sorted and grouped.
+
+Commands and screens show the same rows.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ class RunRow:
 
 
 def model_of(spec: RunSpec) -> str | None:
-    """Return the model that a run trains; for rollouts, the player. None if a setting of the training is invalid."""
+    """Return the model that a run trains; for rollouts, the player.
+
+    None if a setting of the training is invalid.
+    """
     if not features_of(spec.engine).trains:
         return spec.policy
     try:
@@ -79,10 +85,14 @@ _OF_RECORD: Mapping[str, Callable[[RunRow], Value]] = {
     "engine": lambda row: row.summary.engine,
     "tasks": lambda row: _name(row.spec.tasks.path) if row.spec and row.spec.tasks else None,
     "config": lambda row: _name(row.spec.config.path) if row.spec and row.spec.config else None,
-    "machine": lambda row: row.spec.rent.machine if row.spec and row.spec.rent else row.summary.host,
+    "machine": lambda row: (
+        row.spec.rent.machine if row.spec and row.spec.rent else row.summary.host
+    ),
     "stage": lambda row: row.summary.stage,
     "started": lambda row: iso_time(row.summary.started or row.summary.created),
-    "minutes": lambda row: None if (seconds := row.summary.elapsed(row.now)) is None else seconds / 60,
+    "minutes": lambda row: (
+        None if (seconds := row.summary.elapsed(row.now)) is None else seconds / 60
+    ),
     "cost": lambda row: row.summary.cost(row.now),
     "why": lambda row: row.summary.why,
     "comment": lambda row: row.summary.comment or None,
@@ -99,5 +109,5 @@ RUN_FIELDS: Fields[RunRow] = {**_OF_RECORD, **_OF_VIEW}
 
 
 def needs_views(names: Iterable[str | None]) -> bool:
-    """Return whether one of these fields is known only after the machines of all runs were asked."""
+    """Return whether one of these fields is known only after all machines were asked."""
     return any(name in _OF_VIEW for name in names)

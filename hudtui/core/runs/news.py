@@ -30,7 +30,9 @@ class RunNews:
         """Return the event in a few words."""
         if self.alarm is None:
             return "the end"
-        return f"the alarm {self.alarm.kind}" + (f" of {self.alarm.stage}" if self.alarm.stage else "")
+        return f"the alarm {self.alarm.kind}" + (
+            f" of {self.alarm.stage}" if self.alarm.stage else ""
+        )
 
     @property
     def text(self) -> str:
@@ -66,7 +68,10 @@ class RunNews:
 
 
 def news_between(before: RunView | None, now: RunView) -> tuple[RunNews, ...]:
-    """Return the news between two views of a run: none for the first view, and none after the end of the run."""
+    """Return the news between two views of a run.
+
+    None for the first view, and none after the end of the run.
+    """
     if before is None or not before.summary.active:
         return ()
     if not now.summary.active:

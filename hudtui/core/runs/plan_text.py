@@ -1,4 +1,7 @@
-"""The plan of a run as text, for the user to confirm: machine and price, files, every command, ports, results."""
+"""The plan of a run as text, for the user to confirm.
+
+Machine and price, files, every command, ports, results.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,23 @@ class PlanLine:
     text: str
 
 
-def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
-    """Return the lines of the whole plan. In them, `RUN` stands for the run's folder on its machine."""
+def plan_lines(
+    record: RunRecord, store: RunStore, prepared: Preparation | None = None
+) -> tuple[PlanLine, ...]:
+    """Return the lines of the whole plan.
+
+    In them, `RUN` stands for the run's folder on its machine.
+    """
     plan, spec = record.plan, record.spec
-    lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
+    lines = [
+        PlanLine("run", f"{record.id}  (engine {record.engine})"),
+        *_machine_lines(record, prepared),
+    ]
     if features_of(record.engine).trains:
         recipe = recipe_for(spec)
-        lines.append(PlanLine("training", f"{clean_line(recipe.model, 100)}: {recipe_text(recipe)}"))
+        lines.append(
+            PlanLine("training", f"{clean_line(recipe.model, 100)}: {recipe_text(recipe)}")
+        )
     for file in plan.files:
         source = f"  from {_short(file.source.path)}" if file.source else ""
         lines.append(PlanLine("file", f"RUN/{file.path}  {file.size:,} bytes{source}"))
@@ -48,20 +61,29 @@ def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None 
         words = shlex.join(_shown_words(stage, spec)).replace(record.folder, "RUN")
         lines.append(PlanLine(stage.name, clean_line(_short(words))))
         shown = _shown_variables(stage, spec)
-        variables = [f"{name}={value}".replace(record.folder, "RUN") for name, value in shown.items()]
+        variables = [
+            f"{name}={value}".replace(record.folder, "RUN") for name, value in shown.items()
+        ]
         if variables:
             lines.append(PlanLine("", clean_line("with " + " ".join(variables))))
         if stage.secrets:
             lines.append(PlanLine("", f"with the secrets {', '.join(stage.secrets)}"))
     lines += [PlanLine("port", f"{port.number}  {port.what}") for port in plan.ports]
     lines += [
-        PlanLine("tunnel", f"port {port} of this computer is reachable there while hudtui is open") for port in spec.tunnels
+        PlanLine("tunnel", f"port {port} of this computer is reachable there while hudtui is open")
+        for port in spec.tunnels
     ]
     lines += [PlanLine("result", f"RUN/{output.path}  {output.what}") for output in plan.outputs]
-    lines.append(PlanLine("RUN", _short(record.folder) + ("" if record.host == LOCAL else " on the machine")))
+    lines.append(
+        PlanLine("RUN", _short(record.folder) + ("" if record.host == LOCAL else " on the machine"))
+    )
     home = results_folder(record, store)
     if record.host != LOCAL or spec.output_dir is not None:
-        when = "when it has ended" if spec.rent or spec.output_dir else f"by: hudtui runs pull {record.id}"
+        when = (
+            "when it has ended"
+            if spec.rent or spec.output_dir
+            else f"by: hudtui runs pull {record.id}"
+        )
         lines.append(PlanLine("home", f"results come to {_short(str(home))} {when}"))
     lines += [PlanLine("note", clean_line(note, 600)) for note in plan.notes]
     return tuple(lines)
@@ -88,19 +110,32 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
         lines.append(PlanLine("cost", prepared.forecast.text))
     if prepared is not None and prepared.estimate is not None:
         text = prepared.estimate.text
-        lines.append(PlanLine("cost", text) if prepared.forecast is None else PlanLine("", f"until its limits: {text}"))
+        lines.append(
+            PlanLine("cost", text)
+            if prepared.forecast is None
+            else PlanLine("", f"until its limits: {text}")
+        )
     lines.append(PlanLine("limits", limits_text(record.spec.limits, rent.currency)))
     kept = (
         "is KEPT, and you pay for it until you end it or its limits do"
         if rent.keep_on_failure
         else "is ended, after its results were fetched"
     )
-    lines.append(PlanLine("", f"after the run the machine is ended, and that is verified; after a failed one it {kept}"))
+    lines.append(
+        PlanLine(
+            "",
+            "after the run the machine is ended, and that is verified; after a failed one it "
+            f"{kept}",
+        )
+    )
     return lines
 
 
 def readiness_text(prepared: Preparation) -> str:
-    """Return a sentence that says whether a run can be started, with its expected and its highest cost."""
+    """Return a sentence that says whether a run can be started.
+
+    It names the expected and the highest cost.
+    """
     if prepared.record is None:
         first, *others = prepared.missing
         more = f" (and {plural(len(others), 'more problem')})" if others else ""
@@ -112,20 +147,28 @@ def readiness_text(prepared: Preparation) -> str:
     simulated = " (simulated)" if rent.simulated else ""
     if forecast is not None:
         return f"Ready{simulated}. {forecast.text}"
-    return f"Ready{simulated}: {price_text(rent.offer.price)}/h; limits: {limits_text(spec.limits, rent.currency)}."
+    return (
+        f"Ready{simulated}: {price_text(rent.offer.price)}/h; limits: "
+        f"{limits_text(spec.limits, rent.currency)}."
+    )
 
 
 def plan_summary(record: RunRecord, store: RunStore) -> str:
     """Return a plan in one line: files, stages, and where the results go."""
     plan, names = record.plan, ", ".join(stage.name for stage in record.plan.stages)
     results = _short(str(results_folder(record, store)))
-    return f"{plural(len(plan.files), 'file')} · {plural(len(plan.stages), 'stage')}: {names} · results in {results}"
+    return (
+        f"{plural(len(plan.files), 'file')} · {plural(len(plan.stages), 'stage')}: {names} · "
+        f"results in {results}"
+    )
 
 
 def limits_text(limits: Limits, currency: str = "USD") -> str:
     """Return limits as one line of text."""
     parts = [
-        f"{money(limits.run_budget, currency)} for this run" if limits.run_budget is not None else "no budget",
+        f"{money(limits.run_budget, currency)} for this run"
+        if limits.run_budget is not None
+        else "no budget",
         f"{money(limits.day_budget)} a day for all" if limits.day_budget is not None else "",
         f"{limits.max_hours:g} h" if limits.max_hours is not None else "no time limit",
         f"{limits.idle_minutes:g} idle minutes" if limits.idle_minutes is not None else "",
@@ -134,7 +177,10 @@ def limits_text(limits: Limits, currency: str = "USD") -> str:
 
 
 def plan_json(record: RunRecord) -> dict[str, Any]:
-    """Return the plan of a run as JSON values, with the variables and the endpoint as the settings of the run show them."""
+    """Return the plan of a run as JSON values.
+
+    The variables and the endpoint are as the settings of the run show them.
+    """
     found = to_plain(record.plan)
     for told, stage in zip(found["stages"], record.plan.stages, strict=True):
         told["argv"] = list(_shown_words(stage, record.spec))
@@ -143,7 +189,10 @@ def plan_json(record: RunRecord) -> dict[str, Any]:
 
 
 def without_hidden_variables(plan: Plan, spec: RunSpec) -> Plan:
-    """Return a plan to print that can still be carried out: variables that are not shown are to be set in the environment."""
+    """Return a plan to print that can still be carried out.
+
+    Variables that are not shown are to be set in the environment.
+    """
 
     def without(stage: Stage) -> Stage:
         shown = _shown_variables(stage, spec)
@@ -162,21 +211,39 @@ def _shown_words(stage: Stage, spec: RunSpec) -> tuple[str, ...]:
 
 
 def _shown_variables(stage: Stage, spec: RunSpec) -> Mapping[str, str]:
-    """The variables of a stage. Those of the user's settings, which may hold secrets, are masked as `run_settings` masks them."""
-    return {name: shown_variable(name, value) if name in spec.variables else value for name, value in stage.env.items()}
+    """The variables of a stage.
+
+    Those of the user's settings, which may hold secrets, are masked as `run_settings` masks them.
+    """
+    return {
+        name: shown_variable(name, value) if name in spec.variables else value
+        for name, value in stage.env.items()
+    }
 
 
 def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
     """Return the JSON output of `hudtui rl --dry-run --json`."""
     record = prepared.record
-    found: dict[str, Any] = {"ready": record is not None, "checks": [check.to_json() for check in prepared.checks]}
+    found: dict[str, Any] = {
+        "ready": record is not None,
+        "checks": [check.to_json() for check in prepared.checks],
+    }
     if record is None:
         return found
     rent = record.spec.rent
     machine: dict[str, Any] = {"host": record.host, "rented": rent is not None}
     if rent is not None:
-        machine |= {"provider": rent.provider, "name": rent.machine, "hourly": rent.hourly, "currency": rent.currency}
-        machine |= {"simulated": rent.simulated, "keep_on_failure": rent.keep_on_failure, "limits": record.spec.limits.to_json()}
+        machine |= {
+            "provider": rent.provider,
+            "name": rent.machine,
+            "hourly": rent.hourly,
+            "currency": rent.currency,
+        }
+        machine |= {
+            "simulated": rent.simulated,
+            "keep_on_failure": rent.keep_on_failure,
+            "limits": record.spec.limits.to_json(),
+        }
     if prepared.choice is not None:
         machine["choice"] = prepared.choice.to_json()
     if prepared.estimate is not None:

@@ -60,10 +60,13 @@ class Checks:
         return all(one.state != "missing" for one in self.results)
 
 
-def check(work: Work, site: RunSite, workspace: Workspace, settings: Settings, read: TaskReader) -> Checks:
+def check(
+    work: Work, site: RunSite, workspace: Workspace, settings: Settings, read: TaskReader
+) -> Checks:
     """Check everything that a run needs, those of its machine included.
 
-    Reads files, and the Hub where tasks or the model are there; writes at most a copy of the tasks into `.hudtui/`.
+    Reads files, and the Hub where tasks or the model are there; writes at most a copy of the tasks
+    into `.hudtui/`.
     """
     inputs = read_inputs(work, workspace, settings, read)
     model = _assess(work, site, inputs, workspace, settings)
@@ -80,28 +83,42 @@ def check(work: Work, site: RunSite, workspace: Workspace, settings: Settings, r
         *_model_checks(model),
         *_image_checks(inputs, servers, remote=site.remote),
         *(_login_checks(servers) if site.remote else ()),
-        *(Check("environment", route.state, clean_line(route.text, 400)) for route in routes[:_SHOWN_ROUTES]),
+        *(
+            Check("environment", route.state, clean_line(route.text, 400))
+            for route in routes[:_SHOWN_ROUTES]
+        ),
         *_key_checks(work, site, servers, sent, settings),
         *judge_checks(work, settings, remote=site.remote),
     )
     tunnels = tuple(dict.fromkeys(port for port in ports if port is not None))
     remarks = tuple(f"environment {route.text}" for route in routes[:_SHOWN_ROUTES])
-    return Checks(distinct(found), inputs, () if model is None else model.files, sent, tunnels, remarks)
+    return Checks(
+        distinct(found), inputs, () if model is None else model.files, sent, tunnels, remarks
+    )
 
 
 # --- the model ------------------------------------------------------------------------------------
 
 
-def _assess(work: Work, site: RunSite, inputs: Inputs, workspace: Workspace, settings: Settings) -> ModelAssessment | None:
-    """Assess the model that the user names, as far as this computer and the Hub can tell; None for the engine's choice."""
+def _assess(
+    work: Work, site: RunSite, inputs: Inputs, workspace: Workspace, settings: Settings
+) -> ModelAssessment | None:
+    """Assess the model that the user names, as far as this computer and the Hub can tell.
+
+    None for the engine's choice.
+    """
     request, features = work.request, work.request.features
-    name = request.rehearse_model if request.rehearse else request.model or work.training.get("model")
+    name = (
+        request.rehearse_model if request.rehearse else request.model or work.training.get("model")
+    )
     if not features.trains or name is None:
         return None
     from hudtui.core.training.model import assess_model
 
     here = not site.remote
-    model = assess_model(str(name), workspace.folder, here=here, sent=features.sends_model, config=inputs.config)
+    model = assess_model(
+        str(name), workspace.folder, here=here, sent=features.sends_model, config=inputs.config
+    )
     if model.state == "unknown" and site.rented and model.fix is not None and not model.files:
         model = replace(model, state="refused")  # a machine that is not rented yet has no files
     if model.state == "unknown" and model.on_hub:
@@ -115,8 +132,13 @@ def _model_checks(model: ModelAssessment | None) -> Iterator[Check]:
         yield Check("model", states[model.state], clean_line(model.text, 400), model.fix)
 
 
-def _ask_hub(name: str, settings: Settings, model: ModelAssessment, *, elsewhere: bool) -> ModelAssessment:
-    """Assess a model by what the Hub says. `elsewhere`: it is trained on a machine of the user's, which may ask another Hub."""
+def _ask_hub(
+    name: str, settings: Settings, model: ModelAssessment, *, elsewhere: bool
+) -> ModelAssessment:
+    """Assess a model by what the Hub says.
+
+    `elsewhere`: it is trained on a machine of the user's, which may ask another Hub.
+    """
     from hudtui.core.tasks.hub import has_model, use_hub_of
 
     use_hub_of(settings)
@@ -126,7 +148,10 @@ def _ask_hub(name: str, settings: Settings, model: ModelAssessment, *, elsewhere
     if known:
         return replace(model, state="fine", text=f"{shown}, on the Hub")
     text = f"the Hub has no model {shown} that can be read from here"
-    fix = "Is the name right? A private model needs a token that may read it: hudtui settings set HF_TOKEN"
+    fix = (
+        "Is the name right? A private model needs a token that may read it: hudtui settings set "
+        "HF_TOKEN"
+    )
     return replace(model, state="unknown" if elsewhere else "refused", text=text, fix=fix)
 
 
@@ -185,7 +210,11 @@ def _route(name: str, server: Mapping[str, Any]) -> Route:
     command = str(server.get("command") or "")
     ours = any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ())
     if not ours or not Path(command).name.startswith("python"):
-        return Route("warning", f"{name}: started on the machine by `{clean_line(command, 60)}`, which must be installed there")
+        return Route(
+            "warning",
+            f"{name}: started on the machine by `{clean_line(command, 60)}`, which must be "
+            "installed there",
+        )
     text = f"{name}: started on the machine (hudtui is uploaded)"
     if command in ("python", "python3", sys.executable):
         return Route("fine", text)
@@ -201,8 +230,13 @@ def _route_to(name: str, url: str) -> Route:
     try:
         port = parts.port or (443 if parts.scheme in ("https", "wss") else 80)
     except ValueError:
-        return Route("warning", f"{name}: the address {clean_line(parts.netloc, 80)} has no valid port")
-    way = f"port {port} of this computer, through a tunnel: hudtui has to stay open until the run ends"
+        return Route(
+            "warning", f"{name}: the address {clean_line(parts.netloc, 80)} has no valid port"
+        )
+    way = (
+        f"port {port} of this computer, through a tunnel: hudtui has to stay open until the run "
+        "ends"
+    )
     return Route("warning", f"{name}: {way}", port)
 
 
@@ -222,7 +256,9 @@ def _login_checks(servers: Sequence[Servers]) -> Iterator[Check]:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             continue
         headers = server.get("headers")
-        if isinstance(headers, Mapping) and any(str(header).lower() == "authorization" for header in headers):
+        if isinstance(headers, Mapping) and any(
+            str(header).lower() == "authorization" for header in headers
+        ):
             continue
         if read_login(url) is None:
             continue
@@ -244,7 +280,10 @@ def _image_checks(inputs: Inputs, servers: Sequence[Servers], *, remote: bool) -
 
 
 def _images(servers: Sequence[Servers]) -> dict[str, bool]:
-    """Return the images of the tasks; True for images that run on the tasks' machine or behind one of its addresses."""
+    """Return the images of the tasks.
+
+    True for images that run on the tasks' machine or behind one of its addresses.
+    """
     from hudtui.core.environment.servers import parse_mcp_config
 
     images: dict[str, bool] = {}
@@ -267,7 +306,10 @@ def _local_image(lock: LockFile, images: Mapping[str, bool], *, remote: bool) ->
     image = clean_line(lock.image_here or "", 120)
     ours = [beside for name, beside in images.items() if name in lock.images]
     if lock.image_here is not None and lacks_image(lock.image_here):
-        text = f"the lock file's image {image} is in no registry, and the container engine here does not have it either"
+        text = (
+            f"the lock file's image {image} is in no registry, and the container engine here does "
+            "not have it either"
+        )
         fix = "Build it again, or name an image in a registry in the lock file."
         return missing("image", text, fix) if ours else warning("image", text, fix)
     if not ours:
@@ -290,8 +332,12 @@ def _other_images(inputs: Inputs, images: Mapping[str, bool], *, remote: bool) -
             continue
         instead = clean_line(inputs.image or "its name in the registry", 120)
         text = f"tasks use the image {clean_line(name, 120)}, whose name belongs to no registry"
-        fix = f"Push it, and put {instead} into the tasks. Without an mcp_config they get the lock file's image."
-        # The platform cannot pull this image. A machine may find the name on Docker Hub, such as `node`.
+        fix = (
+            f"Push it, and put {instead} into the tasks. Without an mcp_config they get the lock "
+            "file's image."
+        )
+        # The platform cannot pull this image. A machine may find the name on Docker Hub, such as
+        # `node`.
         certain = not beside or is_built_locally(name)
         yield missing("image", text, fix) if certain else warning("image", text, fix)
 
@@ -323,16 +369,23 @@ def _sent(work: Work, inputs: Inputs, servers: Sequence[Servers], settings: Sett
 
 
 def _telemetry_names(inputs: Inputs, settings: Settings) -> tuple[str, ...]:
-    """Return the settings that the machine needs to report the run's job to the platform; empty if it is not reported."""
+    """Return the settings that the machine needs to report the run's job to the platform.
+
+    Empty if it is not reported.
+    """
     from hudtui.core.rollouts.telemetry import sends_telemetry
 
     if inputs.config is None or not inputs.config.job or not sends_telemetry(settings):
         return ()
     platform = settings.platform
-    return platform.key_variable, *(platform.url_variable(service) for service in ("telemetry", "api", "web"))
+    return platform.key_variable, *(
+        platform.url_variable(service) for service in ("telemetry", "api", "web")
+    )
 
 
-def _key_checks(work: Work, site: RunSite, servers: Sequence[Servers], sent: Sent, settings: Settings) -> Iterator[Check]:
+def _key_checks(
+    work: Work, site: RunSite, servers: Sequence[Servers], sent: Sent, settings: Settings
+) -> Iterator[Check]:
     """Check which settings the run needs, and say which are sent to the machine."""
     request = work.request
     for name in dict.fromkeys(name for one in servers for name in one.unset):
@@ -343,23 +396,36 @@ def _key_checks(work: Work, site: RunSite, servers: Sequence[Servers], sent: Sen
         yield lacking(settings, "OPENAI_API_KEY")
     if words := settings.waiting_words():
         yield warning("trust", words, "hudtui trust", remedy="trust")
-    yield from _placeholders(dict.fromkeys(name for one in servers for name in one.variables), settings)
+    yield from _placeholders(
+        dict.fromkeys(name for one in servers for name in one.variables), settings
+    )
     if sent.secrets:
         how = "sent to the machine on standard input, and not written to a file"
         yield fine("keys", f"{how}: {', '.join(sent.secrets)}")
     if site.remote and trains and settings.get("WANDB_API_KEY") is None:
         lack, fix = settings.lacking("WANDB_API_KEY")
-        text = f"WANDB_API_KEY {lack}: metrics are kept in the run, and not sent to Weights & Biases"
+        text = (
+            f"WANDB_API_KEY {lack}: metrics are kept in the run, and not sent to Weights & Biases"
+        )
         yield warning("keys", text, fix)
 
 
 def _placeholders(names: Iterable[str], settings: Settings) -> Iterator[Check]:
-    """Check for keys with a placeholder instead of a value, such as the sample text in a `.env` file."""
+    """Check for keys with a placeholder instead of a value.
+
+    Such is the sample text in a `.env` file.
+    """
     from hudtui.core.settings import check_setting_value
 
     for name in names:
         key, value = settings.keys.get(name), settings.get(name)
-        problem = check_setting_value(key, value) if key is not None and key.secret and value is not None else None
+        problem = (
+            check_setting_value(key, value)
+            if key is not None and key.secret and value is not None
+            else None
+        )
         if problem is not None:
             text = f"{name}: {problem}; the tasks' servers need it"
-            yield missing("keys", text, f"hudtui settings set {name}", remedy="set-key", options=(name,))
+            yield missing(
+                "keys", text, f"hudtui settings set {name}", remedy="set-key", options=(name,)
+            )

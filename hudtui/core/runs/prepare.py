@@ -1,7 +1,7 @@
 """Prepare a run from a request: `hudtui rl` and the screen Launch show the result.
 
-The request is read (`work`), its machine is chosen (`site`), everything it needs is checked (`preflight`), and what was found
-becomes its spec (`resolve`), which the engine plans.
+The request is read (`work`), its machine is chosen (`site`), everything it needs is checked
+(`preflight`), and what was found becomes its spec (`resolve`), which the engine plans.
 """
 
 from __future__ import annotations
@@ -80,21 +80,26 @@ async def prepare_run(
     read: TaskReader | None = None,
     look_at: LookAt | None = None,
 ) -> Preparation:
-    """Check everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
+    """Check everything that a run needs, and plan it.
 
-    Providers are opened according to the settings unless they are given. `starts` is False if the plan is only shown: the
-    provider then need not know this computer's SSH key. `read` reads the tasks; pass the reader of an earlier plan to avoid
-    reading an unchanged file again. `look_at` returns the hardware of a machine, and may cache it.
+    Rents nothing; writes at most a copy of the tasks into `.hudtui/`. Providers are opened
+    according to the settings unless they are given. `starts` is False if the plan is only shown:
+    the provider then need not know this computer's SSH key. `read` reads the tasks; pass the reader
+    of an earlier plan to avoid reading an unchanged file again. `look_at` returns the hardware of a
+    machine, and may cache it.
 
     Raises:
         InputError: An option is invalid.
-        Untrusted: The file with settings of the trainer names a judge that the user has not agreed to.
+        Untrusted: The file with settings of the trainer names a judge that the user has not agreed
+            to.
     """
     from hudtui.core.tasks.read import TaskReader
 
     folder, read = workspace.folder, read or TaskReader()
     work = await asyncio.to_thread(read_work, request, folder, settings)
-    site = await choose_machine(work, folder, settings, providers=providers, starts=starts, look_at=look_at)
+    site = await choose_machine(
+        work, folder, settings, providers=providers, starts=starts, look_at=look_at
+    )
     checks = await asyncio.to_thread(check, work, site, workspace, settings, read)
     if not checks.complete:
         return Preparation(checks.results, choice=site.choice)
@@ -112,19 +117,33 @@ async def prepare_run(
 
 
 async def _disk_checks(record: RunRecord, site: RunSite, host: Host) -> tuple[Check, ...]:
-    """Check the disk space for the environment and the model, unless the machine already has the environment."""
+    """Check the disk space for the environment and the model.
+
+    A machine that already has the environment passes.
+    """
     if site.disk is None:
         return ()
     plan = record.plan
     sent = sum(file.size for file in plan.files) / 2**30
     made = next((stage.argv for stage in plan.stages if stage.name == "bootstrap"), ())
     wanted = float(made[made.index("--disk") + 1]) if "--disk" in made else 0.0
-    if wanted and not site.rented and await host.stat(f"{made[made.index('--venv') + 1]}/.hudtui") is not None:
+    if (
+        wanted
+        and not site.rented
+        and await host.stat(f"{made[made.index('--venv') + 1]}/.hudtui") is not None
+    ):
         wanted = 0.0
     if wanted + sent <= site.disk:
         return ()
-    text = f"this run needs about {wanted + sent:.0f} GiB of disk, and the machine has {site.disk:.1f} free"
-    fix = "Take a machine with a larger disk." if site.rented else "Make room there, or take another machine (--host)."
+    text = (
+        f"this run needs about {wanted + sent:.0f} GiB of disk, and the machine has "
+        f"{site.disk:.1f} free"
+    )
+    fix = (
+        "Take a machine with a larger disk."
+        if site.rented
+        else "Make room there, or take another machine (--host)."
+    )
     return (missing("disk", text, fix, remedy="choose-machine"),)
 
 
@@ -152,7 +171,9 @@ def _estimate(spec: RunSpec) -> Estimate | None:
     offer, limits = spec.rent.offer, spec.limits
     hours = 1.0 if limits.max_hours is None else limits.max_hours
     if limits.run_budget is not None and offer.price.hourly > 0:
-        hours = min(hours, limits.run_budget / offer.price.hourly)  # the watchdog ends the machine at that time
+        hours = min(
+            hours, limits.run_budget / offer.price.hourly
+        )  # the watchdog ends the machine at that time
     expected = estimate(offer, hours)
     if not spec.rehearse or not offer.price.stated:
         return expected

@@ -1,4 +1,7 @@
-"""The five steps of a project: the steps that are done, the next step, and the files with errors."""
+"""The five steps of a project.
+
+The steps that are done, the next step, and the files with errors.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ class ProjectStep:
     what_next: str
     """Next step of the user, as a sentence."""
     errors: int = 0
-    """Number of errors in the files of this step; 0 also for a step that failed for another reason."""
+    """Number of errors in the files of this step; 0 also for a step that failed for another
+    reason."""
 
 
 def project_steps(
@@ -59,13 +63,17 @@ def project_steps(
 ) -> tuple[ProjectStep, ...]:
     """Return the five steps in order.
 
-    `analysis` is the last analysis of an environment, `lock_error` the reason why the lock file cannot be read, and `rents` says
-    whether there is a key for renting machines.
+    `analysis` is the last analysis of an environment, `lock_error` the reason why the lock file
+    cannot be read, and `rents` says whether there is a key for renting machines.
     """
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)
     environment = _step(
-        "environment", known, "none analyzed yet", "Analyze an environment.", "See its tools, or analyze another."
+        "environment",
+        known,
+        "none analyzed yet",
+        "Analyze an environment.",
+        "See its tools, or analyze another.",
     )
     mapping = _step(
         "mapping",
@@ -83,19 +91,38 @@ def project_steps(
     )
     if lock_error is not None and analysis is None:
         environment = ProjectStep(
-            "environment", "failed", lock_error, "Analyze an environment; this writes a new lock file.", errors=1
+            "environment",
+            "failed",
+            lock_error,
+            "Analyze an environment; this writes a new lock file.",
+            errors=1,
         )
     if configs and configs_wrong.errors:
-        mapping = ProjectStep("mapping", "failed", configs_wrong.text, "Fix the errors.", configs_wrong.errors)
+        mapping = ProjectStep(
+            "mapping", "failed", configs_wrong.text, "Fix the errors.", configs_wrong.errors
+        )
     if tasks and tasks_wrong.errors:
-        dataset = ProjectStep("dataset", "failed", tasks_wrong.text, "Fix the errors.", tasks_wrong.errors)
+        dataset = ProjectStep(
+            "dataset", "failed", tasks_wrong.text, "Fix the errors.", tasks_wrong.errors
+        )
     steps = [environment, mapping, dataset]
     ready = all(step.state == "done" for step in steps)
     # This machine always exists, but the step counts as done only once there is something to run.
     if rents or known or configs or tasks or runs:
-        steps.append(ProjectStep("compute", "done", "ready to rent" if rents else "local only", "Choose where to run."))
+        steps.append(
+            ProjectStep(
+                "compute",
+                "done",
+                "ready to rent" if rents else "local only",
+                "Choose where to run.",
+            )
+        )
     else:
-        steps.append(ProjectStep("compute", "missing", "this machine, or a rented one", "Choose where to run."))
+        steps.append(
+            ProjectStep(
+                "compute", "missing", "this machine, or a rented one", "Choose where to run."
+            )
+        )
     for place, step in enumerate(steps):
         if step.state == "failed":
             break
@@ -105,15 +132,23 @@ def project_steps(
     return (*steps, _run_step(runs, ready=ready))
 
 
-def _step(name: StepName, present: str | None, absent: str, to_do: str, when_done: str) -> ProjectStep:
-    return ProjectStep(name, "done", present, when_done) if present else ProjectStep(name, "missing", absent, to_do)
+def _step(
+    name: StepName, present: str | None, absent: str, to_do: str, when_done: str
+) -> ProjectStep:
+    return (
+        ProjectStep(name, "done", present, when_done)
+        if present
+        else ProjectStep(name, "missing", absent, to_do)
+    )
 
 
 def _run_step(runs: Sequence[RunSummary], *, ready: bool) -> ProjectStep:
     active = [run for run in runs if run.active]
     if active:
         newest = max(active, key=lambda run: run.created)
-        detail = f"{newest.name} {newest.state}" if len(active) == 1 else f"{len(active)} runs active"
+        detail = (
+            f"{newest.name} {newest.state}" if len(active) == 1 else f"{len(active)} runs active"
+        )
         return ProjectStep("run", "running", detail, "Watch it: closing hudtui does not stop it.")
     if not runs:
         if ready:
@@ -122,9 +157,16 @@ def _run_step(runs: Sequence[RunSummary], *, ready: bool) -> ProjectStep:
     last = max(runs, key=lambda run: run.created)
     detail = f"{last.name} {last.state}"
     if last.state in ("failed", "lost"):
-        return ProjectStep("run", "failed", detail, "Read its log, fix the cause and start it again.")
+        return ProjectStep(
+            "run", "failed", detail, "Read its log, fix the cause and start it again."
+        )
     if last.state == "stopped":
-        return ProjectStep("run", "next" if ready else "missing", detail, "Start it again, or see what it has written.")
+        return ProjectStep(
+            "run",
+            "next" if ready else "missing",
+            detail,
+            "Start it again, or see what it has written.",
+        )
     return ProjectStep("run", "done", detail, "See its result, or start another run.")
 
 
@@ -144,7 +186,10 @@ class FileChecks:
         return self._errors_in(workspace, workspace.task_files)
 
     def check(self, workspace: Workspace) -> bool:
-        """Check new and changed files, without the tools of any environment. Return whether anything has changed."""
+        """Check new and changed files, without the tools of any environment.
+
+        Return whether anything has changed.
+        """
         with self._running:
             before = dict(self._known)
             for path in workspace.configs:
@@ -162,11 +207,17 @@ class FileChecks:
             self._known[path] = (stamp, count(path))
 
     def _errors_in(self, workspace: Workspace, paths: Sequence[Path]) -> FileErrors:
-        wrong = [(path, self._known[path][1]) for path in paths if path in self._known and self._known[path][1]]
+        wrong = [
+            (path, self._known[path][1])
+            for path in paths
+            if path in self._known and self._known[path][1]
+        ]
         if not wrong:
             return FileErrors()
         errors, (first, _) = sum(count for _, count in wrong), wrong[0]
-        where = workspace.relative(first) if len(wrong) == 1 else f"{len(wrong)} of {len(paths)} files"
+        where = (
+            workspace.relative(first) if len(wrong) == 1 else f"{len(wrong)} of {len(paths)} files"
+        )
         return FileErrors(errors, f"{plural(errors, 'error')} in {where}")
 
 

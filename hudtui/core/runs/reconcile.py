@@ -22,7 +22,8 @@ from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunSummary
 
 FRESH = 15 * 60.0
-"""Age in seconds up to which an interrupted launch is continued automatically; later the user decides."""
+"""Age in seconds up to which an interrupted launch is continued automatically; later the user
+decides."""
 _ANSWERS = 10.0
 """Seconds to wait for a machine's answer."""
 
@@ -36,8 +37,9 @@ async def reconcile_runs(
 ) -> tuple[Notice, ...]:
     """Bring the run store in line with the machines. Every hudtui calls this at its start.
 
-    An active run stays as it is. A killed supervisor is started again, and continues the run or records its end. An interrupted
-    launch is continued if it is recent, and otherwise recorded as failed.
+    An active run stays as it is. A killed supervisor is started again, and continues the run or
+    records its end. An interrupted launch is continued if it is recent, and otherwise recorded as
+    failed.
     """
 
     async def one(summary: RunSummary) -> Notice | None:
@@ -50,7 +52,10 @@ async def reconcile_runs(
     notices = [notice for notice in await asyncio.gather(*map(one, own)) if notice]
     if others:
         told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
-        text = f"not started here by you, and not touched: {told}. `hudtui trust --show` lists what they would do"
+        text = (
+            f"not started here by you, and not touched: {told}. `hudtui trust --show` lists what "
+            "they would do"
+        )
         notices.append(Notice("warning", text))
     return tuple(notices)
 
@@ -62,13 +67,21 @@ def _open_runs(store: RunStore) -> tuple[list[RunSummary], list[str]]:
     return own, [run.id for run in runs if run not in own]
 
 
-async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
+async def _reconcile(
+    summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float
+) -> Notice | None:
     run, record = summary.id, await store.run(store.record, summary.id)
     if host is None:
-        return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
+        return Notice(
+            "warning", f"run {run} is on {summary.host}, which cannot be reached from here"
+        )
     if record.host == LOCAL and not is_this_machine(record.machine):
-        await RunFolder(host, record).sync(store)  # the folder is shared, but the processes run on another computer
-        return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; open it there")
+        await RunFolder(host, record).sync(
+            store
+        )  # the folder is shared, but the processes run on another computer
+        return Notice(
+            "info", f"run {run} was started on {record.machine.partition(' ')[0]}; open it there"
+        )
     if record.spec.rent is not None:
         return await _look_at_rented(summary, RunFolder(host, record), store, now)
     machine = RunFolder(host, record)
@@ -85,10 +98,14 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
         async with asyncio.timeout(within):
             status = await machine.status()
     except TimeoutError:  # its files may answer all the same
-        raise MachineError(f"the supervisor on {host.name} did not answer within {_ANSWERS:g} s") from None
+        raise MachineError(
+            f"the supervisor on {host.name} did not answer within {_ANSWERS:g} s"
+        ) from None
     if status.supervisor is None and not status.ended:
         await machine.start(available_secrets(record.plan, lookup))
-        notice: Notice | None = Notice("info", f"run {run}: its supervisor had ended, and was started again")
+        notice: Notice | None = Notice(
+            "info", f"run {run}: its supervisor had ended, and was started again"
+        )
     else:
         notice = None
     await machine.sync(store)
@@ -97,8 +114,13 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     return notice
 
 
-async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore, now: float) -> Notice | None:
-    """Read the state only: the process that manages the run does the remaining steps. Returns None while a process manages it."""
+async def _look_at_rented(
+    summary: RunSummary, machine: RunFolder, store: RunStore, now: float
+) -> Notice | None:
+    """Read the state only: the process that manages the run does the remaining steps.
+
+    Returns None while a process manages it.
+    """
     if is_managed(store, summary.id):
         return None
     if summary.active and summary.machine == "none":
@@ -111,25 +133,38 @@ async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunSto
 
 
 async def _unordered(summary: RunSummary, store: RunStore, now: float) -> Notice | None:
-    """Record the end of a run that has not asked for a machine, unless a process may be about to."""
+    """Record the end of a run that has asked for no machine.
+
+    A process that may be about to ask for one keeps the run going.
+    """
     run = summary.id
     if summary.state == "stopping":
         await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
         return None
     if now - summary.updated <= FRESH:
         return Notice(
-            "warning", f"run {run} has no machine yet: hudtui runs resume {run} rents one, hudtui runs stop {run} cancels the run"
+            "warning",
+            f"run {run} has no machine yet: hudtui runs resume {run} rents one, hudtui runs stop "
+            f"{run} cancels the run",
         )
-    await store.run(store.append, run, "failed", {"why": "hudtui ended before a machine was requested"})
-    return Notice("warning", f"run {run} was never started: hudtui ended before a machine was requested")
+    await store.run(
+        store.append, run, "failed", {"why": "hudtui ended before a machine was requested"}
+    )
+    return Notice(
+        "warning", f"run {run} was never started: hudtui ended before a machine was requested"
+    )
 
 
-async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:
+async def _unbegun(
+    summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float
+) -> Notice | None:
     """Continue, or record as failed, a run that its machine has never started."""
     run = summary.id
     if summary.started is not None:
         if summary.state != "lost":
-            await store.run(store.append, run, "lost", {"why": f"its folder is gone: {machine.record.folder}"})
+            await store.run(
+                store.append, run, "lost", {"why": f"its folder is gone: {machine.record.folder}"}
+            )
             return Notice("warning", f"run {run} is lost: its folder is gone")
         return None
     if summary.state == "lost":
@@ -138,7 +173,9 @@ async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, loo
         await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
         return None
     if now - summary.updated > FRESH:
-        await store.run(store.append, run, "failed", {"why": "hudtui ended before this run had started"})
+        await store.run(
+            store.append, run, "failed", {"why": "hudtui ended before this run had started"}
+        )
         return Notice("warning", f"run {run} was never started: hudtui ended before that")
     async for _ in continue_launch(run, machine.host, store, lookup=lookup):
         pass
@@ -147,11 +184,18 @@ async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, loo
 
 def open_machine_notice(summary: RunSummary) -> Notice:
     """Return the notice about a run on a rented machine that no process manages."""
-    price = f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
+    price = (
+        f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
+    )
     if summary.active:
-        return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} manages it")
+        return Notice(
+            "info",
+            f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} "
+            "manages it",
+        )
     return Notice(
         "warning",
-        f"run {summary.id} has ended ({summary.state}), and its machine{price + ',' if price else ''} may still be there: "
-        f"hudtui runs resume {summary.id} fetches the results and ends it",
+        f"run {summary.id} has ended ({summary.state}), and its "
+        f"machine{price + ',' if price else ''} may still be there: hudtui runs resume "
+        f"{summary.id} fetches the results and ends it",
     )

@@ -1,7 +1,8 @@
-"""Runs on rented machines: order, login, watchdog, run, fetching the results, end of the machine. Each step can be repeated.
+"""Runs on rented machines: order, login, watchdog, run, fetching the results, end of the machine.
 
-The run's events record the completed steps, and the ledger records the orders. `run_remote` does the remaining steps, now or
-after a crash. Closing hudtui stops nothing: the run continues, and the watchdog on its machine enforces the limits.
+Each step can be repeated. The run's events record the completed steps, and the ledger records the
+orders. `run_remote` does the remaining steps, now or after a crash. Closing hudtui stops nothing:
+the run continues, and the watchdog on its machine enforces the limits.
 """
 
 from __future__ import annotations
@@ -40,7 +41,14 @@ from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.process import boot_clock
 from hudtui.core.remote.host import Disconnected, FileRefused, Host
 from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_address
-from hudtui.core.runs.launch import Lookup, available_secrets, check_inputs, continue_launch, error_sentence, stop_run
+from hudtui.core.runs.launch import (
+    Lookup,
+    available_secrets,
+    check_inputs,
+    continue_launch,
+    error_sentence,
+    stop_run,
+)
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.results import FetchedResults, Progress, fetch_results, results_folder
 from hudtui.core.runs.run_folder import MachineEvents, RunFolder
@@ -53,28 +61,31 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
 
 WATCHDOG_POWERS_OFF = (
-    "the guard on the machine stops the run and switches the machine off when its limits are reached or the results "
-    "are not fetched; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
-    "stops that"
+    "the guard on the machine stops the run and switches the machine off when its limits are "
+    "reached or the results are not fetched; a machine that is switched off may still be charged "
+    "for: only ending it at its provider, as hudtui does, stops that"
 )
 """The powers of a watchdog without a key, as a sentence that the user reads before paying."""
 WATCHDOG_ENDS = (
-    "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
-    "reached or the results are not fetched"
+    "the guard on the machine stops the run and ends the machine, with the key that you gave for "
+    "that, when its limits are reached or the results are not fetched"
 )
 """The powers of a watchdog with a key to end the machine."""
 START_WITHIN = 1800.0
 """Seconds from the first login until the watchdog ends a machine on which no run has started."""
 FETCH_WITHIN = 3600.0
-"""Seconds from the end of a run until the watchdog ends the machine, even if the results were not fetched."""
+"""Seconds from the end of a run until the watchdog ends the machine, even if the results were not
+fetched."""
 _GIVEN_UP_WITHIN = 240.0
 """Seconds to wait while another hudtui cancels its order of the machine."""
 _SETTLED_WITHIN = 120.0
 """Seconds to wait while another hudtui fetches the results of a run and ends its machine."""
 _LAST_WORDS, _LOOK = 20, 0.25
-"""Number of reads of `status.json` while its supervisor may still write it at the end of a run, and seconds between them."""
+"""Number of reads of `status.json` while its supervisor may still write it at the end of a run, and
+seconds between them."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
-"""Number of attempts to fetch results without a connection, and seconds between them. An attempt takes up to 30 s."""
+"""Number of attempts to fetch results without a connection, and seconds between them. An attempt
+takes up to 30 s."""
 
 
 @dataclass
@@ -89,9 +100,11 @@ class RentalContext:
     every: float = 5.0
     """Seconds between checks of a running run."""
     within: float = 20.0
-    """Seconds to wait for an answer of the machine before the provider is asked whether it still exists."""
+    """Seconds to wait for an answer of the machine before the provider is asked whether it still
+    exists."""
     say: Callable[[str], None] | None = None
-    """Called with a message when a cancelled order has been cleaned up, or another hudtui is waited for."""
+    """Called with a message when a cancelled order has been cleaned up, or another hudtui is waited
+    for."""
     clock: Callable[[], float] = time.monotonic
     """The clock that measures the wait for a machine."""
     look: float = 30.0
@@ -109,7 +122,8 @@ def open_rental_context(
 
     Raises:
         RunError: No machine was rented for the run.
-        InputError: The settings lead to another provider: a simulated one for a real machine, or the reverse.
+        InputError: The settings lead to another provider: a simulated one for a real machine, or
+            the reverse.
         AuthError: The provider's key is missing.
     """
     from hudtui.core.compute.registry import open_provider
@@ -136,15 +150,18 @@ async def run_remote(
     tmux: bool = True,
     progress: Progress | None = None,
 ) -> AsyncGenerator[RunEvent, None]:
-    """Do the remaining steps of a run, until its results are on this computer and its machine is ended.
+    """Do the remaining steps of a run, until its results are here and its machine is ended.
 
-    After the run has started, the run continues if the iterator is closed. Closing it earlier, or after the results were
-    fetched, ends the machine or cancels its order. `context` has the provider of the machine; `lookup` returns the values of the
-    plan's secrets; `tmux` is as for `launch`; `progress` is called while the results are fetched.
+    After the run has started, the run continues if the iterator is closed. Closing it earlier, or
+    after the results were fetched, ends the machine or cancels its order. `context` has the
+    provider of the machine; `lookup` returns the values of the plan's secrets; `tmux` is as for
+    `launch`; `progress` is called while the results are fetched.
 
     Raises:
-        RunError: Another hudtui manages the run, or the store cannot be written; a run that has started continues.
-        ProviderError: No machine was available, or its end could not be verified and it may still cost money.
+        RunError: Another hudtui manages the run, or the store cannot be written; a run that has
+            started continues.
+        ProviderError: No machine was available, or its end could not be verified and it may still
+            cost money.
         MachineError: A step failed. The machine is ended unless the error says otherwise.
         Untrusted: The user did not start this run.
     """
@@ -163,12 +180,18 @@ async def run_remote(
 
 
 async def end_remote_run(
-    run: str, store: RunStore, context: RentalContext, *, grace: float | None = None, progress: Progress | None = None
+    run: str,
+    store: RunStore,
+    context: RentalContext,
+    *,
+    grace: float | None = None,
+    progress: Progress | None = None,
 ) -> RunSummary:
     """Stop a run, fetch its results so far, and end its machine.
 
     Raises:
-        RunError: A hudtui that manages the run does not cancel the order of its machine, or end it, in time.
+        RunError: A hudtui that manages the run does not cancel the order of its machine, or end it,
+            in time.
         MachineError: The machine does not answer, or its end could not be verified.
         Untrusted: The user did not start this run.
     """
@@ -176,7 +199,10 @@ async def end_remote_run(
     try:
         await remote.stop(grace)
         fetching = "fetches the results, and then ends the machine"
-        async with remote.turn(_SETTLED_WITHIN, fetching), aclosing(remote.settle(keep=False)) as events:
+        async with (
+            remote.turn(_SETTLED_WITHIN, fetching),
+            aclosing(remote.settle(keep=False)) as events,
+        ):
             async for _ in events:
                 pass
     except HudtuiError as error:
@@ -189,8 +215,8 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
     """Change the limits of a run, here and on its machine, while it runs.
 
     Raises:
-        MachineError: The limits cannot be stored, and nothing is changed; or the run's machine does not answer, and its watchdog
-            keeps the old limits until `run_remote` reaches it.
+        MachineError: The limits cannot be stored, and nothing is changed; or the run's machine does
+            not answer, and its watchdog keeps the old limits until `run_remote` reaches it.
         RunError: The run has ended, and holds no machine any more.
         Untrusted: The user did not start this run.
     """
@@ -237,9 +263,14 @@ class RemoteRun:
         self.joined = False
         """True if this process has started the run on its machine, or has joined it."""
         self.begun = begun
-        """True if an earlier process has started the run, or may have: then only the end of the run ends the machine."""
+        """True if an earlier process has started the run, or may have: then only the end of the run
+        ends the machine."""
         self._offset = time.time() - boot_clock()
-        self.judged_by = record.spec.limits, LimitUsage(0.0, 0.0, 0.0, currency=self.rent.currency), record.created
+        self.judged_by = (
+            record.spec.limits,
+            LimitUsage(0.0, 0.0, 0.0, currency=self.rent.currency),
+            record.created,
+        )
         """The limits and the usage that were read last, and when."""
 
     @classmethod
@@ -273,11 +304,18 @@ class RemoteRun:
 
     @property
     def now(self) -> float:
-        """Return the time, counted from the start of this object: a change of the computer's date must not end a run early."""
+        """Return the time, counted from the start of this object.
+
+        A change of the computer's date must not end a run early.
+        """
         return self._offset + boot_clock()
 
     async def append(self, kind: str, data: dict[str, Any], **more: Any) -> RunEvent | None:
-        """Record an event; None where it is recorded already, or cannot be, which is said: a full disk must not end the work."""
+        """Record an event.
+
+        None where it is recorded already, or cannot be, which is said: a full disk must not end the
+        work.
+        """
         try:
             return await self.store.run(self.store.append, self.run, kind, data, **more)
         except RunError as error:
@@ -291,7 +329,10 @@ class RemoteRun:
             self.context.say(" ".join(error.lines()))
 
     async def say_what_lives(self, error: HudtuiError) -> None:
-        """Add to an error that the machine of the run may be alive, and how to end it, unless it says so or it is gone."""
+        """Add to an error that the run's machine may be alive, and how to end it.
+
+        An error that says so stays as it is, and so does any if the machine is gone.
+        """
         machine = self.rent.machine
         try:
             owned = await self.owned()
@@ -302,8 +343,9 @@ class RemoteRun:
             hourly = " money"
         if f"terminate {machine}" not in " ".join(error.lines()):
             lives = (
-                f"Its machine {machine} may be alive and cost{hourly}: hudtui runs resume {self.run} goes on with the run, "
-                f"hudtui pods terminate {machine} ends the machine."
+                f"Its machine {machine} may be alive and cost{hourly}: hudtui runs resume "
+                f"{self.run} goes on with the run, hudtui pods terminate {machine} ends the "
+                "machine."
             )
             error.fix = f"{error.fix} {lives}" if error.fix else lives
 
@@ -328,10 +370,18 @@ class RemoteRun:
                         yield event
         except HudtuiError as error:
             early = isinstance(error, _StoppedEarly)
-            if isinstance(error, RunError) and not early and (self.begun or (await self.summary()).started is not None):
+            if (
+                isinstance(error, RunError)
+                and not early
+                and (self.begun or (await self.summary()).started is not None)
+            ):
                 raise  # the store cannot be written: the run continues
             trouble = None if early else error
-            ended = ("stopped", {"why": error.what}) if early else ("failed", {"why": error_sentence(error)})
+            ended = (
+                ("stopped", {"why": error.what})
+                if early
+                else ("failed", {"why": error_sentence(error)})
+            )
             if (await self.summary()).active and (failed := await self.append(*ended)):
                 yield failed
         async with aclosing(self.settle()) as events:
@@ -340,10 +390,12 @@ class RemoteRun:
         if trouble is not None:
             raise trouble
 
-    # --- the machine ------------------------------------------------------------------------------------------------------
+    # --- the machine ------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Write the machine into the ledger again if it is missing there, as after a damaged ledger was moved away.
+        """Write the machine into the ledger again if it is missing there.
+
+        It is missing after a damaged ledger was moved away.
 
         Otherwise a second machine would be ordered, or this machine would count as never created.
         """
@@ -351,12 +403,24 @@ class RemoteRun:
         if await self.owned() is not None or not summary.holds_machine:
             return
         pod = await context.provider.find(self.rent.machine)
-        events = [event for event in await self.events() if event.type == "machine" and event.data.get("pod")]
+        events = [
+            event
+            for event in await self.events()
+            if event.type == "machine" and event.data.get("pod")
+        ]
         known = pod.id if pod is not None else str(events[-1].data["pod"]) if events else None
 
         def write(ledger: Ledger) -> None:
-            order, provider, workspace = self.rent.order, context.provider, self.record.spec.workspace
-            facts: dict[str, Any] = {"run": self.run, "workspace": workspace, "limits": self.record.spec.limits}
+            order, provider, workspace = (
+                self.rent.order,
+                context.provider,
+                self.record.spec.workspace,
+            )
+            facts: dict[str, Any] = {
+                "run": self.run,
+                "workspace": workspace,
+                "limits": self.record.spec.limits,
+            }
             ledger.reserve(order, provider=provider.name, endpoint=provider.endpoint, **facts)
             if known is not None:
                 ledger.update(order.name, "ready" if self.begun else "created", pod=known, last=pod)
@@ -375,20 +439,31 @@ class RemoteRun:
                 raise _StoppedEarly("stopped before it started")
             await check_inputs(self.record.plan, self.lookup)  # before anything costs money
         async with contextlib.AsyncExitStack() as open_ports:
-            for part in (self.watch,) if self.begun else (self.get_machine, self.tunnels, self.begin, self.watch):
+            for part in (
+                (self.watch,)
+                if self.begun
+                else (self.get_machine, self.tunnels, self.begin, self.watch)
+            ):
                 async with aclosing(part(open_ports)) as events:
                     async for event in events:
                         yield event
 
-    async def tunnels(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
+    async def tunnels(
+        self, open_ports: contextlib.AsyncExitStack
+    ) -> AsyncGenerator[RunEvent, None]:
         """Let the machine reach environments on this computer until this iterator ends."""
         for port in self.record.spec.tunnels:
             await open_ports.enter_async_context(self.host.reverse(port, "127.0.0.1", port))
-            if event := await self.append("note", {"message": f"port {port} of this computer is port {port} there"}):
+            if event := await self.append(
+                "note", {"message": f"port {port} of this computer is port {port} there"}
+            ):
                 yield event
 
     async def get_machine(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Rent the machine, or find the machine that is rented already. End it if renting fails or is cancelled."""
+        """Rent the machine, or find the machine that is rented already.
+
+        End it if renting fails or is cancelled.
+        """
         context, began = self.context, time.monotonic()
         owned, limits = await context.ledger.run(self.read_ledger)
         if owned is None:
@@ -424,7 +499,9 @@ class RemoteRun:
                     ready = ready or step.kind == "ready"
         finally:
             if not ready:
-                await self.store.run(self.record_failed_order)  # which a cancellation does not interrupt
+                await self.store.run(
+                    self.record_failed_order
+                )  # which a cancellation does not interrupt
         if event := await self.step("ready", began):
             yield event
 
@@ -449,19 +526,30 @@ class RemoteRun:
         if step.pod is not None:
             data |= {"pod": step.pod.id, "hourly": step.pod.hourly, "currency": step.pod.currency}
             data["address"] = str(step.pod.addresses[0]) if step.pod.addresses else None
-        return await self.append("machine", data, at=step.at, once=f"machine:{step.kind}:{step.text}")
+        return await self.append(
+            "machine", data, at=step.at, once=f"machine:{step.kind}:{step.text}"
+        )
 
     def record_failed_order(self) -> None:
-        """Record the ledger's state of a machine whose order failed. Reads and writes files: call it in the store's thread."""
+        """Record the ledger's state of a machine whose order failed.
+
+        Reads and writes files: call it in the store's thread.
+        """
         with contextlib.suppress(RunError, MachineError):
             owned = self.context.ledger.get(self.rent.machine)
             if owned is None or owned.state == "never":
                 self.store.append(self.run, "machine", {"kind": "never"})
             elif owned.state == "ended":
-                self.store.append(self.run, "machine", {"kind": "released", "billed": owned.billed, "text": owned.why})
+                self.store.append(
+                    self.run,
+                    "machine",
+                    {"kind": "released", "billed": owned.billed, "text": owned.why},
+                )
 
     async def give_up(self) -> None:
-        """End the machine when the caller leaves, if the run has not started or its results were fetched.
+        """End the machine when the caller leaves, unless the run still needs it.
+
+        It ends if the run has not started or its results were fetched.
 
         A run that has started continues.
         """
@@ -474,28 +562,38 @@ class RemoteRun:
         if summary.active and not gone and owned is not None and owned.state != "ready":
             return  # the order was cancelled without a verified end, which was reported already
         if summary.active:
-            await self.append("stopped", {"why": f"cancelled before {'its machine was ready' if gone else 'it started'}"})
+            await self.append(
+                "stopped",
+                {"why": f"cancelled before {'its machine was ready' if gone else 'it started'}"},
+            )
         if gone:
             return
         outcome = f"{self.rent.machine} is ended, and that was verified."
         try:
-            await self._end(f"run {self.run} {summary.state}" if started else "cancelled before the run started")
+            await self._end(
+                f"run {self.run} {summary.state}" if started else "cancelled before the run started"
+            )
         except HudtuiError as error:
             outcome = " ".join(error.lines())
         if self.context.say is not None:
             self.context.say(outcome)
 
     async def keeps(self, summary: RunSummary) -> bool:
-        """Return whether the machine is kept: its run has failed, and the user wants to keep it and has not stopped the run."""
+        """Return whether the machine is kept.
+
+        Its run has failed, and the user wants to keep it and has not stopped the run.
+        """
         if summary.state != "failed" or not self.rent.keep_on_failure:
             return False
         return all(event.type != "stop_requested" for event in await self.events())
 
     async def step(self, name: str, began: float, **data: Any) -> RunEvent | None:
         seconds = round(time.monotonic() - began, 3)
-        return await self.append("step", {"name": name, "seconds": seconds, **data}, once=f"step:{name}")
+        return await self.append(
+            "step", {"name": name, "seconds": seconds, **data}, once=f"step:{name}"
+        )
 
-    # --- the run ----------------------------------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------
 
     async def begin(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Start the watchdog, then the run."""
@@ -504,19 +602,37 @@ class RemoteRun:
         await self.arm()
         if event := await self.step("guard", began):
             yield event
-        if (await self.summary()).state == "stopping":  # `stop` asks the machine only after this step
+        if (
+            await self.summary()
+        ).state == "stopping":  # `stop` asks the machine only after this step
             raise _StoppedEarly("stopped before it started")
-        rest = continue_launch(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux, reports=self.reports)
+        rest = continue_launch(
+            self.run,
+            self.host,
+            self.store,
+            lookup=self.lookup,
+            tmux=self.tmux,
+            reports=self.reports,
+        )
         async with aclosing(rest) as events:
             async for event in events:
                 yield event
         self.joined = True
 
     async def join(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Join a run that has started: open its tunnels, send the rules to its watchdog, and restart processes after a reboot."""
+        """Join a run that has started.
+
+        Open its tunnels, send the rules to its watchdog, and restart processes after a reboot.
+        """
         summary = await self.summary()
-        if summary.state == "stopping":  # the process that requested the end may have been killed before it told the machine
-            asked = [event.data.get("grace") for event in await self.events() if event.type == "stop_requested"]
+        if (
+            summary.state == "stopping"
+        ):  # the process that requested the end may have been killed before it told the machine
+            asked = [
+                event.data.get("grace")
+                for event in await self.events()
+                if event.type == "stop_requested"
+            ]
             await stop_run(self.run, self.host, self.store, grace=asked[-1] if asked else None)
             return
         async with contextlib.AsyncExitStack() as opened, aclosing(self.tunnels(opened)) as events:
@@ -531,14 +647,21 @@ class RemoteRun:
     async def arm(self) -> None:
         """Start the watchdog on the machine, with its key if there is one."""
         rules = await self.rules()
-        await self.machine.arm(rules, key=guard_key(self.context.provider.name, self.context.settings) if rules["end"] else None)
+        await self.machine.arm(
+            rules,
+            key=guard_key(self.context.provider.name, self.context.settings)
+            if rules["end"]
+            else None,
+        )
 
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
         owned, limits = await self.context.ledger.run(self.read_ledger)
         now = self.now
         if owned is not None and owned.until is None:  # its hudtui ended before the guard was on it
-            with contextlib.suppress(MachineError):  # a ledger that cannot be written takes no guard away
+            with contextlib.suppress(
+                MachineError
+            ):  # a ledger that cannot be written takes no guard away
                 owned = await self.grant()
         pod, until = (owned.pod, owned.until) if owned is not None else (None, None)
         return {
@@ -551,7 +674,9 @@ class RemoteRun:
             "power_off": [["true"]]
             if self.rent.simulated or self.context.provider.features.terminates_itself
             else list(POWER_OFF),
-            "end": terminate_rule(self.context.provider, pod, self.context.settings) if pod is not None else None,
+            "end": terminate_rule(self.context.provider, pod, self.context.settings)
+            if pod is not None
+            else None,
         }
 
     async def grant(self, limits: Limits | None = None) -> PodRecord | None:
@@ -566,7 +691,10 @@ class RemoteRun:
         return await ledger.run(ledger.grant, owned.name, change, limits=limits)
 
     def read_ledger(self) -> tuple[PodRecord | None, Limits]:
-        """Read the machine's record, and its limits. Reads a file: call it in the ledger's thread."""
+        """Read the machine's record, and its limits.
+
+        Reads a file: call it in the ledger's thread.
+        """
         return self.context.ledger.get(self.rent.machine), self.limits()
 
     def limits(self) -> Limits:
@@ -578,10 +706,15 @@ class RemoteRun:
         mine = costs.of(self.rent.machine)
         if mine is not None:
             return costs.usage(mine)
-        return LimitUsage(0.0, 0.0, costs.beside(provider.endpoint).today_in_usd, currency=self.rent.currency)
+        return LimitUsage(
+            0.0, 0.0, costs.beside(provider.endpoint).today_in_usd, currency=self.rent.currency
+        )
 
     async def watch(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Take over the machine's events until the run has ended. Stops the run when a limit is reached."""
+        """Take over the machine's events until the run has ended.
+
+        Stops the run when a limit is reached.
+        """
         looked = time.monotonic()
         while True:
             away = True
@@ -598,7 +731,9 @@ class RemoteRun:
                     if revived := await self.revive():
                         yield revived
             except (MachineError, InputError) as error:  # the run may still be running
-                if said := await self.append("note", {"message": error_sentence(error)}, once=f"note:{error_sentence(error)}"):
+                if said := await self.append(
+                    "note", {"message": error_sentence(error)}, once=f"note:{error_sentence(error)}"
+                ):
                     yield said
                 await self.check_exists(error)
             except RunError as error:  # the machine keeps its events until the store can be written
@@ -611,7 +746,10 @@ class RemoteRun:
             verdict = await asyncio.to_thread(self.verdict)
             if verdict.level == "end":
                 if away:
-                    raise MachineError(f"the machine of run {self.run} does not answer", why="; ".join(verdict.reasons))
+                    raise MachineError(
+                        f"the machine of run {self.run} does not answer",
+                        why="; ".join(verdict.reasons),
+                    )
                 await stop_run(self.run, self.host, self.store, why="; ".join(verdict.reasons))
             async with aclosing(self.warn(verdict)) as events:
                 async for event in events:
@@ -620,7 +758,10 @@ class RemoteRun:
                 await self.context.sleep(self.context.every)
 
     def verdict(self) -> LimitVerdict:
-        """Compare what the machine has cost with its limits. A ledger that cannot be read counts as it was read last."""
+        """Compare what the machine has cost with its limits.
+
+        A ledger that cannot be read counts as it was read last.
+        """
         try:
             self.judged_by = self.limits(), self.usage(), self.now
         except MachineError as error:
@@ -628,7 +769,11 @@ class RemoteRun:
         limits, usage, at = self.judged_by
         later = max(self.now - at, 0.0) / HOUR
         cost = later * self.rent.hourly
-        hours, whole, day = usage.hours + later, usage.spent_run + cost, usage.spent_day + in_usd(cost, usage.currency)
+        hours, whole, day = (
+            usage.hours + later,
+            usage.spent_run + cost,
+            usage.spent_day + in_usd(cost, usage.currency),
+        )
         return judge(limits, LimitUsage(hours, whole, day, currency=usage.currency))
 
     async def sync(self) -> tuple[RunEvent, ...]:
@@ -640,7 +785,10 @@ class RemoteRun:
             raise Disconnected(f"{self.record.host} does not answer") from None
 
     async def revive(self) -> RunEvent | None:
-        """Start supervisor and watchdog again after a reboot: they continue the run, or record its end."""
+        """Start supervisor and watchdog again after a reboot.
+
+        They continue the run, or record its end.
+        """
         began, status = time.monotonic(), await self.machine.status()
         if status.supervisor is not None or status.ended:
             return None
@@ -648,7 +796,9 @@ class RemoteRun:
         await self.machine.start(available_secrets(self.record.plan, self.lookup))
         if status.status is None:
             return await self.step("supervisor", began)
-        text = "its supervisor had ended, perhaps with a reboot of the machine, and was started again"
+        text = (
+            "its supervisor had ended, perhaps with a reboot of the machine, and was started again"
+        )
         return await self.append("note", {"message": text})
 
     async def warn(self, verdict: LimitVerdict) -> AsyncGenerator[RunEvent, None]:
@@ -661,7 +811,10 @@ class RemoteRun:
                     yield event
 
     async def check_exists(self, error: HudtuiError) -> None:
-        """Ask the provider whether a machine that does not answer still exists; raise MachineError if it is gone."""
+        """Ask the provider whether a machine that does not answer still exists.
+
+        Raise MachineError if it is gone.
+        """
         owned = await self.owned()
         if owned is None or owned.pod is None:
             return
@@ -674,11 +827,17 @@ class RemoteRun:
         noted = await mark_terminated(owned, self.context.provider, self.context.ledger, pod=pod)
         raise MachineError(
             f"the machine of run {self.run} is gone: {noted.why}",
-            why=f"{self.context.provider.title} {'no longer knows it' if pod is None else f'calls it {pod.status}'}",
+            why=(
+                f"{self.context.provider.title} "
+                f"{'no longer knows it' if pod is None else f'calls it {pod.status}'}"
+            ),
         ) from error
 
     async def lost(self, error: HudtuiError) -> PodRecord | None:
-        """Return the record of a machine that no longer exists according to its provider; None if it may still exist."""
+        """Return the record of a machine that no longer exists according to its provider.
+
+        None if it may still exist.
+        """
         owned = await self.owned()
         if owned is not None and owned.open:
             with contextlib.suppress(MachineError):
@@ -689,7 +848,13 @@ class RemoteRun:
     async def stop(self, grace: float | None) -> None:
         """Stop the run in any state."""
         try:
-            await self.store.run(self.store.append, self.run, "stop_requested", {"grace": grace}, once="stop_requested")
+            await self.store.run(
+                self.store.append,
+                self.run,
+                "stop_requested",
+                {"grace": grace},
+                once="stop_requested",
+            )
         except RunError as error:
             if (await self.summary()).started is None and is_managed(self.store, self.run):
                 raise  # the hudtui that rents the machine would not learn of it
@@ -706,11 +871,16 @@ class RemoteRun:
         try:
             await stop_run(self.run, self.host, self.store, grace=grace)
         except MachineError as error:
-            await self.append("stopped", {"why": f"its machine could not be asked: {error_sentence(error)}"})
+            await self.append(
+                "stopped", {"why": f"its machine could not be asked: {error_sentence(error)}"}
+            )
 
     @contextlib.asynccontextmanager
     async def turn(self, patience: float, does: str) -> AsyncGenerator[None, None]:
-        """Hold the lock of the run, after the hudtui that manages the run has handled the request to stop."""
+        """Hold the lock of the run, once its manager has handled the request to stop.
+
+        The manager is the hudtui that manages the run.
+        """
         if self.context.say is not None and is_managed(self.store, self.run):
             self.context.say(f"The hudtui that manages run {self.run} {does}: waiting for it")
         async with contextlib.AsyncExitStack() as held:
@@ -718,17 +888,22 @@ class RemoteRun:
                 await held.enter_async_context(lock_run(self.store, self.run, patience=patience))
             except RunError:
                 raise RunError(
-                    f"the machine of run {self.run} has not ended yet: the hudtui that manages the run is still busy",
+                    f"the machine of run {self.run} has not ended yet: the hudtui that manages the "
+                    "run is still busy",
                     why=f"It {does}; this took longer than {patience:.0f} s.",
-                    fix=f"See it: hudtui runs show {self.run}. If it leaves the machine, type hudtui runs stop {self.run} again. "
-                    f"To end the machine at once, without results: hudtui pods terminate {self.rent.machine}.",
+                    fix=f"See it: hudtui runs show {self.run}. If it leaves the machine, type "
+                    f"hudtui runs stop {self.run} again. To end the machine at once, without "
+                    f"results: hudtui pods terminate {self.rent.machine}.",
                 ) from None
             yield
 
-    # --- the end ----------------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     async def settle(self, *, keep: bool = True) -> AsyncGenerator[RunEvent, None]:
-        """Fetch the results and end the machine. With `keep`, the machine of a failed run is kept if the user wants that."""
+        """Fetch the results and end the machine.
+
+        With `keep`, the machine of a failed run is kept if the user wants that.
+        """
         await self.recover()
         owned, summary = await self.owned(), await self.summary()
         if owned is None or not owned.open:
@@ -746,9 +921,13 @@ class RemoteRun:
                     if owned := await self.lost(error):
                         if event := await self.gone(owned):
                             yield event
-                        raise MachineError(f"the results of run {self.run} are lost with its machine", why=owned.why) from None
+                        raise MachineError(
+                            f"the results of run {self.run} are lost with its machine",
+                            why=owned.why,
+                        ) from None
                     raise MachineError(
-                        f"the results of run {self.run} could not be fetched; its machine is KEPT and still costs money",
+                        f"the results of run {self.run} could not be fetched; its machine is KEPT "
+                        "and still costs money",
                         why=error_sentence(error),
                         fix=f"Try again: hudtui runs resume {self.run}. Without the results: "
                         f"hudtui pods terminate {self.rent.machine}.",
@@ -757,7 +936,10 @@ class RemoteRun:
                 if event := await self.append("note", {"message": text}):
                     yield event
             if keep and await self.keeps(summary):
-                text = f"the machine is kept, as you wished, and costs money: hudtui pods terminate {self.rent.machine}"
+                text = (
+                    "the machine is kept, as you wished, and costs money: hudtui pods terminate "
+                    f"{self.rent.machine}"
+                )
                 if event := await self.append("note", {"message": text}):
                     yield event
                 return
@@ -771,8 +953,15 @@ class RemoteRun:
         try:
             pod = await self.end_machine(why)
         except EndUnrecorded as error:
-            unrecorded, pod = error, Pod(self.context.provider.name, self.rent.machine, self.rent.machine, "gone")
-        step = {"name": "terminate", "seconds": round(time.monotonic() - began, 3), "billed": pod.bill}
+            unrecorded, pod = (
+                error,
+                Pod(self.context.provider.name, self.rent.machine, self.rent.machine, "gone"),
+            )
+        step = {
+            "name": "terminate",
+            "seconds": round(time.monotonic() - began, 3),
+            "billed": pod.bill,
+        }
         released = self._released(pod.bill if pod.id else None, never=not pod.id)
         # In one transaction, because watchers of the run stop as soon as its machine is released.
         events = (("machine", released, None), ("step", step, "step:terminate"))
@@ -789,14 +978,27 @@ class RemoteRun:
             ) from None
 
     async def end_machine(self, why: str) -> Pod:
-        """End the machine. A machine that was ordered and not seen yet may still appear: wait for it, then end it."""
+        """End the machine.
+
+        A machine that was ordered and not seen yet may still appear: wait for it, then end it.
+        """
         context = self.context
         while True:
             try:
-                return await terminate_pod(self.rent.machine, context.provider, context.ledger, why=why, sleep=context.sleep)
+                return await terminate_pod(
+                    self.rent.machine,
+                    context.provider,
+                    context.ledger,
+                    why=why,
+                    sleep=context.sleep,
+                )
             except TerminationUnverified:
                 owned = await self.owned()
-                if owned is None or owned.state != "intended" or time.time() - owned.created > GRACE_UNSEEN:
+                if (
+                    owned is None
+                    or owned.state != "intended"
+                    or time.time() - owned.created > GRACE_UNSEEN
+                ):
                     raise
             await context.sleep(_FETCH_PAUSE)
 
@@ -805,14 +1007,21 @@ class RemoteRun:
         for _ in range(_FETCHES):
             try:
                 await self._last_words()
-                return await fetch_results(self.machine, results_folder(self.record, self.store), progress=self.progress)
+                return await fetch_results(
+                    self.machine, results_folder(self.record, self.store), progress=self.progress
+                )
             except Disconnected as error:
                 await self.check_exists(error)
                 await self.context.sleep(_FETCH_PAUSE)
-        return await fetch_results(self.machine, results_folder(self.record, self.store), progress=self.progress)
+        return await fetch_results(
+            self.machine, results_folder(self.record, self.store), progress=self.progress
+        )
 
     async def _last_words(self) -> None:
-        """Wait briefly for the supervisor's last `status.json`, which it writes after the event that ends the run."""
+        """Wait briefly for the supervisor's last `status.json`.
+
+        It is written after the event that ends the run.
+        """
         with contextlib.suppress(FileRefused):
             for _ in range(_LAST_WORDS):
                 status = await read_status(self.machine.host, self.machine.path("status.json"))
@@ -821,21 +1030,40 @@ class RemoteRun:
                 await self.context.sleep(_LOOK)
 
     async def _collected(self, found: FetchedResults, began: float) -> RunEvent | None:
-        data = {"files": found.files, "bytes": found.size, "fetched": found.fetched, "folder": str(found.folder)}
+        data = {
+            "files": found.files,
+            "bytes": found.size,
+            "fetched": found.fetched,
+            "folder": str(found.folder),
+        }
         return await self.step("collect", began, **data)
 
     def _released(self, billed: float | None, *, never: bool) -> dict[str, Any]:
-        """Forget the machine's address. Returns the data of the event that says how the machine ended."""
-        text = f"{self.rent.machine} was never created" if never else f"{self.rent.machine} is ended, and that was verified"
+        """Forget the machine's address.
+
+        Returns the data of the event that says how the machine ended.
+        """
+        text = (
+            f"{self.rent.machine} was never created"
+            if never
+            else f"{self.rent.machine} is ended, and that was verified"
+        )
         forget_address(self.record.host)
-        return {"kind": "never" if never else "released", "billed": billed, "currency": self.rent.currency, "text": text}
+        return {
+            "kind": "never" if never else "released",
+            "billed": billed,
+            "currency": self.rent.currency,
+            "text": text,
+        }
 
     async def gone(self, owned: PodRecord | None) -> RunEvent | None:
         """Record that the machine no longer exists."""
         forget_address(self.record.host)
         if not (await self.summary()).holds_machine:
             return None
-        data = self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")
+        data = self._released(
+            owned.billed if owned else None, never=owned is None or owned.state == "never"
+        )
         return await self.append("machine", data)
 
 
@@ -845,7 +1073,10 @@ def is_guarded(events: Iterable[RunEvent]) -> bool:
 
 
 def may_have_begun(summary: RunSummary, events: Iterable[RunEvent]) -> bool:
-    """Return whether a run has started on its rented machine, or was about to when its hudtui was killed."""
+    """Return whether a run has started on its machine, or was about to.
+
+    It was about to if its hudtui was killed at that point.
+    """
     return summary.started is not None or _has_step(events, "plan")
 
 

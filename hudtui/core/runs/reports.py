@@ -1,6 +1,7 @@
-"""Reports of a machine's supervisor: the events and status of its run, with the types and largest sizes of all fields.
+"""Reports of a machine's supervisor.
 
-Machines are not trusted: a report that does not match is rejected completely, and no part of it reaches the store.
+The events and status of its run, with the types and largest sizes of all fields. Machines are not
+trusted: a report that does not match is rejected completely, and no part of it reaches the store.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class UnreadableReport:
 
 
 def read_report(line: bytes) -> MachineReport | UnreadableReport:
-    """Parse a line of `events.jsonl`. Return the event, or an `UnreadableReport` if the line is invalid."""
+    """Parse a line of `events.jsonl`.
+
+    Return the event, or an `UnreadableReport` if the line is invalid.
+    """
     if len(line) > LINE:
         return _unreadable(f"it is longer than {LINE // 1024} KiB", line)
     try:
@@ -99,7 +103,9 @@ def check_report(value: object) -> MachineReport | UnreadableReport:
     except (msgspec.ValidationError, RecursionError) as error:
         return _unreadable(clean_line(str(error), 200), value)
     if found.type not in REPORTED:  # only hudtui itself writes other types
-        return _unreadable(f"a machine cannot report an event {clean_line(found.type, 40)!r}", value)
+        return _unreadable(
+            f"a machine cannot report an event {clean_line(found.type, 40)!r}", value
+        )
     return MachineReport(found.seq, found.at, found.type, msgspec.to_builtins(found.data))
 
 
@@ -127,7 +133,8 @@ class StatusReport(msgspec.Struct):
     """The fields of `status.json` that a view needs."""
 
     state: Name = ""
-    """State of the run; `finished`, `failed` or `stopped` once the supervisor has written everything."""
+    """State of the run; `finished`, `failed` or `stopped` once the supervisor has written
+    everything."""
     heartbeat: Moment | None = None
     disk_free: Count | None = None
     stages: Annotated[dict[Name, StageReport], msgspec.Meta(max_length=1000)] = {}

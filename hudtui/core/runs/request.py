@@ -1,4 +1,7 @@
-"""The request for a run. Commands and the screen Launch take their options, help, bounds and defaults from here."""
+"""The request for a run.
+
+Commands and the screen Launch take their options, help, bounds and defaults from here.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def _engines() -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest(JobOptions):
-    """What to run, and where. For None or an empty value, the workspace, the engine or the settings decide."""
+    """What to run, and where.
+
+    For None or an empty value, the workspace, the engine or the settings decide.
+    """
 
     names_machine: ClassVar[bool] = False
     """A file that the request names may choose the machine."""
@@ -50,7 +56,8 @@ class RunRequest(JobOptions):
     """Options and settings that the user does not set."""
     tasks: str | None = knob(
         None,
-        "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the lock file.",
+        "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the "
+        "lock file.",
         lists="tasks",
         required=True,
         place=-1,
@@ -82,13 +89,22 @@ class RunRequest(JobOptions):
         group=TRAINING,
     )
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Single settings of the trainer, by the names of `Recipe`. They take precedence over the file."""
+    """Single settings of the trainer, by the names of `Recipe`. They take precedence over the
+    file."""
     name: str | None = knob(None, "Name of the run.", unset="made from the files", group=WHAT)
-    host: str | None = knob(None, "Your own machine: user@host, a name in ~/.ssh/config, or local.", in_form=False, group=WHERE)
-    provider: str | None = knob(None, "Provider to rent from: prime; or local for this machine.", in_form=False, group=WHERE)
+    host: str | None = knob(
+        None,
+        "Your own machine: user@host, a name in ~/.ssh/config, or local.",
+        in_form=False,
+        group=WHERE,
+    )
+    provider: str | None = knob(
+        None, "Provider to rent from: prime; or local for this machine.", in_form=False, group=WHERE
+    )
     gpus: str | None = knob(
         None,
-        "GPUs to rent, such as 4xH100; by default those for a training that hold the model, the cheapest first.",
+        "GPUs to rent, such as 4xH100; by default those for a training that hold the model, the "
+        "cheapest first.",
         *("--gpus", "-g"),
         label="GPUs",
         unset="by fit, then price",
@@ -100,27 +116,47 @@ class RunRequest(JobOptions):
     continues: Continuation | None = None
     """The earlier run that is continued."""
     offer_name: str | None = knob(
-        None, "Rent this offer: its six characters in hudtui pods offers.", "--offer", in_form=False, group=WHERE
+        None,
+        "Rent this offer: its six characters in hudtui pods offers.",
+        "--offer",
+        in_form=False,
+        group=WHERE,
     )
     clouds: tuple[str, ...] = knob(
-        (), "Cloud to rent from, such as datacrunch; may be repeated.", "--cloud", in_form=False, group=WHERE
+        (),
+        "Cloud to rent from, such as datacrunch; may be repeated.",
+        "--cloud",
+        in_form=False,
+        group=WHERE,
     )
     regions: tuple[str, ...] = knob(
-        (), "Region (eu, eu_north), country (FI) or data centre; may be repeated.", "--region", in_form=False, group=WHERE
+        (),
+        "Region (eu, eu_north), country (FI) or data centre; may be repeated.",
+        "--region",
+        in_form=False,
+        group=WHERE,
     )
     spot: bool | None = knob(
         None,
-        "Only spot machines, which the provider may take back at any time, or only others; by default others for a training.",
+        "Only spot machines, which the provider may take back at any time, or only others; by "
+        "default others for a training.",
         "--spot/--no-spot",
         choices=(("spot only", "true"), ("never spot", "false")),
         unset="usually on demand",
         when=searches,
         group=WHERE,
     )
-    budget: str | None = knob(None, "The most that the machine may cost, or none for no limit.", when=rents, group=LIMITS)
-    max_hours: str | None = knob(None, "Time limit in hours, or none for no limit.", label="max hours", group=LIMITS)
+    budget: str | None = knob(
+        None, "The most that the machine may cost, or none for no limit.", when=rents, group=LIMITS
+    )
+    max_hours: str | None = knob(
+        None, "Time limit in hours, or none for no limit.", label="max hours", group=LIMITS
+    )
     idle_minutes: str | None = knob(
-        None, "End the machine after this many idle minutes, or none for no limit.", when=rents, group=LIMITS
+        None,
+        "End the machine after this many idle minutes, or none for no limit.",
+        when=rents,
+        group=LIMITS,
     )
     keep_on_failure: bool = knob(
         False,
@@ -130,7 +166,8 @@ class RunRequest(JobOptions):
     )
     environments: str = knob(
         AS_IS,
-        "Where environments of this computer run: as-is (where the tasks say), or remote (on the platform, as the image).",
+        "Where environments of this computer run: as-is (where the tasks say), or remote (on the "
+        "platform, as the image).",
         choices=(("where the tasks say", AS_IS), ("on the platform", REMOTE)),
         when=is_away,
         group=WHERE,
@@ -144,7 +181,15 @@ class RunRequest(JobOptions):
     )
     remarks: tuple[str, ...] = ()
     """Remarks for the user about this request, one sentence each; shown among the checks."""
-    output_dir: Path | None = knob(None, "Folder for the results.", "--output", "--output-dir", "-o", in_form=False, group=WHERE)
+    output_dir: Path | None = knob(
+        None,
+        "Folder for the results.",
+        "--output",
+        "--output-dir",
+        "-o",
+        in_form=False,
+        group=WHERE,
+    )
 
     @property
     def trains(self) -> bool:
@@ -169,5 +214,9 @@ class RunRequest(JobOptions):
     @property
     def limits(self) -> dict[str, str]:
         """The limits that the user has set, as typed, by the names of `compute.limits.Limits`."""
-        typed = {"run_budget": self.budget, "max_hours": self.max_hours, "idle_minutes": self.idle_minutes}
+        typed = {
+            "run_budget": self.budget,
+            "max_hours": self.max_hours,
+            "idle_minutes": self.idle_minutes,
+        }
         return {name: text for name, text in typed.items() if text is not None}

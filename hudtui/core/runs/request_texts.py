@@ -1,7 +1,7 @@
 """A request for a run as texts by option, as a form holds it, and as the words of a command.
 
-The declarations of `RunRequest`, `ArtRequest` and `Recipe` say all that is needed: a new option there is read, kept and written
-without a line here.
+The declarations of `RunRequest`, `ArtRequest` and `Recipe` say all that is needed: a new option
+there is read, kept and written without a line here.
 """
 
 from __future__ import annotations
@@ -38,22 +38,31 @@ def counts(name: str, texts: Texts, kind: type[RunRequest] | None = None) -> boo
 def request_from(texts: Texts, kind: type[RunRequest] | None = None) -> RunRequest:
     """Return the request that texts stand for; by default of the kind that the engine takes.
 
-    A name that is no option is a setting of the trainer. Texts that do not count beside the others are left out.
+    A name that is no option is a setting of the trainer. Texts that do not count beside the others
+    are left out.
 
     Raises:
-        InputError: A text is not of its option's type, or beyond its bounds; the error names the option as a form does.
+        InputError: A text is not of its option's type, or beyond its bounds; the error names the
+            option as a form does.
     """
     kind = kind or kind_of(texts)
     counting = {name: text for name, text in texts.items() if text and counts(name, texts, kind)}
     options = values_from(kind, counting)
-    settings = parse_settings(f"{name}={text}" for name, text in counting.items() if name not in options)
+    settings = parse_settings(
+        f"{name}={text}" for name, text in counting.items() if name not in options
+    )
     return kind(**options, settings=settings)
 
 
 def texts_of(request: RunRequest) -> dict[str, str]:
-    """Return the texts that stand for a request. `request_from` reads them; an offer is named, and not held."""
+    """Return the texts that stand for a request.
+
+    `request_from` reads them; an offer is named, and not held.
+    """
     texts = {name: _setting_text(name, value) for name, value in request.settings.items()}
-    texts |= {name: text for name in knobs_of(type(request)) if (text := text_of(getattr(request, name)))}
+    texts |= {
+        name: text for name in knobs_of(type(request)) if (text := text_of(getattr(request, name)))
+    }
     return texts if request.offer is None else texts | _offer_texts(request.offer)
 
 
@@ -62,7 +71,10 @@ def _offer_texts(offer: Offer) -> dict[str, str]:
 
 
 def chosen_texts(request: RunRequest) -> dict[str, str]:
-    """Return the texts of the options, without the trainer's settings, that are not at their defaults."""
+    """Return the texts of the options that are not at their defaults.
+
+    The trainer's settings are left out.
+    """
     usual, texts = type(request)(), dict[str, str]()
     for name in knobs_of(type(request)):
         value = getattr(request, name)
@@ -72,7 +84,10 @@ def chosen_texts(request: RunRequest) -> dict[str, str]:
 
 
 def argv_of(request: RunRequest) -> list[str]:
-    """Return the words of the command that asks for the same. Options with their defaults are left out."""
+    """Return the words of the command that asks for the same.
+
+    Options with their defaults are left out.
+    """
     return [*request.command.split(), *_words(request)]
 
 
@@ -96,13 +111,21 @@ def _words(request: RunRequest) -> Iterator[str]:
 
 
 def _setting_text(name: str, value: Any) -> str:
-    """Return a setting as it is typed: a word is quoted where it would be read as a number or as true or false."""
+    """Return a setting as it is typed.
+
+    A word is quoted where it would be read as a number or as true or false.
+    """
     text = json.dumps(value) if value is None or isinstance(value, list | tuple) else text_of(value)
-    return text if text and parse_settings([f"{name}={text}"]) == {name: value} else json.dumps(value)
+    return (
+        text if text and parse_settings([f"{name}={text}"]) == {name: value} else json.dumps(value)
+    )
 
 
 def default_text(name: str, texts: Texts) -> str:
-    """Return what counts for an option or a setting without a value, beside these texts: its text, or words for it."""
+    """Return what counts for an option or a setting without a value, beside these texts.
+
+    Its text, or words for it.
+    """
     kind, recipe = kind_of(texts), Recipe()
     option = knobs_of(kind).get(name)
     if option is not None and option.unset:
@@ -117,4 +140,8 @@ def default_text(name: str, texts: Texts) -> str:
 def first_texts(kind: type[RunRequest]) -> dict[str, str]:
     """Return the texts that a form begins with: the default of each option that is a text."""
     begun = kind()
-    return {name: value for name in knobs_of(kind) if isinstance(value := getattr(begun, name), str) and value}
+    return {
+        name: value
+        for name in knobs_of(kind)
+        if isinstance(value := getattr(begun, name), str) and value
+    }

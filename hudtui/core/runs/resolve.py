@@ -56,7 +56,9 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         variables=checks.sent.variables,
         tunnels=checks.tunnels,
         remarks=(*checks.remarks, *_end_of(site)),
-        output_dir=None if request.output_dir is None else str(typed_path(request.output_dir).absolute()),
+        output_dir=None
+        if request.output_dir is None
+        else str(typed_path(request.output_dir).absolute()),
         rent=rent,
         limits=work.limits,
         asked=chosen_texts(request),
@@ -75,8 +77,9 @@ def _usual_name(work: Work, config: Path) -> str:
 
 
 def _max_seconds(work: Work, site: RunSite) -> float | None:
-    """Return the time limit of the run: the hours that the user has typed, on a machine of the user's.
+    """Return the time limit of the run.
 
+    The hours that the user has typed, on a machine of the user's.
     The watchdog enforces the time of a rented machine, and accepts changed limits.
     """
     hours = work.limits.max_hours
@@ -118,4 +121,6 @@ def _rehearsal(spec: RunSpec, work: Work, site: RunSite) -> RunSpec:
     spec = as_rehearsal(spec, steps=work.request.steps or REHEARSAL_STEPS, gpus=gpus)
     if not site.remote:
         return spec
-    return replace(spec, trainer_python=work.request.python)  # the Python in this computer's variable does not exist
+    return replace(
+        spec, trainer_python=work.request.python
+    )  # the Python in this computer's variable does not exist

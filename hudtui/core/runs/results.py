@@ -1,4 +1,7 @@
-"""Fetch a run's results from its machine, verified byte for byte. Files that exist here already are not transferred again."""
+"""Fetch a run's results from its machine, verified byte for byte.
+
+Files that exist here already are not transferred again.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,11 @@ _RECORDS = (
     "out/job.json",
     RECIPE,
 )
-"""Files that are fetched besides the outputs of the plan; a training's recipe is needed to use its model."""
+"""Files that are fetched besides the outputs of the plan; a training's recipe is needed to use its
+model."""
 _PATIENCE, _SILENCE = 900.0, 20.0
-"""Seconds that a machine may take to list its results, and seconds in which it says nothing meanwhile."""
+"""Seconds that a machine may take to list its results, and seconds in which it says nothing
+meanwhile."""
 _TRIES = 5
 """Times that a file is fetched while it changes."""
 _NAMED = 5
@@ -86,7 +91,8 @@ class FetchedResults:
     fetched: int
     """Bytes that were transferred."""
     skipped: tuple[str, ...] = ()
-    """Paths on the machine that were not fetched, because the plan does not list them or they are invalid."""
+    """Paths on the machine that were not fetched, because the plan does not list them or they are
+    invalid."""
 
     @property
     def skipped_text(self) -> str | None:
@@ -94,7 +100,10 @@ class FetchedResults:
         if not self.skipped:
             return None
         more = ", ..." if len(self.skipped) > _NAMED else ""
-        return f"not fetched, because the plan does not list it: {', '.join(self.skipped[:_NAMED])}{more}"
+        return (
+            "not fetched, because the plan does not list it: "
+            f"{', '.join(self.skipped[:_NAMED])}{more}"
+        )
 
 
 class _Listed(msgspec.Struct, frozen=True, array_like=True):
@@ -110,7 +119,9 @@ def results_folder(record: RunRecord, store: RunStore) -> Path:
     return Path(record.folder) if record.host == LOCAL else store.folder / record.id
 
 
-async def pull(run: str, store: RunStore, *, output: Path | None = None, progress: Progress | None = None) -> FetchedResults:
+async def pull(
+    run: str, store: RunStore, *, output: Path | None = None, progress: Progress | None = None
+) -> FetchedResults:
     """Fetch the results of a run from its machine. The run may continue meanwhile.
 
     Args:
@@ -129,8 +140,12 @@ async def pull(run: str, store: RunStore, *, output: Path | None = None, progres
     return await fetch_results(RunFolder(find_host(record.host), record), target, progress=progress)
 
 
-async def results_here(record: RunRecord, store: RunStore, *, progress: Progress | None = None) -> Path:
-    """Return the folder on this computer with a run's results; those on another machine are fetched first.
+async def results_here(
+    record: RunRecord, store: RunStore, *, progress: Progress | None = None
+) -> Path:
+    """Return the folder on this computer with a run's results.
+
+    Those on another machine are fetched first.
 
     Raises:
         HudtuiError: See `pull`.
@@ -140,13 +155,17 @@ async def results_here(record: RunRecord, store: RunStore, *, progress: Progress
     return (await pull(record.id, store, progress=progress)).folder
 
 
-async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress | None = None) -> FetchedResults:
-    """Fetch the outputs, logs and records of a run into a local folder. Files that exist there already are not fetched again.
+async def fetch_results(
+    machine: RunFolder, target: Path, *, progress: Progress | None = None
+) -> FetchedResults:
+    """Fetch the outputs, logs and records of a run into a local folder.
 
-    A file that grows during the fetch is cut to its size at the start, so the results of an active run can be fetched.
+    Files that exist there already are not fetched again. A file that grows during the fetch is cut
+    to its size at the start, so the results of an active run can be fetched.
 
     Raises:
-        MachineError: The machine does not answer, a file cannot be read or written or is damaged, or the local disk is full.
+        MachineError: The machine does not answer, a file cannot be read or written or is damaged,
+            or the local disk is full.
     """
     source = Path(machine.record.folder)
     if machine.record.host == LOCAL and source.absolute() == target.absolute():
@@ -156,7 +175,11 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
     room = await asyncio.to_thread(_room, target)
     listed = await _list(machine, names, room + await asyncio.to_thread(_size, target))
     wanted = [file for file in listed if _is_wanted(file.name, names)]
-    missing = [file for file in wanted if await asyncio.to_thread(_digest, target / file.name) != file.digest]
+    missing = [
+        file
+        for file in wanted
+        if await asyncio.to_thread(_digest, target / file.name) != file.digest
+    ]
     needed = sum(file.size for file in missing)
     if needed > room:
         raise MachineError(
@@ -171,21 +194,35 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
 
 
 async def _list(machine: RunFolder, names: list[str], most: int = 2**60) -> tuple[_Listed, ...]:
-    """Return the machine's list of files; with wrong digests if they have over `most` bytes in all, and so cannot be fetched."""
+    """Return the machine's list of files.
+
+    With wrong digests if they have over `most` bytes in all, and so cannot be fetched.
+    """
     host = machine.host
-    command = isolated_python_command(machine.python, "-c", _LIST, machine.record.folder, str(most), *names)
+    command = isolated_python_command(
+        machine.python, "-c", _LIST, machine.record.folder, str(most), *names
+    )
     done = await host.run(command, timeout=_PATIENCE, silence=_SILENCE)
     try:
         return decode(done.stdout, tuple[_Listed, ...])
     except (msgspec.DecodeError, RecursionError) as error:
         why = failure_text(done.stderr) or clean_line(str(error), 200)
-        raise MachineError(f"{clean_line(host.name)} could not list the results of the run", why=why) from None
+        raise MachineError(
+            f"{clean_line(host.name)} could not list the results of the run", why=why
+        ) from None
 
 
 def _is_wanted(name: str, names: list[str]) -> bool:
-    """Return whether a file is in `wanted`, or below a folder in it, and its name is a safe relative path."""
+    """Return whether a file is wanted and its name is a safe relative path.
+
+    It is in `wanted`, or below a folder in it.
+    """
     parts = name.split("/")
-    sane = name.isprintable() and len(parts) <= 32 and all(0 < len(part) < 256 and part not in (".", "..") for part in parts)
+    sane = (
+        name.isprintable()
+        and len(parts) <= 32
+        and all(0 < len(part) < 256 and part not in (".", "..") for part in parts)
+    )
     return sane and any(name == one or name.startswith(f"{one}/") for one in names)
 
 
@@ -201,7 +238,10 @@ def _size(folder: Path) -> int:
 
 
 async def _fetch(machine: RunFolder, file: _Listed, here: Path, progress: Progress | None) -> None:
-    """Fetch a file, as it was listed; a file that has changed since, as a run's records do, is listed again."""
+    """Fetch a file, as it was listed.
+
+    A file that has changed since, as a run's records do, is listed again.
+    """
 
     def report(done: int, whole: int) -> None:
         if progress is not None:
@@ -211,16 +251,22 @@ async def _fetch(machine: RunFolder, file: _Listed, here: Path, progress: Progre
         here.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(
-            f"{here} cannot be written", why=error.strerror, fix="Free some disk space, then fetch the results again."
+            f"{here} cannot be written",
+            why=error.strerror,
+            fix="Free some disk space, then fetch the results again.",
         ) from None
     tries = _TRIES
     while True:
         try:
             remote = machine.path(file.name)
-            return await machine.host.download(remote, here, most=file.size, digest=file.digest, progress=report)
+            return await machine.host.download(
+                remote, here, most=file.size, digest=file.digest, progress=report
+            )
         except FileChanged:
             tries -= 1
-            again = next((one for one in await _list(machine, [file.name]) if one.name == file.name), None)
+            again = next(
+                (one for one in await _list(machine, [file.name]) if one.name == file.name), None
+            )
             if again is None or not tries:
                 raise
             file = again

@@ -24,7 +24,8 @@ from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean_line, failure_text
 
 _EVENTS = 2 * 1024 * 1024
-"""Largest number of bytes of a machine's events per read, ten times those of the longest run. Older events are skipped."""
+"""Largest number of bytes of a machine's events per read, ten times those of the longest run. Older
+events are skipped."""
 _PATIENCE = 90.0
 """Timeout of one supervisor command, in seconds, on a machine under load."""
 
@@ -47,7 +48,11 @@ class SupervisorStatus:
     @property
     def ended(self) -> bool:
         """Return whether the supervisor has recorded the end of the run."""
-        return bool(self.status) and self.status is not None and self.status.get("state") in ("finished", "failed", "stopped")
+        return (
+            bool(self.status)
+            and self.status is not None
+            and self.status.get("state") in ("finished", "failed", "stopped")
+        )
 
 
 @dataclass
@@ -95,10 +100,15 @@ class RunFolder:
         Raises:
             MachineError: The folder cannot be created.
         """
-        for command in (["mkdir", "-p", "--", self.record.folder, self.path("out")], ["chmod", "700", "--", self.record.folder]):
+        for command in (
+            ["mkdir", "-p", "--", self.record.folder, self.path("out")],
+            ["chmod", "700", "--", self.record.folder],
+        ):
             done = await self.host.run(command, timeout=_PATIENCE)
             if not done.ok:
-                raise MachineError("the folder of the run cannot be created", why=failure_text(done.stderr))
+                raise MachineError(
+                    "the folder of the run cannot be created", why=failure_text(done.stderr)
+                )
 
     async def put_supervisor(self, *, tmux: bool = True) -> None:
         """Write the supervisor and its plan into the run's folder."""
@@ -108,7 +118,9 @@ class RunFolder:
         await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
 
     async def start(self, secrets: Mapping[str, str]) -> None:
-        """Start the supervisor unless it is running already. The secrets are sent on its standard input.
+        """Start the supervisor unless it is running already.
+
+        The secrets are sent on its standard input.
 
         Raises:
             MachineError: The supervisor did not start; the error says why.
@@ -128,15 +140,21 @@ class RunFolder:
         except (msgspec.ValidationError, RecursionError) as error:
             why = clean_line(str(error), 200)
             raise MachineError(
-                f"the answer of the run's supervisor on {clean_line(self.host.name)} is not readable", why=why
+                f"the answer of the run's supervisor on {clean_line(self.host.name)} is not "
+                "readable",
+                why=why,
             ) from None
 
     async def request_stop(self, grace: float | None, why: str | None = None) -> None:
         """Ask the supervisor to end the run. A dead supervisor is started again for this."""
-        await self._ask("stop", "-" if grace is None else f"{grace:g}", *([why] if why else []), accept=(0, 3))
+        await self._ask(
+            "stop", "-" if grace is None else f"{grace:g}", *([why] if why else []), accept=(0, 3)
+        )
 
     async def arm(self, rules: Mapping[str, Any], *, key: str | None = None) -> None:
-        """Start the watchdog, which ends the machine according to its rules, or send new rules to the running watchdog.
+        """Start the watchdog, or send new rules to the running one.
+
+        It ends the machine according to its rules.
 
         For the rules see `hudtui/pod/watchdog.py`; `key` is the provider's, for the rule `end`.
 
@@ -146,10 +164,12 @@ class RunFolder:
         await arm_watchdog(self.host, self.record.folder, rules, key=key)
 
     async def rule(self, rules: Mapping[str, Any]) -> None:
-        await self.host.put(json.dumps(dict(rules), indent=1).encode(), self.path("guard.json"), mode=0o600)
+        await self.host.put(
+            json.dumps(dict(rules), indent=1).encode(), self.path("guard.json"), mode=0o600
+        )
 
     async def sync(self, store: RunStore) -> tuple[RunEvent, ...]:
-        """Copy the supervisor's new events into the store, and return those that were new to the store."""
+        """Copy the supervisor's new events into the store, and return those new to the store."""
         if self._heard.rfind(b"\n") < 0:  # otherwise the store failed to take these bytes last time
             fresh = await self._events.read(self.host)
             if fresh.truncated or fresh.skipped:
@@ -168,7 +188,11 @@ class RunFolder:
         return events
 
     async def _ask(
-        self, command: str, *arguments: str, stdin: bytes | None = None, accept: tuple[int, ...] = (0,)
+        self,
+        command: str,
+        *arguments: str,
+        stdin: bytes | None = None,
+        accept: tuple[int, ...] = (0,),
     ) -> dict[str, Any]:
         words = (self.path("supervisor.py"), command, self.record.folder, *arguments)
         done = await self._run(isolated_python_command(self.python, *words), stdin)
@@ -178,13 +202,22 @@ class RunFolder:
             found = None
         if not isinstance(found, dict) or done.exit_status not in accept:
             said = found.get("error") if isinstance(found, dict) else None
-            why = clean_line(str(said), 500) if said else failure_text(done.stderr) or f"status {done.exit_status}"
+            why = (
+                clean_line(str(said), 500)
+                if said
+                else failure_text(done.stderr) or f"status {done.exit_status}"
+            )
             place = clean_line(self.host.name)
-            raise MachineError(f"`{command}` of the supervisor of run {self.record.id} failed on {place}", why=why)
+            raise MachineError(
+                f"`{command}` of the supervisor of run {self.record.id} failed on {place}", why=why
+            )
         return found
 
     async def _run(self, argv: tuple[str, ...], stdin: bytes | None) -> Completed:
-        """Run a supervisor command, and repeat it after a lost connection. It is safe to run any command twice."""
+        """Run a supervisor command, and repeat it after a lost connection.
+
+        It is safe to run any command twice.
+        """
         for _ in range(2):
             try:
                 return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
@@ -196,9 +229,10 @@ class RunFolder:
 
 
 class MachineEvents:
-    """The events that a run's machine reports after `events`, those that are stored of the run by now.
+    """The events that a run's machine reports after `events`, which are stored by now.
 
-    Each event is returned once, even if another reader, such as a screen that shows the run, has copied it into the store.
+    Each event is returned once, even if another reader, such as a screen that shows the run, has
+    copied it into the store.
     """
 
     def __init__(self, machine: RunFolder, store: RunStore, events: Iterable[RunEvent]) -> None:
@@ -216,7 +250,10 @@ class MachineEvents:
         return await self.stored()
 
     async def stored(self) -> tuple[RunEvent, ...]:
-        """Return the machine's events in the store that were not returned yet. The machine is not asked."""
+        """Return the machine's events in the store that were not returned yet.
+
+        The machine is not asked.
+        """
         run = self._machine.record.id
         events = await self._store.run(lambda: self._store.events(run, after=self._after))
         if events:

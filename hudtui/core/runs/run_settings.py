@@ -29,12 +29,27 @@ WHAT, MODEL, TRAINER, ROLLOUTS = "what", "model", "trainer", "rollouts"
 MACHINE, LIMITS, VARIABLES, VERSIONS = "machine", "limits", "variables", "versions"
 
 _OF_EVERY_RUN = frozenset({"name", "asked", "workspace", "remarks", "continues"})
-"""Fields of a spec that do not affect the work of the run. What was `asked` for stands in the other fields, masked."""
-_IN_RECIPE = frozenset({"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"})
+"""Fields of a spec that do not affect the work of the run. What was `asked` for stands in the other
+fields, masked."""
+_IN_RECIPE = frozenset(
+    {"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"}
+)
 """Fields of a spec whose values a recipe holds."""
-_OF_ROLLOUTS = frozenset({"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"})
+_OF_ROLLOUTS = frozenset(
+    {"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"}
+)
 _OF_TRAININGS = frozenset(
-    {"model", "steps", "gpus", "gpu_memory", "shape", "learning_rate", "held_out", "rehearse", "rehearse_model"}
+    {
+        "model",
+        "steps",
+        "gpus",
+        "gpu_memory",
+        "shape",
+        "learning_rate",
+        "held_out",
+        "rehearse",
+        "rehearse_model",
+    }
 )
 _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(("model", "shape", "rehearse_model", "model_files"), MODEL),
@@ -47,11 +62,22 @@ _GROUPS: Mapping[str, str] = {
 }
 """Group of a setting by the first part of its name; `WHAT` for all others."""
 _ORDER = (WHAT, MODEL, TRAINER, ROLLOUTS, MACHINE, LIMITS, VARIABLES, VERSIONS)
-_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "vllm", "verifiers", "openpipe-art", "unsloth")
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "vllm",
+    "verifiers",
+    "openpipe-art",
+    "unsloth",
+)
 """Packages whose versions are shown, where the plan installs them from a lock."""
 _PIN = re.compile(rf"^({'|'.join(_PACKAGES)})==([^\s;\\]+)", re.MULTILINE)
 _SHOWN_KINDS = ("url", "flag", "seconds", "limit")
-"""Kinds of hudtui's own settings without a secret, apart from a login in an address. Other variables may contain anything."""
+"""Kinds of hudtui's own settings without a secret, apart from a login in an address. Other
+variables may contain anything."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +117,24 @@ class RunSetting:
         return f"{self.text} (default {self.default_text})" if self.changed else self.text
 
     def to_json(self) -> dict[str, Any]:
-        told = {"name": self.name, "group": self.group, "value": self.shown, "default": self.default, "changed": self.changed}
+        told = {
+            "name": self.name,
+            "group": self.group,
+            "value": self.shown,
+            "default": self.default,
+            "changed": self.changed,
+        }
         return told | {"about": self.about}
 
 
 SETTING_FIELDS: Fields[RunSetting] = {
     "setting": lambda one: one.name,
     "group": lambda one: one.group,
-    "value": lambda one: one.shown if isinstance(one.shown, int | float) and not isinstance(one.shown, bool) else one.text,
+    "value": lambda one: (
+        one.shown
+        if isinstance(one.shown, int | float) and not isinstance(one.shown, bool)
+        else one.text
+    ),
     "default": lambda one: one.default_text,
     "changed": lambda one: "yes" if one.changed else "no",
     "about": lambda one: one.about,
@@ -109,7 +145,8 @@ SETTING_FIELDS: Fields[RunSetting] = {
 def settings_of(record: RunRecord) -> tuple[RunSetting, ...]:
     """Return the planned settings of a run, by group. Later changes are not included.
 
-    For a training, all settings of its trainer are included. Secrets, and variables that may contain one, have no value.
+    For a training, all settings of its trainer are included. Secrets, and variables that may
+    contain one, have no value.
     """
     told = (one for one in _settings(record) if one.about or one.value not in (None, (), [], {}))
     return tuple(sorted(told, key=lambda one: _ORDER.index(one.group)))
@@ -129,21 +166,36 @@ def _settings(record: RunRecord) -> Iterator[RunSetting]:
     about = {name: one.help for name, one in knobs_of(JobOptions).items()}
     defaults: dict[str, Any] = {}
     if plays:
-        defaults = {option.name: option.default for option in fields(JobOptions) if option.default is not None}
+        defaults = {
+            option.name: option.default
+            for option in fields(JobOptions)
+            if option.default is not None
+        }
     plain = to_plain(spec)
     for key, value in plain.items():
-        if key in left or (key == "limits" and spec.rent is None) or (key in ("rehearse", "rehearse_model") and not value):
+        if (
+            key in left
+            or (key == "limits" and spec.rent is None)
+            or (key in ("rehearse", "rehearse_model") and not value)
+        ):
             continue
         if key == "rent":
             yield from (_setting(name, found) for name, found in _machine(record))
         elif key == "variables":
-            yield from (_setting(f"{key}.{name}", text, shown_variable(name, text)) for name, text in spec.variables.items())
+            yield from (
+                _setting(f"{key}.{name}", text, shown_variable(name, text))
+                for name, text in spec.variables.items()
+            )
         elif key == "model_files":
             yield _setting(key, value, plural(len(value), "file") if value else None)
         elif key == "base_url" and isinstance(value, str):
             yield _setting(key, value, shown_address(value), about=about[key])
         elif isinstance(value, Mapping):
-            yield from (_setting(name, found) for name, found in _flat(value, key) if name != "limits.warn_at")
+            yield from (
+                _setting(name, found)
+                for name, found in _flat(value, key)
+                if name != "limits.warn_at"
+            )
         else:
             yield _setting(key, value, value, defaults.get(key), about.get(key, ""))
     if recipe is not None:
@@ -151,14 +203,21 @@ def _settings(record: RunRecord) -> Iterator[RunSetting]:
     yield from (_setting(f"versions.{name}", version) for name, version in _versions(record.plan))
 
 
-def _setting(name: str, value: Any, shown: Any = ..., default: Any = None, about: str = "") -> RunSetting:
+def _setting(
+    name: str, value: Any, shown: Any = ..., default: Any = None, about: str = ""
+) -> RunSetting:
     shown = value if shown is ... else shown
     changed = default is not None and value is not None and value != default
-    return RunSetting(name, _GROUPS.get(name.partition(".")[0], WHAT), value, shown, default, changed, about)
+    return RunSetting(
+        name, _GROUPS.get(name.partition(".")[0], WHAT), value, shown, default, changed, about
+    )
 
 
 def _machine(record: RunRecord) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of the machine; for a rented machine, only those that determine speed and price."""
+    """Yield the settings of the machine.
+
+    For a rented machine, only those that determine speed and price.
+    """
     rent = record.spec.rent
     if rent is None:
         yield "machine.host", record.host
@@ -192,7 +251,9 @@ def _trainer(recipe: Recipe, spec: RunSpec) -> Iterator[RunSetting]:
         if name not in taken:
             continue
         about = knobs[name].help if name in knobs else ""
-        one = _setting("model" if name == "model" else f"training.{name}", value, value, defaults[name], about)
+        one = _setting(
+            "model" if name == "model" else f"training.{name}", value, value, defaults[name], about
+        )
         yield replace(one, changed=value != defaults[name])
 
 
@@ -202,7 +263,10 @@ def _pins(lock: str) -> tuple[tuple[str, str], ...]:
 
 
 def _versions(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield the versions in the lock that the plan installs; nothing if this version of hudtui has another lock."""
+    """Yield the versions in the lock that the plan installs.
+
+    Nothing if this version of hudtui has another lock.
+    """
     for stage in plan.stages:
         if "--venv" not in stage.argv[:-1]:
             continue
@@ -215,7 +279,10 @@ def _versions(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def shown_variable(name: str, value: str) -> str:
-    """Return the value of a variable as it may be shown: masked, unless it is one of hudtui's settings that hold no secret."""
+    """Return the value of a variable as it may be shown.
+
+    Masked, unless it is one of hudtui's settings that hold no secret.
+    """
     return shown_address(value) if _kinds().get(name) in _SHOWN_KINDS else MASK
 
 
@@ -250,12 +317,16 @@ class Difference:
     field: str
     """Its name, such as `training.learning_rate`."""
     values: tuple[Any, ...]
-    """The value in each run as it may be shown, in the order of the runs; None where a run leaves it to the engine."""
+    """The value in each run as it may be shown, in the order of the runs; None where a run leaves
+    it to the engine."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The values as texts. Sizes that look the same with units are in bytes."""
-        told, exact = [value_text(value, self.field) for value in self.values], [value_text(value) for value in self.values]
+        told, exact = (
+            [value_text(value, self.field) for value in self.values],
+            [value_text(value) for value in self.values],
+        )
         return tuple(told if len(set(told)) == len(set(exact)) else exact)
 
 
@@ -275,8 +346,12 @@ def differences(records: Sequence[RunRecord]) -> tuple[Difference, ...]:
     return tuple(one for one in found if not _same_file(one.field, of_runs[0], changed))
 
 
-def _all(of_runs: Iterable[Mapping[str, RunSetting]], name: str, value: Callable[[RunSetting], Any]) -> tuple[Any, ...]:
-    return tuple(None if (one := settings.get(name)) is None else value(one) for settings in of_runs)
+def _all(
+    of_runs: Iterable[Mapping[str, RunSetting]], name: str, value: Callable[[RunSetting], Any]
+) -> tuple[Any, ...]:
+    return tuple(
+        None if (one := settings.get(name)) is None else value(one) for settings in of_runs
+    )
 
 
 def _same_file(name: str, settings: Mapping[str, RunSetting], changed: set[str]) -> bool:
@@ -286,14 +361,19 @@ def _same_file(name: str, settings: Mapping[str, RunSetting], changed: set[str])
 
 
 def value_text(value: Any, name: str = "") -> str:
-    """Return the value of a setting as text; a dash where the run leaves it to the engine. Digests are cut.
+    """Return the value of a setting as text; a dash where the run leaves it to the engine.
 
+    Digests are cut.
     The name of the setting tells sizes, which have units: `2.0 KiB`.
     """
     if value is None:
         return "-"
     if isinstance(value, str):
-        return value[:12] if len(value) == 64 and set(value) <= set("0123456789abcdef") else clean_line(value)
+        return (
+            value[:12]
+            if len(value) == 64 and set(value) <= set("0123456789abcdef")
+            else clean_line(value)
+        )
     if name.endswith(".size") and isinstance(value, int):
         return size(value)
     if name == "gpu_memory" and isinstance(value, int | float):

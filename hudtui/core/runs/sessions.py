@@ -1,7 +1,9 @@
-"""Watch sessions that hudtui did not start: any tmux session or log on any machine. This module only reads, and writes nothing.
+"""Watch sessions that hudtui did not start: any tmux session or log on any machine.
 
-The session of another user's hudtui run is recognised. Its files are read instead of its windows, because they are complete. In
-other sessions, the lines above the cursor are read as they scroll by (`tmux capture-pane`), without touching programs or pipes.
+This module only reads, and writes nothing. The session of another user's hudtui run is recognised.
+Its files are read instead of its windows, because they are complete. In other sessions, the lines
+above the cursor are read as they scroll by (`tmux capture-pane`), without touching programs or
+pipes.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import USUAL, Alarm, LogSymptom, RunFacts, Thresholds, find_alarms, find_symptoms
+from hudtui.core.runs.alarms import (
+    USUAL,
+    Alarm,
+    LogSymptom,
+    RunFacts,
+    Thresholds,
+    find_alarms,
+    find_symptoms,
+)
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
@@ -80,7 +90,8 @@ class TmuxPane:
     """The pane's id in tmux, such as `%3`."""
     window: str
     folder: str | None = None
-    """The folder of the run whose stage the pane shows; None if hudtui did not start its command."""
+    """The folder of the run whose stage the pane shows; None if hudtui did not start its
+    command."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,13 @@ class TmuxSession:
 
     def to_json(self) -> dict[str, Any]:
         windows = list(dict.fromkeys(pane.window for pane in self.panes))
-        return {"name": self.name, "run": self.run, "windows": windows, "attached": self.attached, "created": self.created}
+        return {
+            "name": self.name,
+            "run": self.run,
+            "windows": windows,
+            "attached": self.attached,
+            "created": self.created,
+        }
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,8 @@ class LogSource:
     path: str | None = None
     pane: str | None = None
     continued: TrackedRun | None = None
-    """The run whose files this file continues, or is continued by: event files, checkpoints, parts of a resumed run of W&B."""
+    """The run whose files this file continues, or is continued by: event files, checkpoints, parts
+    of a resumed run of W&B."""
 
 
 @dataclass(frozen=True)
@@ -181,14 +199,17 @@ def _folder(command: str) -> str | None:
     return str(log.parent.parent) if log.is_absolute() and log.parent.name == "logs" else None
 
 
-async def find_session(host: Host, *, session: str | None = None, file: str | None = None) -> ExternalSession:
+async def find_session(
+    host: Host, *, session: str | None = None, file: str | None = None
+) -> ExternalSession:
     """Find the session or file that the user names.
 
     Args:
         host: The machine.
-        session: Name of a tmux session, or a prefix of it, with or without `hudtui-`; with `file`, of a run in that database.
-        file: Path of a log, of a metrics file, or of a folder with metrics files of one tracker, on that machine; relative to the
-            current folder here, to the home folder elsewhere.
+        session: Name of a tmux session, or a prefix of it, with or without `hudtui-`; with `file`,
+            of a run in that database.
+        file: Path of a log, of a metrics file, or of a folder with metrics files of one tracker, on
+            that machine; relative to the current folder here, to the home folder elsewhere.
 
     Raises:
         InputError: There is no match, or several; the error lists them.
@@ -200,11 +221,19 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
         if (facts := await host.stat(file)) is not None and not facts.regular:
             found, note = await newest_run(host, file)
             path = found.files[0]
-            grows = PurePosixPath(found.folder).is_relative_to(file) if found.tracker != "W&B" else len(found.files) > 1
+            grows = (
+                PurePosixPath(found.folder).is_relative_to(file)
+                if found.tracker != "W&B"
+                else len(found.files) > 1
+            )
             grows = grows and found.tracker in ("W&B", "TensorBoard", "transformers")
-            source = LogSource(PurePosixPath(path).name, path=path, continued=found if grows else None)
+            source = LogSource(
+                PurePosixPath(path).name, path=path, continued=found if grows else None
+            )
             return ExternalSession(clean_line(file), (source,), run=session, note=note)
-        return ExternalSession(clean_line(file), (LogSource(PurePosixPath(file).name, path=file),), run=session)
+        return ExternalSession(
+            clean_line(file), (LogSource(PurePosixPath(file).name, path=file),), run=session
+        )
     there = await list_tmux_sessions(host)
     if session is None:
         fit = [one for one in there if one.run] if len(there) != 1 else list(there)
@@ -213,19 +242,34 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
         fit = exact or [one for one in there if one.name.startswith((session, PREFIX + session))]
     names = ", ".join(clean_line(one.name, 40) for one in there[:20])
     if not there:
-        raise InputError(f"{host.name} has no tmux session", fix="Give the path of a log instead: --file PATH.")
+        raise InputError(
+            f"{host.name} has no tmux session", fix="Give the path of a log instead: --file PATH."
+        )
     if not fit:
-        what = f"no tmux session {clean_line(session, 40)!r}" if session else "several tmux sessions, and none of a run"
-        raise InputError(f"{host.name} has {what}", why=f"the sessions are: {names}", fix="Name one: --session NAME.")
+        what = (
+            f"no tmux session {clean_line(session, 40)!r}"
+            if session
+            else "several tmux sessions, and none of a run"
+        )
+        raise InputError(
+            f"{host.name} has {what}",
+            why=f"the sessions are: {names}",
+            fix="Name one: --session NAME.",
+        )
     if len(fit) > 1:
         names = ", ".join(clean_line(one.name, 40) for one in fit[:20])
-        raise InputError(f"several tmux sessions of {host.name} fit", why=names, fix="Name one: --session NAME.")
+        raise InputError(
+            f"several tmux sessions of {host.name} fit", why=names, fix="Name one: --session NAME."
+        )
     chosen = fit[0]
     folder = next((pane.folder for pane in chosen.panes if pane.folder), None)
     if folder is not None and chosen.run and (sources := await _files_of(host, folder)):
         return ExternalSession(chosen.name, sources, folder)
     several = len({pane.window for pane in chosen.panes}) < len(chosen.panes)
-    panes = tuple(LogSource(f"{clean_line(pane.window, 32)}{pane.id if several else ''}", pane=pane.id) for pane in chosen.panes)
+    panes = tuple(
+        LogSource(f"{clean_line(pane.window, 32)}{pane.id if several else ''}", pane=pane.id)
+        for pane in chosen.panes
+    )
     return ExternalSession(clean_line(chosen.name, 64), panes)
 
 
@@ -235,7 +279,11 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
         status = await read_status(host, f"{folder}/status.json")
     except FileRefused:
         return ()
-    names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
+    names = (
+        [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES]
+        if status
+        else []
+    )
     sources = [LogSource(name, path=f"{folder}/logs/{name}.log") for name in names]
     if await host.stat(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(LogSource("metrics", path=f"{folder}/out/metrics.jsonl"))
@@ -243,10 +291,12 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
 
 
 class SessionWatcher:
-    """Follows the sources of a session that hudtui did not start, and keeps the metrics that it recognises.
+    """Follows the sources of a session that hudtui did not start.
 
-    `lines` is the number of existing lines to include, counted from the end; None for all. `from_when` are the thresholds of
-    alarms.
+    It keeps the metrics that it recognises.
+
+    `lines` is the number of existing lines to include, counted from the end; None for all.
+    `from_when` are the thresholds of alarms.
     """
 
     def __init__(
@@ -260,7 +310,9 @@ class SessionWatcher:
     ) -> None:
         self.host, self.foreign = host, foreign
         self._lines, self._from_when, self._now = lines, from_when, now
-        self.readers: dict[str, LogMetricsReader] = {source.name: LogMetricsReader() for source in foreign.sources}
+        self.readers: dict[str, LogMetricsReader] = {
+            source.name: LogMetricsReader() for source in foreign.sources
+        }
         self.before: dict[str, int] = {}
         """For each source, the number of bytes before the first included line."""
         self._unread: set[str] = set()
@@ -271,12 +323,18 @@ class SessionWatcher:
 
     @property
     def numbers(self) -> MetricsReader:
-        """Return the metrics of the source with the most quantities; among equals, of the source with the most lines."""
+        """Return the metrics of the source with the most quantities.
+
+        Among equals, of the source with the most lines.
+        """
         return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
 
     @property
     def window(self) -> str | None:
-        """Return a sentence about the steps before the first one that was read; None if the source was read whole."""
+        """Return a sentence about the steps before the first one that was read.
+
+        None if the source was read whole.
+        """
         numbers = self.numbers
         if not any(self.readers[name] is numbers for name in self._unread):
             return None
@@ -290,9 +348,16 @@ class SessionWatcher:
         return find_alarms(facts.with_metrics(self.numbers), self._from_when)
 
     def log(self, source: str) -> LogFile | None:
-        """Return the log of a followed source; None for a terminal, which keeps no earlier lines, and for a tracker's file."""
+        """Return the log of a followed source.
+
+        None for a terminal, which keeps no earlier lines, and for a tracker's file.
+        """
         found = self._logs.get(source)
-        return None if found is None or found.path is None else LogFile(LogPlace(self.host, found.path))
+        return (
+            None
+            if found is None or found.path is None
+            else LogFile(LogPlace(self.host, found.path))
+        )
 
     async def follow(self, *, once: bool = False) -> AsyncGenerator[SessionUpdate, None]:
         """Yield the new lines of all sources.
@@ -305,7 +370,9 @@ class SessionWatcher:
         queue: asyncio.Queue[SessionUpdate | BaseException | None] = asyncio.Queue(maxsize=100)
 
         async def follow(source: LogSource) -> None:
-            stream = self._file(source, once) if source.path is not None else self._pane(source, once)
+            stream = (
+                self._file(source, once) if source.path is not None else self._pane(source, once)
+            )
             try:
                 async with aclosing(stream) as seen:
                     async for one in seen:
@@ -318,7 +385,9 @@ class SessionWatcher:
         open_ones = len(tasks)
         try:
             if self.foreign.note is not None:
-                yield SessionUpdate(self.foreign.sources[0].name, self._now(), note=self.foreign.note)
+                yield SessionUpdate(
+                    self.foreign.sources[0].name, self._now(), note=self.foreign.note
+                )
             while open_ones:
                 one = await queue.get()
                 if one is None:
@@ -332,7 +401,9 @@ class SessionWatcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _seen(self, source: LogSource, lines: list[str], rows: list[Row], note: str | None = None) -> SessionUpdate:
+    def _seen(
+        self, source: LogSource, lines: list[str], rows: list[Row], note: str | None = None
+    ) -> SessionUpdate:
         signs = find_symptoms(source.name, lines)
         self._signs.extend(sign for sign in dict.fromkeys(signs) if sign not in self._signs)
         return SessionUpdate(source.name, self._now(), tuple(lines), tuple(rows), signs, note)
@@ -344,7 +415,11 @@ class SessionWatcher:
         if facts is None:
             if once:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
-            yield SessionUpdate(source.name, self._now(), note=f"waiting for {clean_line(path)}, which does not exist yet")
+            yield SessionUpdate(
+                source.name,
+                self._now(),
+                note=f"waiting for {clean_line(path)}, which does not exist yet",
+            )
             facts = await self._appear(path)
         head = await host.get(path, limit=_HEAD)
         database = head.startswith(_SQLITE)
@@ -365,9 +440,12 @@ class SessionWatcher:
         elif (encoding := _utf_16(head)) is not None:
             updates = self._log(source, facts.size, once, encoding)
         elif b"\0" in head and not (
-            _is_text(head) or _is_text(await host.get(path, offset=max(facts.size - _HEAD, 0), limit=_HEAD))
+            _is_text(head)
+            or _is_text(await host.get(path, offset=max(facts.size - _HEAD, 0), limit=_HEAD))
         ):
-            raise InputError(f"{clean_line(path)} on {host.name} is not a text file", fix=_FOLLOW_INSTEAD)
+            raise InputError(
+                f"{clean_line(path)} on {host.name} is not a text file", fix=_FOLLOW_INSTEAD
+            )
         else:
             updates = self._log(source, facts.size, once)
         async with aclosing(updates) as seen:
@@ -385,14 +463,21 @@ class SessionWatcher:
     async def _log(
         self, source: LogSource, end: int, once: bool, encoding: str | None = None
     ) -> AsyncGenerator[SessionUpdate, None]:
-        """Follow a file of lines, which has `end` bytes now. One in another encoding than UTF-8 is told from its beginning on."""
+        """Follow a file of lines, which has `end` bytes now.
+
+        One in another encoding than UTF-8 is told from its beginning on.
+        """
         assert source.path is not None
         host, path, reader = self.host, source.path, self.readers[source.name]
-        decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding is not None else None
+        decoder = (
+            codecs.getincrementaldecoder(encoding)("replace") if encoding is not None else None
+        )
         start = 0
         if decoder is None:
             self._logs[source.name] = source
-            start = 0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
+            start = (
+                0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
+            )
         self.before[source.name] = start
         if start:
             first = max(start - BACKLOG, 0)
@@ -414,10 +499,14 @@ class SessionWatcher:
             reader.end()
             return
         old, kept = deque[str](maxlen=self._lines), deque[Row](maxlen=self._lines)
-        """The lines of a file in another encoding that were there already, and the rows of any file."""
+        """The lines of a file in another encoding that were there already, and the rows of any
+        file."""
         async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                note, at = "the log was restarted" if chunk.offset != at else None, chunk.offset + len(chunk.data)
+                note, at = (
+                    "the log was restarted" if chunk.offset != at else None,
+                    chunk.offset + len(chunk.data),
+                )
                 data = chunk.data
                 if decoder is not None:
                     if note is not None:
@@ -428,7 +517,9 @@ class SessionWatcher:
                     existing = 0  # all that comes is new
                 reader.at = self._now()
                 reader.feed(data)
-                found = feed.feed(FileChunk(feed.offset if decoder is not None else chunk.offset, data))
+                found = feed.feed(
+                    FileChunk(feed.offset if decoder is not None else chunk.offset, data)
+                )
                 lines, last = found.done, once and at >= end
                 if last:
                     reader.end()
@@ -445,7 +536,9 @@ class SessionWatcher:
                 if last:
                     return
 
-    async def _grown(self, source: LogSource, tracker: TrackerFile, end: int, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+    async def _grown(
+        self, source: LogSource, tracker: TrackerFile, end: int, once: bool
+    ) -> AsyncGenerator[SessionUpdate, None]:
         """Follow a tracker's file that only grows, and has `end` bytes now."""
         assert source.path is not None
         at, kept = 0, deque[Row](maxlen=self._lines)
@@ -470,10 +563,15 @@ class SessionWatcher:
                     kept.clear()
                 if once and at >= end:
                     if tracker.damaged:
-                        raise InputError(f"{clean_line(source.path)} on {self.host.name} is damaged {_damage_of(tracker)}")
+                        raise InputError(
+                            f"{clean_line(source.path)} on {self.host.name} is damaged "
+                            f"{_damage_of(tracker)}"
+                        )
                     return
 
-    async def _rewritten(self, source: LogSource, file: _Snapshots, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+    async def _rewritten(
+        self, source: LogSource, file: _Snapshots, once: bool
+    ) -> AsyncGenerator[SessionUpdate, None]:
         """Follow a tracker's file that is read again whenever it has changed."""
         first = True
         while True:
@@ -484,11 +582,19 @@ class SessionWatcher:
                 if first:
                     raise
                 yield SessionUpdate(
-                    source.name, self._now(), note=f"no contact, it is tried again: {clean_line(error.what, 200)}"
+                    source.name,
+                    self._now(),
+                    note=f"no contact, it is tried again: {clean_line(error.what, 200)}",
                 )
                 rows = []
             rows = self._take(source, rows)
-            shown = rows[-self._lines :] if first and self._lines else [] if first and self._lines == 0 else rows
+            shown = (
+                rows[-self._lines :]
+                if first and self._lines
+                else []
+                if first and self._lines == 0
+                else rows
+            )
             note, file.note = file.note, None
             if shown or note:
                 yield self._told(source, shown, note)
@@ -510,7 +616,9 @@ class SessionWatcher:
 
     def _told(self, source: LogSource, rows: list[Row], note: str | None) -> SessionUpdate:
         lines = tuple(json.dumps(row, ensure_ascii=False) for row in rows)
-        return SessionUpdate(source.name, self._now(), tuple(map(clean_line, lines)), tuple(rows), note=note)
+        return SessionUpdate(
+            source.name, self._now(), tuple(map(clean_line, lines)), tuple(rows), note=note
+        )
 
     async def _pane(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
         assert source.pane is not None
@@ -525,7 +633,9 @@ class SessionWatcher:
                     raise
                 if not away:
                     yield SessionUpdate(
-                        source.name, self._now(), note=f"no contact, it is tried again: {clean_line(error.what, 200)}"
+                        source.name,
+                        self._now(),
+                        note=f"no contact, it is tried again: {clean_line(error.what, 200)}",
                     )
                 away = True
                 await asyncio.sleep(_AGAIN)
@@ -552,7 +662,9 @@ class SessionWatcher:
                     lines = lines[max(len(lines) - self._lines, 0) :]
                 yield self._seen(source, lines, reader.taken(), note)
             if look.dead:
-                yield SessionUpdate(source.name, self._now(), note="the program in the window has ended")
+                yield SessionUpdate(
+                    source.name, self._now(), note="the program in the window has ended"
+                )
                 return
             if once:
                 return
@@ -566,13 +678,20 @@ def _utf_16(head: bytes) -> str | None:
         return "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
     half = len(head) // 2
     for place, name in ((1, "utf-16-le"), (0, "utf-16-be")):
-        if half > 8 and head[place : 2 * half : 2].count(0) > 0.8 * half and head[1 - place : 2 * half : 2].count(0) == 0:
+        if (
+            half > 8
+            and head[place : 2 * half : 2].count(0) > 0.8 * half
+            and head[1 - place : 2 * half : 2].count(0) == 0
+        ):
             return name
     return None
 
 
 def _is_text(data: bytes) -> bool:
-    """Return whether some bytes are text with NUL bytes in it, as a log that was emptied while it was written has."""
+    """Return whether some bytes are text with NUL bytes in it.
+
+    Such is a log that was emptied while it was written.
+    """
     there = data.replace(b"\0", b"")
     odd = sum(byte < 32 and byte not in (8, 9, 10, 13, 27) for byte in there)
     text = there.decode("utf-8", "replace")
@@ -588,7 +707,10 @@ def _damage_of(tracker: TrackerFile) -> str:
 
 
 class _Snapshots:
-    """A file that its writer rewrites. It is copied before it is parsed, so that the original is neither opened nor locked."""
+    """A file that its writer rewrites.
+
+    It is copied before it is parsed, so that the original is neither opened nor locked.
+    """
 
     def __init__(self, host: Host, path: str) -> None:
         self.host, self.path = host, path
@@ -618,12 +740,16 @@ class _Snapshots:
             except (ValueError, sqlite3.Error) as error:
                 why = str(error)
                 if tried and found == await self._state():
-                    break  # it did not change: reading it again takes as long, and ends in the same way
+                    # it did not change: reading it again takes as long, and ends in the same way
+                    break
             else:
                 self._known = found
                 return rows
             await asyncio.sleep(POLL)
-        raise self._refused(f"cannot be read: {clean_line(why, 200)}", "The file is damaged, or was written by another program.")
+        raise self._refused(
+            f"cannot be read: {clean_line(why, 200)}",
+            "The file is damaged, or was written by another program.",
+        )
 
     def _refused(self, words: str, fix: str) -> InputError:
         return InputError(f"{clean_line(self.path)} on {self.host.name} {words}", fix=fix)
@@ -637,7 +763,7 @@ class _Snapshots:
 
 
 class _TrainerState(_Snapshots):
-    """The `trainer_state.json` of a checkpoint, or of the checkpoint with the most steps in a folder."""
+    """The `trainer_state.json` of a checkpoint, or of a folder's checkpoint with most steps."""
 
     def __init__(self, host: Host, path: str, run: TrackedRun | None) -> None:
         super().__init__(host, path)
@@ -653,14 +779,26 @@ class _TrainerState(_Snapshots):
         return await super()._state()
 
     async def _read(self) -> list[Row]:
-        rows = await asyncio.to_thread(read_trainer_state, await self.host.get(self.path, limit=_COPIED))
+        rows = await asyncio.to_thread(
+            read_trainer_state, await self.host.get(self.path, limit=_COPIED)
+        )
         before, self._rows = self._rows, [repr(row) for row in rows]
-        same = next((place for place, (old, new) in enumerate(zip(before, self._rows, strict=False)) if old != new), None)
+        same = next(
+            (
+                place
+                for place, (old, new) in enumerate(zip(before, self._rows, strict=False))
+                if old != new
+            ),
+            None,
+        )
         return rows[min(len(before), len(rows)) if same is None else same :]
 
 
 class _Joined(_Snapshots):
-    """The files of one run, in which each continues the one before it: event files, or the parts of a resumed run of W&B."""
+    """The files of one run, in which each continues the one before it.
+
+    Event files, or the parts of a resumed run of W&B.
+    """
 
     def __init__(self, host: Host, run: TrackedRun, kind: Callable[[], TrackerFile]) -> None:
         super().__init__(host, run.folder)
@@ -682,8 +820,13 @@ class _Joined(_Snapshots):
                 at += len(data)
                 self._readers[path] = reader, at
                 if reader.damaged > damaged:
-                    where = f"{clean_line(path)} on {self.host.name} is damaged {_damage_of(reader)}"
-                    self.note, self.damage = f"{where}: unreadable records are left out", InputError(where)
+                    where = (
+                        f"{clean_line(path)} on {self.host.name} is damaged {_damage_of(reader)}"
+                    )
+                    self.note, self.damage = (
+                        f"{where}: unreadable records are left out",
+                        InputError(where),
+                    )
         rows, self._rows = self._rows, []
         return rows
 
@@ -713,14 +856,17 @@ class _Trackio(_Snapshots):
             runs = await asyncio.to_thread(trackio_runs, copy)
             if self.run is not None and self.run not in runs:
                 names = ", ".join(clean_line(name, 40) for name in runs[:20])
-                raise self._refused(f"has no run {clean_line(self.run, 60)!r}", f"There are: {names or 'none yet'}.")
+                raise self._refused(
+                    f"has no run {clean_line(self.run, 60)!r}", f"There are: {names or 'none yet'}."
+                )
             if not runs:
                 return []
             if self.run is None:
                 self.run = runs[0]
                 if others := [clean_line(name, 40) for name in runs[1:6]]:
                     self.note = (
-                        f"the newest of {len(runs)} runs, {clean_line(self.run, 60)}; --session NAME shows {', '.join(others)}"
+                        f"the newest of {len(runs)} runs, {clean_line(self.run, 60)}; --session "
+                        f"NAME shows {', '.join(others)}"
                     )
             rows, self._last = await asyncio.to_thread(read_trackio, copy, self.run, self._last)
         return rows
@@ -772,7 +918,18 @@ class _Window:
         told = await _tmux(
             self._host,
             *("display-message", "-p", "-t", self._pane, "#{history_size} #{pane_width}", ";"),
-            *("capture-pane", "-p", "-J", "-t", self._pane, "-S", str(-HISTORY), "-E", str(row - 1), ";"),
+            *(
+                "capture-pane",
+                "-p",
+                "-J",
+                "-t",
+                self._pane,
+                "-S",
+                str(-HISTORY),
+                "-E",
+                str(row - 1),
+                ";",
+            ),
             *("capture-pane", "-p", "-t", self._pane, "-S", str(row), "-E", str(row)),
         )
         if told is None:
@@ -793,11 +950,27 @@ class _Window:
             gap = place is None
             fresh = lines[place or 0 :]
         self._before, self._end = lines[-_ANCHOR:], end
-        return _PaneSnapshot(tuple(fresh), gap=gap, dead=bool(dead), last=last, scrolled=history > HISTORY)
+        return _PaneSnapshot(
+            tuple(fresh), gap=gap, dead=bool(dead), last=last, scrolled=history > HISTORY
+        )
 
     async def _facts(self) -> tuple[int, int, int, int, int, int] | None:
-        names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")
-        told = await _tmux(self._host, "display-message", "-p", "-t", self._pane, " ".join(f"#{{{name}}}" for name in names))
+        names = (
+            "history_size",
+            "cursor_y",
+            "cursor_x",
+            "alternate_on",
+            "pane_dead",
+            "history_bytes",
+        )
+        told = await _tmux(
+            self._host,
+            "display-message",
+            "-p",
+            "-t",
+            self._pane,
+            " ".join(f"#{{{name}}}" for name in names),
+        )
         parts = (told or "").split()
         if len(parts) != len(names) or not all(map(_is_count, parts)):
             return None
@@ -813,10 +986,12 @@ def _is_count(text: str) -> bool:
 def _place(before: list[str], lines: list[str], grown: int) -> int | None:
     """Find the first new line in `lines`.
 
-    `grown` is the number of rows by which the pane has grown; negative if it was cleared or has dropped old rows.
+    `grown` is the number of rows by which the pane has grown; negative if it was cleared or has
+    dropped old rows.
 
     Returns:
-        The index of the first new line; None if no earlier line is found, so that lines may be missing.
+        The index of the first new line; None if no earlier line is found, so that lines may be
+        missing.
     """
     if not before:
         return 0
@@ -829,7 +1004,11 @@ def _place(before: list[str], lines: list[str], grown: int) -> int | None:
         ]
         if places:
             # Repeated lines may match at several places: the number of rows decides.
-            return places[0] if grown < 0 else min(places, key=lambda end: abs(len(lines) - end - grown))
+            return (
+                places[0]
+                if grown < 0
+                else min(places, key=lambda end: abs(len(lines) - end - grown))
+            )
     return None
 
 

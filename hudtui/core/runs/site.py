@@ -1,4 +1,7 @@
-"""The machine of a run: the one that the user names, or an offer to rent. Nothing is rented here."""
+"""The machine of a run: the one that the user names, or an offer to rent.
+
+Nothing is rented here.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,8 @@ async def choose_machine(
         folder: The project's folder.
         settings: The settings of the project.
         providers: Providers by name; None opens them by the settings.
-        starts: False if the plan is only shown: the provider then need not know this computer's SSH key.
+        starts: False if the plan is only shown: the provider then need not know this computer's SSH
+            key.
         look_at: Returns the hardware of a machine, and may cache it.
     """
     host = request_host(work.request)
@@ -143,7 +147,9 @@ def _memory_check(demand: Demand, fit: Fit, *, rented: bool) -> Iterator[Check]:
     if fit.state == "fits":
         yield fine("memory", fit.why)
     elif fit.hopeless and rented:
-        yield missing("memory", f"{fit.why} The model does not fit.", demand.advice, remedy="choose-machine")
+        yield missing(
+            "memory", f"{fit.why} The model does not fit.", demand.advice, remedy="choose-machine"
+        )
     else:
         yield warning("memory", f"{fit.why} It may run out of memory.", demand.advice)
 
@@ -160,9 +166,10 @@ class DefaultEngine(NamedTuple):
 
 
 async def default_engine(host: str | None) -> DefaultEngine:
-    """Return the engine of a run that names none: the one that trains if its machine can, otherwise the one that plays.
+    """Return the engine of a run that names none.
 
-    Without a host a machine will be rented. A machine that does not answer counts as one without a GPU.
+    The one that trains if its machine can, otherwise the one that plays. Without a host a machine
+    will be rented. A machine that does not answer counts as one without a GPU.
     """
     if host is None:
         return DefaultEngine(TRAINER, "a machine that is rented trains")
@@ -170,7 +177,11 @@ async def default_engine(host: str | None) -> DefaultEngine:
         gpus = (await look_at_machine(host)).gpus
     except HudtuiError:
         return DefaultEngine(PLAYER, "that machine does not say whether it has a GPU")
-    return DefaultEngine(TRAINER, "that machine has GPUs") if gpus else DefaultEngine(PLAYER, "that machine has no GPU")
+    return (
+        DefaultEngine(TRAINER, "that machine has GPUs")
+        if gpus
+        else DefaultEngine(PLAYER, "that machine has no GPU")
+    )
 
 
 async def look_at_machine(host: str) -> Hardware:
@@ -185,8 +196,9 @@ async def look_at_machine(host: str) -> Hardware:
 
 
 async def require_python(request: RunRequest, folder: Path) -> None:
-    """Check that the Python of a request can be started on its machine, and has hudtui. Rented machines are not checked.
+    """Check that the Python of a request can be started on its machine, and has hudtui.
 
+    Rented machines are not checked.
     A relative path starts in `folder` on this machine.
 
     Raises:
@@ -199,13 +211,17 @@ async def require_python(request: RunRequest, folder: Path) -> None:
     asked = [request.python, "-c", "import hudtui"]
     no_python = f"{clean_line(request.python)} on {name} is not a Python with hudtui"
     fix = "Give another one (--python), or omit it to create an environment there."
-    if "python" not in PurePosixPath(request.python).name:  # the path may be half typed: no other program is started
+    if (
+        "python" not in PurePosixPath(request.python).name
+    ):  # the path may be half typed: no other program is started
         raise InputError(no_python, fix=fix)
     try:
         cwd = str(folder) if host == LOCAL else None
         done = await find_host(host).run(asked, cwd=cwd, env={"PYTHONSAFEPATH": "1"}, timeout=120)
     except MachineError as error:
-        raise InputError(f"{clean_line(request.python)} cannot be started on {name}", why=error.why, fix=fix) from None
+        raise InputError(
+            f"{clean_line(request.python)} cannot be started on {name}", why=error.why, fix=fix
+        ) from None
     if not done.ok:
         why = clean_line(done.stderr.strip().rpartition("\n")[2], 300)
         raise InputError(no_python, why=why or None, fix=fix)
@@ -217,7 +233,9 @@ async def _own_site(work: Work, host: str, folder: Path, look_at: LookAt) -> Run
         hardware = await look_at(host)
     except HudtuiError as error:
         return RunSite(host, (refused("machine", error),))
-    site = RunSite(host, hardware=hardware, gpus=_gpus(work, hardware), gpu_memory=_gpu_memory(hardware))
+    site = RunSite(
+        host, hardware=hardware, gpus=_gpus(work, hardware), gpu_memory=_gpu_memory(hardware)
+    )
     checks = list(_hardware_checks(host, hardware))
     try:
         await require_python(request, folder)
@@ -255,18 +273,36 @@ def _hardware_checks(host: str, hardware: Hardware) -> Iterator[Check]:
         room = f", {hardware.cpus} processors, {size(hardware.disk_free_bytes)} of disk free"
     yield fine("machine", f"{name}: {gpus}{room}")
     if host != LOCAL and not hardware.python:
-        yield missing("machine", f"{name} has no python3", "Install it there: the run's supervisor needs it.")
+        yield missing(
+            "machine", f"{name} has no python3", "Install it there: the run's supervisor needs it."
+        )
     if not hardware.program("tmux"):
-        yield warning("machine", f"{name} has no tmux: the stages run as detached processes, without windows")
+        yield warning(
+            "machine", f"{name} has no tmux: the stages run as detached processes, without windows"
+        )
 
 
 def _gpu_checks(work: Work, site: RunSite, hardware: Hardware, *, pays: bool) -> Iterator[Check]:
-    """Yield whether the machine's GPUs, or its processors, can do the work. `pays`: it was rented with GPUs."""
+    """Yield whether the machine's GPUs, or its processors, can do the work.
+
+    `pays`: it was rented with GPUs.
+    """
     request, name = work.request, _machine_name(site.host or "")
     usual = request.features.gpu == "usual"
     if lack := _lacks_gpus(work, hardware):
-        yield missing("machine", lack, "Choose another machine, or fewer GPUs (--gpus).", remedy="choose-machine")
-    elif work.demand is not None and usual and not hardware.gpus and not pays and _names_model(request, work.demand):
+        yield missing(
+            "machine",
+            lack,
+            "Choose another machine, or fewer GPUs (--gpus).",
+            remedy="choose-machine",
+        )
+    elif (
+        work.demand is not None
+        and usual
+        and not hardware.gpus
+        and not pays
+        and _names_model(request, work.demand)
+    ):
         yield _cpu_check(name, hardware, work.demand)
     elif request.rehearse and request.rehearse_model and usual and work.job is not None:
         yield _cpu_check(name, hardware, work.job)
@@ -274,7 +310,12 @@ def _gpu_checks(work: Work, site: RunSite, hardware: Hardware, *, pays: bool) ->
         fix = "Choose another machine"
         if request.features.rehearsal is not None:
             fix += f", or rehearse on the CPU: {request.features.command} --rehearse"
-        yield missing("machine", f"{name} has no visible GPU, and training needs one", fix, remedy="choose-machine")
+        yield missing(
+            "machine",
+            f"{name} has no visible GPU, and training needs one",
+            fix,
+            remedy="choose-machine",
+        )
     elif work.demand is not None and hardware.gpus:
         fit = work.demand.on_gpus(site.gpus, site.gpu_memory)
         yield from _memory_check(work.demand, fit, rented=False)
@@ -297,7 +338,10 @@ def _names_model(request: RunRequest, demand: Demand) -> bool:
 
 
 def _has_paid_gpus(host: str) -> bool:
-    """Return whether a machine was rented with GPUs: a training on its CPUs would pay for GPUs that it does not use."""
+    """Return whether a machine was rented with GPUs.
+
+    A training on its CPUs would pay for GPUs that it does not use.
+    """
     from hudtui.core.compute.pods import Ledger
 
     record = Ledger().get(host.removeprefix(POD_PREFIX)) if host.startswith(POD_PREFIX) else None
@@ -305,28 +349,46 @@ def _has_paid_gpus(host: str) -> bool:
 
 
 def _cpu_check(name: str, machine: Hardware, demand: Demand) -> Check:
-    """Return the check of a training on a machine without a GPU: its memory, and the time of a step."""
+    """Return the check of a training on a machine without a GPU.
+
+    Its memory, and the time of a step.
+    """
     model = clean_line(demand.recipe.model, 80)
     if demand.shape is None:
-        text = f"{name} has no GPU, and the size of {model} is unknown: on a CPU it may take long, or not fit into memory"
+        text = (
+            f"{name} has no GPU, and the size of {model} is unknown: on a CPU it may take long, or "
+            "not fit into memory"
+        )
         return warning("memory", text)
     cost = cpu_estimate(demand.recipe, demand.shape, demand.recipe.max_turns or _TURNS)
     has = (machine.memory_bytes or 0) / 2**30
     free = (machine.memory_free_bytes or 0) / 2**30
     if machine.memory_bytes is not None and cost.floor > has:
-        text = f"{model} needs at least {cost.floor:.0f} GiB of memory on a CPU, and {name} has {has:.0f}"
-        return missing("memory", text, "Name a smaller model, or rent a machine with a GPU.", remedy="choose-machine")
+        text = (
+            f"{model} needs at least {cost.floor:.0f} GiB of memory on a CPU, and {name} has "
+            f"{has:.0f}"
+        )
+        return missing(
+            "memory",
+            text,
+            "Name a smaller model, or rent a machine with a GPU.",
+            remedy="choose-machine",
+        )
     step, whole = duration(cost.step_seconds), duration(cost.step_seconds * demand.recipe.steps)
     text = f"{model} is trained on the CPU of {name}; roughly {step} per step, {whole} in all, "
     text += f"and {cost.total:.0f} GiB of memory ({free:.0f} are free)"
-    fix = None if cost.total <= free else "Lower batch_size or max_seq_len, or close other programs."
+    fix = (
+        None if cost.total <= free else "Lower batch_size or max_seq_len, or close other programs."
+    )
     return warning("memory", text, fix)
 
 
 # --- a machine to rent ----------------------------------------------------------------------------
 
 
-def open_request_provider(request: RunRequest, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
+def open_request_provider(
+    request: RunRequest, settings: Settings, providers: Mapping[str, Provider] | None
+) -> Provider:
     """Open the provider to rent from. Blocks while the demo's simulator starts.
 
     Raises:
@@ -337,11 +399,17 @@ def open_request_provider(request: RunRequest, settings: Settings, providers: Ma
 
     if providers is None:
         ensure_simulator(settings.get)
-    name = request.offer.provider if request.offer is not None else request.provider or usual_rental(settings.get).name
+    name = (
+        request.offer.provider
+        if request.offer is not None
+        else request.provider or usual_rental(settings.get).name
+    )
     return open_provider(name, settings.get, providers=providers)
 
 
-async def _rented_site(work: Work, provider: Provider, settings: Settings, *, starts: bool) -> RunSite:
+async def _rented_site(
+    work: Work, provider: Provider, settings: Settings, *, starts: bool
+) -> RunSite:
     """Choose an offer, and check its memory, its key and its cost.
 
     Raises:
@@ -371,7 +439,9 @@ async def _rented_site(work: Work, provider: Provider, settings: Settings, *, st
         checks.append(refused("keys", error))
     gpu_memory = (offer.gpu_memory or _MEMORY) * GIB_PER_GB
     gpus = max(offer.gpu_count, 1)
-    return RunSite(None, tuple(checks), choice=choice, seller=seller, gpus=gpus, gpu_memory=gpu_memory)
+    return RunSite(
+        None, tuple(checks), choice=choice, seller=seller, gpus=gpus, gpu_memory=gpu_memory
+    )
 
 
 def _provider_refused(request: RunRequest, error: HudtuiError, settings: Settings) -> Check:
@@ -409,7 +479,9 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
     if request.offer is not None:
         return OfferChoice(request.offer, by_user)
     if not provider.features.paid:
-        raise InputError(f"{provider.title} has machines of your own", fix="Choose one: --host user@host.")
+        raise InputError(
+            f"{provider.title} has machines of your own", fix="Choose one: --host user@host."
+        )
     if request.offer_name is None:
         return _choose_of(_payable(market, work.limits), work, market)
     offer = find_offer(market, request.offer_name)
@@ -421,16 +493,23 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
 
 
 def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
-    """Return the offers without those that charge more in advance than the run may cost; all offers if none would remain."""
+    """Return the offers without those that charge more in advance than the run may cost.
+
+    All offers if none would remain.
+    """
     if limits.run_budget is None:
         return list(offers)
-    return [offer for offer in offers if offer.price.for_hours(0) <= limits.run_budget] or list(offers)
+    return [offer for offer in offers if offer.price.for_hours(0) <= limits.run_budget] or list(
+        offers
+    )
 
 
 def _choose_of(offers: Sequence[Offer], work: Work, market: Sequence[Offer]) -> OfferChoice:
-    """Choose an offer: for a training by fit, then by price; for other work, a machine without a GPU if possible.
+    """Choose an offer.
 
-    A spot machine is chosen only if it is requested, or for other work if every machine has a GPU. `market` has all offers.
+    For a training by fit, then by price; for other work, a machine without a GPU if possible. A
+    spot machine is chosen only if it is requested, or for other work if every machine has a GPU.
+    `market` has all offers.
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu
@@ -457,10 +536,19 @@ def offer_text(offer: Offer) -> str:
     """Describe an offer in one line."""
     from hudtui.core.compute.choose import price_text
 
-    what = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "a machine"
-    where = ", ".join(part for part in (offer.cloud, offer.data_center or offer.region, offer.country) if part)
+    what = (
+        f"{offer.gpu_count} x {offer.gpu_type}"
+        if offer.gpu_count
+        else offer.gpu_type or "a machine"
+    )
+    where = ", ".join(
+        part for part in (offer.cloud, offer.data_center or offer.region, offer.country) if part
+    )
     spot = ", spot: the provider can reclaim it at any time" if offer.spot else ""
-    return clean_line(f"{what} at {price_text(offer.price)} an hour" + (f" ({where})" if where else "") + spot, 200)
+    return clean_line(
+        f"{what} at {price_text(offer.price)} an hour" + (f" ({where})" if where else "") + spot,
+        200,
+    )
 
 
 def _offer_checks(work: Work, provider: Provider, offer: Offer) -> Iterator[Check]:
@@ -468,13 +556,20 @@ def _offer_checks(work: Work, provider: Provider, offer: Offer) -> Iterator[Chec
     yield fine("machine", f"{provider.title}: {offer_text(offer)}")
     if provider.features.simulated and work.request.trains:
         text = "simulated machines have no GPU: a training fails at the check of the GPUs"
-        yield warning("machine", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
+        yield warning(
+            "machine",
+            text,
+            "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).",
+        )
     if work.demand is not None:
         yield from _memory_check(work.demand, work.demand.fit(offer), rented=True)
 
 
 async def _ssh_key(provider: Provider, settings: Settings) -> tuple[str | None, tuple[Check, ...]]:
-    """Return the provider's id of this computer's SSH key; None where it is missing, or not needed."""
+    """Return the provider's id of this computer's SSH key.
+
+    None where it is missing, or not needed.
+    """
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
 
     if provider.features.brings_ssh_key:
@@ -482,7 +577,9 @@ async def _ssh_key(provider: Provider, settings: Settings) -> tuple[str | None, 
     path = key_path(settings.get)
     if path is None:
         fix = "Create one: hudtui pods keys create. Or set its path: hudtui pods keys set-path FILE"
-        return None, (missing("keys", "there is no SSH key to log in with", fix, remedy="make-key"),)
+        return None, (
+            missing("keys", "there is no SSH key to log in with", fix, remedy="make-key"),
+        )
     try:
         mine = await asyncio.to_thread(read_key, path)
         known = await provider.keys()
@@ -491,17 +588,25 @@ async def _ssh_key(provider: Provider, settings: Settings) -> tuple[str | None, 
     registered = find_registered(mine, known)
     if registered is not None:
         return registered.id, ()
-    text, fix = f"{provider.title} does not know the SSH key {path}", "Register it: hudtui pods keys register"
+    text, fix = (
+        f"{provider.title} does not know the SSH key {path}",
+        "Register it: hudtui pods keys register",
+    )
     return None, (missing("keys", text, fix, remedy="register-key", options=(str(path),)),)
 
 
 def _budget_checks(work: Work, provider: Provider, offer: Offer) -> tuple[Check, ...]:
-    """Check the day's budget before any question; the ledger checks it again when the machine is rented."""
+    """Check the day's budget before any question.
+
+    The ledger checks it again when the machine is rented.
+    """
     from hudtui.core.compute.budget import RUN_TAIL, grant_new
     from hudtui.core.compute.pods import Ledger
 
     try:
-        grant_new("", offer.price, provider.endpoint, work.limits, tail=RUN_TAIL)(Ledger().records(alive=False))
+        grant_new("", offer.price, provider.endpoint, work.limits, tail=RUN_TAIL)(
+            Ledger().records(alive=False)
+        )
     except HudtuiError as error:
         return (refused("cost", error),)
     return ()

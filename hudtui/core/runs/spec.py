@@ -1,4 +1,7 @@
-"""The full specification of a run: the job of the engine, the rented machine, and the limits. The store keeps it as JSON."""
+"""The full specification of a run: the job of the engine, the rented machine, and the limits.
+
+The store keeps it as JSON.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ class Rental:
     @property
     def order(self) -> Order:
         """The order for the provider."""
-        return Order(self.machine, self.offer, image=self.image, disk_gb=self.disk_gb, ssh_key=self.ssh_key)
+        return Order(
+            self.machine, self.offer, image=self.image, disk_gb=self.disk_gb, ssh_key=self.ssh_key
+        )
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,11 @@ class RunSpec(JobSpec):
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     """Limits of the rented machine when it is ordered; they may be changed later."""
     output_dir: str | None = None
-    """Absolute path of a folder on this computer; the results are stored in a folder of the run in it."""
+    """Absolute path of a folder on this computer; the results are stored in a folder of the run in
+    it."""
     tunnels: tuple[int, ...] = ()
-    """Ports of this computer that environments of the tasks listen on. The machine can reach them while hudtui is open."""
+    """Ports of this computer that environments of the tasks listen on. The machine can reach them
+    while hudtui is open."""
     remarks: tuple[str, ...] = ()
     """Remarks for the user before the start."""
     asked: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 STEPS = 500
 """Largest number of steps in a result; the newest are kept."""
 _GPU_SERIES = re.compile(r"GPU (\d+) (busy %|GiB|°C|W)")
-_GPU_TITLES = {"busy %": "GPU utilization %", "GiB": "GPU memory GiB", "°C": "GPU temperature °C", "W": "GPU power W"}
+_GPU_TITLES = {
+    "busy %": "GPU utilization %",
+    "GiB": "GPU memory GiB",
+    "°C": "GPU temperature °C",
+    "W": "GPU power W",
+}
 _LONGEST = 10 * 365 * 86400.0
 """Largest estimate of the remaining time, in seconds; a larger one is not shown."""
 
@@ -128,13 +133,15 @@ class MachineLoad:
     cpus: float | None = None
     """Number of processors."""
     memory_used: float | None = None
-    """Used memory in bytes, like all sizes here; in a container, memory and limit of the container."""
+    """Used memory in bytes, like all sizes here; in a container, memory and limit of the
+    container."""
     memory_total: float | None = None
     disk_used: float | None = None
     """Used space of the disk with the run's folder, in bytes."""
     disk_total: float | None = None
     disk_free: float | None = None
-    """Free space that a user may write, in bytes; less than the rest of the disk if a part is reserved."""
+    """Free space that a user may write, in bytes; less than the rest of the disk if a part is
+    reserved."""
     received: float | None = None
     """Bytes received per second, over all networks except loopback."""
     sent: float | None = None
@@ -147,11 +154,13 @@ class RunView:
     summary: RunSummary
     stages: tuple[StageView, ...] = ()
     ahead: float = 0.0
-    """Seconds by which this computer's clock is ahead of the machine's. Times of stages and of the start are by the machine's."""
+    """Seconds by which this computer's clock is ahead of the machine's. Times of stages and of the
+    start are by the machine's."""
     elapsed: float | None = None
     """In seconds."""
     silent: float | None = None
-    """Seconds since the supervisor's last heartbeat; None if the run has ended or has not started."""
+    """Seconds since the supervisor's last heartbeat; None if the run has ended or has not
+    started."""
     result: RunResult = field(default_factory=RunResult)
     metrics: MetricsReader = field(default_factory=MetricsReader)
     """The run's metrics; `metrics.series("reward")` is the reward curve."""
@@ -159,9 +168,11 @@ class RunView:
     """Free bytes on the machine's disk."""
     events: tuple[RunEvent, ...] = ()
     problem: str | None = None
-    """A sentence about data that could not be read or stored, so that the view may be out of date."""
+    """A sentence about data that could not be read or stored, so that the view may be out of
+    date."""
     away: float | None = None
-    """Seconds since the machine's last answer, None while it answers. All other fields are from that time."""
+    """Seconds since the machine's last answer, None while it answers. All other fields are from
+    that time."""
     alarms: tuple[Alarm, ...] = ()
     """The run's problems, the worst first."""
     gpus: tuple[GpuLoad, ...] = ()
@@ -175,7 +186,8 @@ class RunView:
     left: float | None = None
     """Estimated seconds until the last step, from the pace of the newest steps; None if unknown."""
     expected_cost: float | None = None
-    """Expected cost of the rented machine until the last step, in `summary.currency`; None if unknown."""
+    """Expected cost of the rented machine until the last step, in `summary.currency`; None if
+    unknown."""
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -211,7 +223,10 @@ class RunView:
 
     @property
     def reward(self) -> float | None:
-        """Return the mean reward over the tasks, or the newest reward of a training; None before the first."""
+        """Return the mean reward over the tasks, or the newest reward of a training.
+
+        None before the first.
+        """
         if self.result.reward is not None:
             return self.result.reward
         points = self.metrics.quantity("reward")
@@ -219,19 +234,33 @@ class RunView:
 
     @property
     def scales(self) -> dict[str, tuple[float, float | None]]:
-        """Return the lowest and highest value of the axis of each `load` curve; None stands for the curve's maximum."""
+        """Return the lowest and highest value of the axis of each `load` curve.
+
+        None stands for the curve's maximum.
+        """
         found: dict[str, tuple[float, float | None]] = dict.fromkeys(self.load.names, (0.0, None))
         for gpu in self.gpus:
             found[gpu_busy_series(gpu)] = (0.0, 100.0)
-            found[gpu_memory_series(gpu)] = (0.0, None if gpu.total_mib is None else gpu.total_mib / 1024)
+            found[gpu_memory_series(gpu)] = (
+                0.0,
+                None if gpu.total_mib is None else gpu.total_mib / 1024,
+            )
         if self.machine is not None:
-            for name, total in (("memory GiB", self.machine.memory_total), ("disk GiB", self.machine.disk_total)):
+            for name, total in (
+                ("memory GiB", self.machine.memory_total),
+                ("disk GiB", self.machine.disk_total),
+            ):
                 found[name] = (0.0, None if total is None else total / 2**30)
-        return {name: (0.0, 100.0) if name.endswith("%") else scale for name, scale in found.items()}
+        return {
+            name: (0.0, 100.0) if name.endswith("%") else scale for name, scale in found.items()
+        }
 
     @property
     def load_groups(self) -> dict[str, dict[str, str]]:
-        """Return the curves of `load` to show in one chart: title -> name of the curve -> its label in the chart."""
+        """Return the curves of `load` to show in one chart.
+
+        Title -> name of the curve -> its label in the chart.
+        """
         found: dict[str, dict[str, str]] = {}
         for name in self.load.names:
             gpu = _GPU_SERIES.fullmatch(name)
@@ -245,7 +274,10 @@ class RunView:
 
     @property
     def step(self) -> str | None:
-        """Return the progress: `12/100`, or `12` if the number of steps is unknown; None before the first metrics."""
+        """Return the progress.
+
+        `12/100`, or `12` if the number of steps is unknown; None before the first metrics.
+        """
         newest = self.metrics.newest
         if newest is None:
             return None
@@ -266,11 +298,17 @@ class RunView:
             "alarms": [alarm.to_json() for alarm in self.alarms],
             "stages": [stage.to_json() for stage in self.stages],
             "result": self.result.to_json(),
-            "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
+            "metrics": {
+                name: [[point.x, point.y] for point in self.metrics.series(name)]
+                for name in self.metrics.names
+            },
             "gpus": [to_plain(gpu) for gpu in self.gpus],
             "machine_load": None if self.machine is None else to_plain(self.machine),
             "servers": [server.to_json() for server in self.servers],
-            "load": {name: [[point.at, point.y] for point in self.load.series(name)] for name in self.load.names},
+            "load": {
+                name: [[point.at, point.y] for point in self.load.series(name)]
+                for name in self.load.names
+            },
             "attach": list(self.attach) if self.attach else None,
             "problem": self.problem,
             "disk_free_bytes": self.disk_free,
@@ -279,11 +317,16 @@ class RunView:
 
 
 def stage_view(name: str, service: bool, saved: StageReport | None) -> StageView:
-    """Return the view of a stage from its entry in `status.json`, or of a waiting stage without an entry."""
+    """Return the view of a stage from its entry in `status.json`.
+
+    A stage without an entry is waiting.
+    """
     if saved is None:
         return StageView(name, "waiting", service)
     state = clean_line(saved.state, 40)
-    return StageView(name, state, service, saved.attempt, saved.exit, saved.started, saved.ended, saved.pid)
+    return StageView(
+        name, state, service, saved.attempt, saved.exit, saved.started, saved.ended, saved.pid
+    )
 
 
 def read_result(metrics: MetricsReader) -> RunResult:
@@ -298,9 +341,18 @@ def step_rows(metrics: MetricsReader) -> tuple[StepRow, ...]:
     def of(quantity: str) -> dict[float, float]:
         return {point.x: point.y for point in metrics.quantity(quantity)}
 
-    stds, losses, lengths, times = (of(name) for name in ("reward_std", "loss", "completion_length", "step_time"))
+    stds, losses, lengths, times = (
+        of(name) for name in ("reward_std", "loss", "completion_length", "step_time")
+    )
     return tuple(
-        StepRow(point.x, point.y, stds.get(point.x), losses.get(point.x), lengths.get(point.x), times.get(point.x))
+        StepRow(
+            point.x,
+            point.y,
+            stds.get(point.x),
+            losses.get(point.x),
+            lengths.get(point.x),
+            times.get(point.x),
+        )
         for point in metrics.quantity("reward")[-STEPS:]
     )
 
@@ -345,7 +397,9 @@ def read_machine(row: Mapping[str, Any]) -> MachineLoad | None:
     told = row.get("machine")
     if not isinstance(told, dict):
         return None
-    return MachineLoad(**{field.name: _float(told.get(field.name)) for field in fields(MachineLoad)})
+    return MachineLoad(
+        **{field.name: _float(told.get(field.name)) for field in fields(MachineLoad)}
+    )
 
 
 def gpu_text(gpu: GpuLoad) -> str:
@@ -367,9 +421,15 @@ def machine_text(machine: MachineLoad) -> str:
     """Return a one-line description of a machine's load."""
     told = (
         (machine.cpu, f"CPU {machine.cpu:.0f} %" if machine.cpu is not None else ""),
-        (machine.memory_total, f"memory {_gib(machine.memory_used)}/{_gib(machine.memory_total)} GiB"),
+        (
+            machine.memory_total,
+            f"memory {_gib(machine.memory_used)}/{_gib(machine.memory_total)} GiB",
+        ),
         (machine.disk_total, f"disk {_gib(machine.disk_used)}/{_gib(machine.disk_total)} GiB"),
-        (machine.received, f"network {rate_text(machine.received)} in, {rate_text(machine.sent)} out"),
+        (
+            machine.received,
+            f"network {rate_text(machine.received)} in, {rate_text(machine.sent)} out",
+        ),
     )
     return "  ".join(words for value, words in told if value is not None)
 
@@ -400,7 +460,9 @@ def server_text(server: ModelServer) -> str:
         (None if sample.kv_cache is None else sample.kv_cache * 100, "KV {:.0f} %"),
         (server.tokens_per_s, "{:.0f} tokens/s"),
     )
-    return "  ".join((server.stage, *(words.format(value) for value, words in told if value is not None)))
+    return "  ".join(
+        (server.stage, *(words.format(value) for value, words in told if value is not None))
+    )
 
 
 def gpu_busy_series(gpu: GpuLoad) -> str:
@@ -445,18 +507,27 @@ def server_load(server: ModelServer) -> dict[str, float]:
         "generated tokens/s": server.tokens_per_s,
         "prompt tokens/s": server.prompt_tokens_per_s,
     }
-    return {f"{server.stage} {name}": value for name, value in told.items() if value is not None and server.answers}
+    return {
+        f"{server.stage} {name}": value
+        for name, value in told.items()
+        if value is not None and server.answers
+    }
 
 
 def time_left(metrics: MetricsReader) -> float | None:
-    """Return the estimated seconds until the last step, from the pace of the newest steps; None if unknown."""
+    """Return the estimated seconds until the last step, from the pace of the newest steps.
+
+    None if unknown.
+    """
     newest, last = metrics.newest, metrics.max_step
     if newest is None or last is None or newest[0] >= last:
         return None
     times = [point.y for point in metrics.quantity("step_time")[-20:]]
     if not times:
         name = max(metrics.names, key=lambda name: len(metrics.series(name)), default=None)
-        points = [point for point in metrics.series(name)[-20:] if point.at is not None] if name else []
+        points = (
+            [point for point in metrics.series(name)[-20:] if point.at is not None] if name else []
+        )
         if len(points) < 2 or points[-1].x <= points[0].x:
             return None
         times = [((points[-1].at or 0.0) - (points[0].at or 0.0)) / (points[-1].x - points[0].x)]

@@ -22,7 +22,13 @@ _OWN = {
 """Files in which a trainer itself keeps its metrics, the best first."""
 _TRACKERS = {"*.wandb": "W&B", "*tfevents*": "TensorBoard"}
 _STATES = {"trainer_state.json": "transformers"}
-_OTHERS = {"*.jsonl": "JSON lines", "*.log": "log", "*.out": "log", "log*.txt": "log", "*train*.txt": "log"}
+_OTHERS = {
+    "*.jsonl": "JSON lines",
+    "*.log": "log",
+    "*.out": "log",
+    "log*.txt": "log",
+    "*train*.txt": "log",
+}
 """Files that may hold metrics: they are looked into."""
 _PATTERNS = {**_OWN, **_TRACKERS, **_STATES, **_OTHERS}
 _DEPTH = 5
@@ -43,7 +49,8 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 _STEP = re.compile(rb'"global_step"\s*:\s*(\d{1,12})')
 _TIME = re.compile(r"tfevents\.(\d{1,12})")
 _ROLLOUTS = re.compile(
-    r"(?:^|[/_.-])(?:rollouts?|traces?|results|samples|completions|generations|dataset|train|test|val)\.jsonl$"
+    r"(?:^|[/_.-])(?:rollouts?|traces?|results|samples|completions|generations|dataset|train|test"
+    r"|val)\.jsonl$"
 )
 """JSON lines that hold episodes or tasks."""
 
@@ -56,9 +63,11 @@ class TrackedRun:
     folder: str
     """The folder of its files; for transformers, the folder of the checkpoints."""
     files: tuple[str, ...]
-    """Paths of its files, the newest first. A checkpoint is newer than another one if it has more steps."""
+    """Paths of its files, the newest first. A checkpoint is newer than another one if it has more
+    steps."""
     id: str = ""
-    """The id of a run of W&B, whose parts before and after it was resumed lie in folders of their own."""
+    """The id of a run of W&B, whose parts before and after it was resumed lie in folders of their
+    own."""
 
 
 async def run_files(host: Host, run: TrackedRun) -> tuple[str, ...]:
@@ -68,14 +77,23 @@ async def run_files(host: Host, run: TrackedRun) -> tuple[str, ...]:
         MachineError: The machine does not answer.
     """
     found = await _runs(host, run.folder, 2)
-    return next((one.files for one in found if (one.tracker, one.folder, one.id) == (run.tracker, run.folder, run.id)), ())
+    return next(
+        (
+            one.files
+            for one in found
+            if (one.tracker, one.folder, one.id) == (run.tracker, run.folder, run.id)
+        ),
+        (),
+    )
 
 
 async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
-    """Return the newest run in a folder or up to four folders below it, and a sentence that names its file and the other runs.
+    """Return the newest run in a folder or up to four folders below it, and a sentence on it.
 
-    The metrics of a trainer come before the files of a tracker, these before checkpoints, and these before logs. Runs without
-    numbers are left out if another one has some.
+    The sentence names its file and the other runs.
+
+    The metrics of a trainer come before the files of a tracker, these before checkpoints, and these
+    before logs. Runs without numbers are left out if another one has some.
 
     Raises:
         InputError: There are no files of a trainer or tracker, or files of several trackers.
@@ -86,14 +104,19 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
     there = {run.tracker: run for run in reversed(runs)}
     if not runs:
         raise InputError(
-            f"{shown} is a folder without files of W&B, TensorBoard or transformers, and without metrics or logs of a trainer",
+            f"{shown} is a folder without files of W&B, TensorBoard or transformers, and without "
+            "metrics or logs of a trainer",
             fix="Give the path of a log, or of a run's folder.",
         )
     own = [tracker for tracker in dict.fromkeys(_OWN.values()) if tracker in there]
     trackers = [tracker for tracker in _TRACKERS.values() if tracker in there]
     if not own and len(trackers) > 1:
-        names = ", ".join(f"{_below(there[tracker].files[0], folder)} ({tracker})" for tracker in trackers)
-        raise InputError(f"{shown} contains files of several trackers: {names}", fix="Choose one of them.")
+        names = ", ".join(
+            f"{_below(there[tracker].files[0], folder)} ({tracker})" for tracker in trackers
+        )
+        raise InputError(
+            f"{shown} contains files of several trackers: {names}", fix="Choose one of them."
+        )
     left: list[TrackedRun] = []
     chosen: TrackedRun | None = None
     unseen = 0
@@ -101,7 +124,9 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
         these = [run for run in runs if run.tracker == tracker]
         for run in these[:_LOOKS]:
             if await _has_numbers(host, run):
-                chosen = await _most_steps(host, [run, *(one for one in these if one not in left and one is not run)])
+                chosen = await _most_steps(
+                    host, [run, *(one for one in these if one not in left and one is not run)]
+                )
                 break
             left.append(run)
         if chosen is not None:
@@ -111,12 +136,17 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
     if chosen is None:
         if not told:
             raise InputError(
-                f"{shown} is a folder without files of W&B, TensorBoard or transformers, and no numbers were recognised in its "
-                "logs" + (f" ({unseen:,} older ones were not looked into)" if unseen else ""),
+                f"{shown} is a folder without files of W&B, TensorBoard or transformers, and no "
+                "numbers were recognised in its logs"
+                + ((f" ({unseen:,} older ones were not looked into)") if unseen else ""),
                 fix="Give the path of a log, or of a run's folder.",
             )
         chosen, told = told[0], told[1:]
-    same = [run for run in runs if run.tracker == chosen.tracker and run is not chosen and run not in left]
+    same = [
+        run
+        for run in runs
+        if run.tracker == chosen.tracker and run is not chosen and run not in left
+    ]
     note = f"{chosen.tracker}: {_below(chosen.files[0], folder)}"
     if chosen.tracker == "transformers" and len(chosen.files) > 1:
         note += f", the one with the most steps of {plural(len(chosen.files), 'checkpoint')}"
@@ -126,15 +156,24 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
         note += f", the newest of {len(same) + 1} runs; the others are in {_names(same, folder)}"
     if told:
         note += f"; without numbers, and left out: {_names(told, folder)}"
-    others = [run for tracker, run in there.items() if tracker != chosen.tracker and tracker not in _OTHERS.values()]
+    others = [
+        run
+        for tracker, run in there.items()
+        if tracker != chosen.tracker and tracker not in _OTHERS.values()
+    ]
     others = [run for run in others if run not in left]
     if others:
-        note += "; there is also " + ", ".join(f"{run.tracker}: {_below(run.files[0], folder)}" for run in others)
+        note += "; there is also " + ", ".join(
+            f"{run.tracker}: {_below(run.files[0], folder)}" for run in others
+        )
     return chosen, note
 
 
 async def _most_steps(host: Host, runs: list[TrackedRun]) -> TrackedRun:
-    """Return the newest of runs, the newest first; of runs that are dated alike, as copies are, the one with the most steps."""
+    """Return the newest of runs, the newest first.
+
+    Of runs that are dated alike, as copies are, the one with the most steps.
+    """
     if runs[0].tracker not in {*_OWN.values(), *_STATES.values()}:
         return runs[0]
     dated = []
@@ -149,7 +188,10 @@ async def _most_steps(host: Host, runs: list[TrackedRun]) -> TrackedRun:
 
 
 async def _reached(host: Host, run: TrackedRun) -> float:
-    """Return the newest step of a run of checkpoints or JSON lines, as its end says; -1 if it says none."""
+    """Return the newest step of a run of checkpoints or JSON lines, as its end says.
+
+    -1 if it says none.
+    """
     file = run.files[0]
     if run.tracker in _STATES.values():
         return await _steps(host, file)
@@ -180,7 +222,20 @@ async def _runs(host: Host, folder: str, depth: int) -> list[TrackedRun]:
 
 async def _found(host: Host, start: str, depth: int) -> list[TrackedRun]:
     names = [word for pattern in _PATTERNS for word in ("-o", "-name", pattern)][1:]
-    passed = ["(", "-name", "rollouts", "-o", "-name", "node_modules", "-o", "-name", "site-packages", ")", "-prune", "-o"]
+    passed = [
+        "(",
+        "-name",
+        "rollouts",
+        "-o",
+        "-name",
+        "node_modules",
+        "-o",
+        "-name",
+        "site-packages",
+        ")",
+        "-prune",
+        "-o",
+    ]
     search = [
         "find",
         "-H",
@@ -202,8 +257,14 @@ async def _found(host: Host, start: str, depth: int) -> list[TrackedRun]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for line in (await host.run(search, timeout=_PATIENCE)).stdout.splitlines():
         path = PurePosixPath(line)
-        tracker = next((tracker for pattern, tracker in _PATTERNS.items() if path.match(pattern)), None)
-        if tracker is None or not line.startswith(start) or (tracker == "JSON lines" and _ROLLOUTS.search(line)):
+        tracker = next(
+            (tracker for pattern, tracker in _PATTERNS.items() if path.match(pattern)), None
+        )
+        if (
+            tracker is None
+            or not line.startswith(start)
+            or (tracker == "JSON lines" and _ROLLOUTS.search(line))
+        ):
             continue
         below, run = path.parent, ""
         if tracker == "W&B" and below.name == _LATEST and PurePosixPath(start).name != _LATEST:
@@ -237,7 +298,10 @@ async def _found(host: Host, start: str, depth: int) -> list[TrackedRun]:
 
 
 async def _steps(host: Host, file: str) -> int:
-    """Return at which step a `trainer_state.json` was written, as its folder or itself says; -1 if neither does."""
+    """Return at which step a `trainer_state.json` was written, as its folder or itself says.
+
+    -1 if neither does.
+    """
     if (match := _CHECKPOINT.fullmatch(PurePosixPath(file).parent.name)) is not None:
         return int(match[1])
     try:
@@ -254,23 +318,39 @@ def _begun(file: str) -> tuple[int, str]:
 
 def _started(name: str) -> str:
     """Return the date in the name of a run's folder of W&B, for comparison."""
-    return name.removeprefix("offline-").removeprefix("run-")[:15] if _WANDB_RUN.fullmatch(name) else ""
+    return (
+        name.removeprefix("offline-").removeprefix("run-")[:15]
+        if _WANDB_RUN.fullmatch(name)
+        else ""
+    )
 
 
 def _has_parent(run: TrackedRun, runs: list[TrackedRun]) -> bool:
-    """Return whether event files lie below those of another run: `add_hparams` makes such a folder, which is no run."""
-    return any(one is not run and PurePosixPath(run.folder).is_relative_to(one.folder) for one in runs)
+    """Return whether event files lie below those of another run.
+
+    `add_hparams` makes such a folder, which is no run.
+    """
+    return any(
+        one is not run and PurePosixPath(run.folder).is_relative_to(one.folder) for one in runs
+    )
 
 
 async def _has_numbers(host: Host, run: TrackedRun) -> bool:
-    """Return whether there is a number in the first or last bytes of a run's files; True where these do not tell."""
+    """Return whether there is a number in the first or last bytes of a run's files.
+
+    True where these do not tell.
+    """
     if run.tracker in ("W&B", "transformers"):
         return True
     for file in run.files[:_NAMED]:
         try:
             facts = await host.stat(file)
             size = facts.size if facts is not None else 0
-            data = await host.get(file, offset=0 if run.tracker == "TensorBoard" else max(size - _LOOK, 0), limit=_LOOK)
+            data = await host.get(
+                file,
+                offset=0 if run.tracker == "TensorBoard" else max(size - _LOOK, 0),
+                limit=_LOOK,
+            )
         except MachineError:
             return True
         if run.tracker == "TensorBoard":
@@ -290,11 +370,16 @@ async def _has_numbers(host: Host, run: TrackedRun) -> bool:
 
 
 def _names(runs: list[TrackedRun], folder: str) -> str:
-    return ", ".join([_below(_place(one), folder) for one in runs[:_NAMED]] + ["…"] * (len(runs) > _NAMED))
+    return ", ".join(
+        [_below(_place(one), folder) for one in runs[:_NAMED]] + ["…"] * (len(runs) > _NAMED)
+    )
 
 
 def _place(run: TrackedRun) -> str:
-    """Return where a run lies: its folder, or the newest of its files where the folder has several runs."""
+    """Return where a run lies.
+
+    Its folder, or the newest of its files where the folder has several runs.
+    """
     if run.tracker == "W&B" and run.id:
         return str(PurePosixPath(run.files[0]).parent)
     return run.files[0] if run.id else run.folder

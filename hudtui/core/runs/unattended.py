@@ -1,4 +1,7 @@
-"""Machines that continue to cost money while hudtui is closed: their purpose, and when and by what they are ended."""
+"""Machines that continue to cost money while hudtui is closed.
+
+Their purpose, and when and by what they are ended.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ class UnattendedPod:
     simulated: bool
     """True if the machine is simulated, so that no real money is spent."""
     words: tuple[str, ...]
-    """Sentences for the user: the cost and purpose of the machine, what ends it, and the commands to type."""
+    """Sentences for the user: the cost and purpose of the machine, what ends it, and the commands
+    to type."""
 
 
 def find_unattended(
@@ -47,11 +51,12 @@ def find_unattended(
     folder: Path,
     mine: Callable[[str], bool] = lambda run: False,
 ) -> tuple[UnattendedPod, ...]:
-    """Return the machines that continue to cost money without this hudtui, the most expensive first.
+    """Return the machines that cost money without this hudtui, the most expensive first.
 
-    Machines that another running hudtui is renting, or whose run it manages, are left out. A simulator's machines count only if
-    that simulator is among the providers. `settings` returns the value of a setting by its name. `mine` returns whether this
-    process manages a run; that run counts as unmanaged, because the process is about to end.
+    Machines that another running hudtui is renting, or whose run it manages, are left out. A
+    simulator's machines count only if that simulator is among the providers. `settings` returns the
+    value of a setting by its name. `mine` returns whether this process manages a run; that run
+    counts as unmanaged, because the process is about to end.
 
     Raises:
         MachineError: The ledger cannot be read.
@@ -63,7 +68,12 @@ def find_unattended(
         store = _store_of(one)
         if one.name not in counted or one.held:
             continue
-        if one.run is not None and store is not None and is_managed(store, one.run) and not mine(one.run):
+        if (
+            one.run is not None
+            and store is not None
+            and is_managed(store, one.run)
+            and not mine(one.run)
+        ):
             continue
         provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
         known = _known(store, one.run)
@@ -73,18 +83,28 @@ def find_unattended(
         left = _RemainingPod(one, known, provider, guarded, begun)
         guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
-        found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
+        found.append(
+            UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words)
+        )
     return tuple(sorted(found, key=lambda one: -one.hourly))
 
 
 def _store_of(one: PodRecord) -> RunStore | None:
-    state = Path(one.workspace) / STATE_FOLDER if one.run is not None and one.workspace is not None else None
+    state = (
+        Path(one.workspace) / STATE_FOLDER
+        if one.run is not None and one.workspace is not None
+        else None
+    )
     return RunStore(state) if state is not None and (state / "runs.db").is_file() else None
 
 
 def _known(store: RunStore | None, run: str | None) -> tuple[RunRecord, RunSummary] | None:
     try:
-        return (store.record(run), store.summary(run)) if store is not None and run is not None else None
+        return (
+            (store.record(run), store.summary(run))
+            if store is not None and run is not None
+            else None
+        )
     except HudtuiError:
         return None
 
@@ -108,7 +128,7 @@ class _RemainingPod:
 
     @property
     def kept(self) -> bool:
-        """Return whether the machine is kept, because its run has failed and the user has asked for that."""
+        """Return whether the machine is kept: its run has failed, and the user wanted that."""
         return self._may_keep and self.known is not None and self.known[1].state == "failed"
 
     @property
@@ -123,17 +143,26 @@ class _RemainingPod:
         price += " (simulated)" if self.simulated else ""
         end = f"`hudtui pods terminate {name}`"
         if one.state == "intended":
-            return (f"{name} may exist and cost {price}: it was ordered and not seen yet. `hudtui pods reconcile` looks for it.",)
+            return (
+                f"{name} may exist and cost {price}: it was ordered and not seen yet. `hudtui pods "
+                "reconcile` looks for it.",
+            )
         if one.state == "ending":
-            return (f"{name} may still cost {price}: its end was requested and is not verified. {end} requests it again.",)
+            return (
+                f"{name} may still cost {price}: its end was requested and is not verified. {end} "
+                "requests it again.",
+            )
         if one.run is None:
             return (f"{name} costs {price}, and has no run. It stays until you end it: {end}.",)
         run = clean_line(one.run)
         if self.known is None:
-            return (f"{name} costs {price}. Its run {run} is no longer known. {end} ends the machine.",)
+            return (
+                f"{name} costs {price}. Its run {run} is no longer known. {end} ends the machine.",
+            )
         if self.kept:
             return (
-                f"{name} costs {price}. It is kept, as you wished, because its run {run} has failed. {end} ends the machine.",
+                f"{name} costs {price}. It is kept, as you wished, because its run {run} has "
+                f"failed. {end} ends the machine.",
             )
         resume = f"`hudtui runs resume {run}`"
         if one.workspace is not None and Path(one.workspace) != folder:
@@ -145,15 +174,19 @@ class _RemainingPod:
                 f"{resume} continues the run. {end} ends the machine.",
             )
         if state.active and state.started is None:
-            return (f"{name} costs {price}: run {run} has not started there.", f"{resume} starts it. {end} ends the machine.")
+            return (
+                f"{name} costs {price}: run {run} has not started there.",
+                f"{resume} starts it. {end} ends the machine.",
+            )
         if state.active:
             return (
                 f"{name} costs {price}: run {run} continues there.",
-                "While hudtui is closed, its results are not fetched and its machine is not ended when it is done. "
-                f"Open hudtui again for that, or type {resume}.",
+                "While hudtui is closed, its results are not fetched and its machine is not ended "
+                f"when it is done. Open hudtui again for that, or type {resume}.",
             )
         return (
-            f"{name} costs {price}: run {run} is {state.state}, and its results are not all fetched yet.",
+            f"{name} costs {price}: run {run} is {state.state}, and its results are not all "
+            "fetched yet.",
             f"{resume} fetches them and ends the machine.",
         )
 
@@ -180,12 +213,21 @@ class _RemainingPod:
         latest = f"{' or '.join(times)}{', whichever comes first' if len(times) > 1 else ''}"
         if self._guard_ends(settings):
             return f"Its guard ends it {latest}."
-        return f"Its guard switches it off {latest}. That may not stop the billing: only ending it does."
+        return (
+            f"Its guard switches it off {latest}. That may not stop the billing: only ending it "
+            "does."
+        )
 
     def _guard_ends(self, settings: Lookup) -> bool:
-        """Return whether the watchdog has a key to end the machine; otherwise it can only switch the machine off."""
+        """Return whether the watchdog has a key to end the machine.
+
+        Otherwise it can only switch the machine off.
+        """
         try:
-            return self.provider is not None and terminate_rule(self.provider, self.owned.pod or "", settings) is not None
+            return (
+                self.provider is not None
+                and terminate_rule(self.provider, self.owned.pod or "", settings) is not None
+            )
         except HudtuiError:
             return False
 

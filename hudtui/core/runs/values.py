@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-RunState = Literal["planned", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"]
+RunState = Literal[
+    "planned", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"
+]
 
 ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stopping"})
 """States of a run that may still change by itself."""
 
 MachineState = Literal["none", "asked", "held", "released"]
-"""State of a rented machine. `none`: never requested; `asked`: requested, may exist; `held`: exists; `released`: gone."""
+"""State of a rented machine. `none`: never requested; `asked`: requested, may exist; `held`:
+exists; `released`: gone."""
 
 REPORTED = frozenset(
     {
@@ -26,7 +29,8 @@ REPORTED = frozenset(
 LATEST_TIME = 1e10
 """Latest valid time, in seconds since the epoch (the year 2286)."""
 MOST_UNREADABLE = 20
-"""Largest number of unreadable records of a machine that are counted; further ones are not stored."""
+"""Largest number of unreadable records of a machine that are counted; further ones are not
+stored."""
 _NOTES = 50
 """Number of the newest notes that are kept for a run."""
 
@@ -45,17 +49,23 @@ STATE_GLYPHS: Mapping[RunState, str] = {
 
 def iso_time(moment: float | None) -> str | None:
     """Return seconds since the epoch as ISO 8601 text in UTC, to the second; None for None."""
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    return (
+        None
+        if moment is None
+        else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    )
 
 
 @dataclass(frozen=True)
 class RunEvent:
     """An event of a run. Events are never changed or deleted.
 
-    Events of the app have the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
-    `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a rejected record of the machine), `renamed`,
-    `commented`, `tagged`, `archived`, `acknowledged` (alarms that the user knows of, or that are over), `notified` (the user's
-    command was started for an event). Events of the supervisor on the machine have the types in `REPORTED`, and no others.
+    Events of the app have the types `planned`, `machine` (a step on the way to a rented machine, or
+    its end), `step`, `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a
+    rejected record of the machine), `renamed`, `commented`, `tagged`, `archived`, `acknowledged`
+    (alarms that the user knows of, or that are over), `notified` (the user's command was started
+    for an event). Events of the supervisor on the machine have the types in `REPORTED`, and no
+    others.
     """
 
     run: str
@@ -69,7 +79,12 @@ class RunEvent:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui runs show --json`."""
-        return {"at": iso_time(self.at), "type": self.type, "origin": self.origin, "data": dict(self.data)}
+        return {
+            "at": iso_time(self.at),
+            "type": self.type,
+            "origin": self.origin,
+            "data": dict(self.data),
+        }
 
 
 @dataclass(frozen=True)
@@ -109,7 +124,8 @@ class RunSummary:
     simulated: bool = False
     """True if the rented machine is simulated, so that no real money is spent."""
     held_since: float | None = None
-    """Time at which the rented machine was requested; `released` is the time at which it was gone."""
+    """Time at which the rented machine was requested; `released` is the time at which it was
+    gone."""
     released: float | None = None
     billed: float | None = None
     """Total cost of the rented machine by the provider's bill; None without a bill."""
@@ -137,7 +153,7 @@ class RunSummary:
 
     @property
     def holds_machine(self) -> bool:
-        """Return whether the rented machine may still exist and cost money, or the results are not fetched yet."""
+        """Return whether a machine may still cost money, or results are not fetched yet."""
         return self.machine in ("asked", "held")
 
     @property
@@ -151,7 +167,10 @@ class RunSummary:
         return self.archived and self.state in END_STATES and not self.holds_machine
 
     def cost(self, now: float) -> float | None:
-        """Return the cost of the rented machine: the bill, or price times time without one. None if no machine was rented."""
+        """Return the cost of the rented machine: the bill, or price times time without one.
+
+        None if no machine was rented.
+        """
         if self.billed is not None:
             return self.billed
         if self.hourly is None or self.held_since is None:
@@ -160,7 +179,10 @@ class RunSummary:
 
     @property
     def cost_note(self) -> str:
-        """Return what follows an amount of money: ` (simulated)` if no real money is spent, else nothing."""
+        """Return what follows an amount of money.
+
+        ` (simulated)` if no real money is spent, else nothing.
+        """
         return " (simulated)" if self.simulated else ""
 
     @property
@@ -170,13 +192,16 @@ class RunSummary:
 
     @property
     def passed_over(self) -> str | None:
-        """Return a sentence about unreadable records of the machine, or None if all were readable."""
+        """Return a sentence about unreadable records of the machine, or None without any."""
         if not self.unreadable:
             return None
         if self.unreadable == 1:
             return f"1 record of the machine was not readable: {self.unreadable_why}"
         more = " or more" if self.unreadable >= MOST_UNREADABLE else ""
-        return f"{self.unreadable}{more} records of the machine were not readable, the first one: {self.unreadable_why}"
+        return (
+            f"{self.unreadable}{more} records of the machine were not readable, the first one: "
+            f"{self.unreadable_why}"
+        )
 
     @property
     def session(self) -> str:
@@ -184,7 +209,10 @@ class RunSummary:
         return f"hudtui-{self.id}"
 
     def elapsed(self, now: float) -> float | None:
-        """Return the seconds from the start on the machine to the end, or to `now`; None before the start."""
+        """Return the seconds from the start on the machine to the end, or to `now`.
+
+        None before the start.
+        """
         if self.started is None:
             return None
         return max((self.ended if self.ended is not None else now) - self.started, 0.0)
@@ -206,7 +234,9 @@ class RunSummary:
             "started": iso_time(self.started),
             "ended": iso_time(self.ended),
             "updated": iso_time(self.updated),
-            "elapsed_seconds": None if self.started is None or self.ended is None else round(self.ended - self.started, 3),
+            "elapsed_seconds": None
+            if self.started is None or self.ended is None
+            else round(self.ended - self.started, 3),
             "notes": list(self.notes),
             "unreadable": self.unreadable,
             "machine": self.machine,
@@ -225,14 +255,19 @@ _OF_THE_USER = frozenset({"renamed", "commented", "tagged", "archived", "acknowl
 """Types of events that do not show that the run is alive."""
 _ACKNOWLEDGED = 100
 """Number of the newest acknowledged alarms that are kept for a run."""
-END_STATES: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
+END_STATES: Mapping[str, RunState] = {
+    "finished": "finished",
+    "failed": "failed",
+    "stopped": "stopped",
+}
 
 
 def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
-    """Return the run after `events`, given in the order of their numbers. Invalid events never raise.
+    """Return the run after `events`, given in the order of their numbers.
 
-    An end reported by the machine is final. `lost` is the app's assumption while the machine is silent; any later report of
-    the machine replaces it. Reports of a machine change neither the rental nor the local results folder.
+    Invalid events never raise. An end reported by the machine is final. `lost` is the app's
+    assumption while the machine is silent; any later report of the machine replaces it. Reports of
+    a machine change neither the rental nor the local results folder.
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
@@ -256,7 +291,9 @@ def _take_report(run: dict[str, Any], event: RunEvent) -> None:
     if run["final"]:
         return
     if event.type in END_STATES:
-        run.update(final=True, state=END_STATES[event.type], ended=event.at, why=_text(event, "why"))
+        run.update(
+            final=True, state=END_STATES[event.type], ended=event.at, why=_text(event, "why")
+        )
         return
     stopping = event.type == "stopping" or run["state"] == "stopping"
     run.update(state="stopping" if stopping else "running", ended=None, why=None)
@@ -286,9 +323,16 @@ def _take_own(run: dict[str, Any], event: RunEvent) -> None:
     elif kind == "acknowledged":
         told = _texts(event, "alarms")
         others = tuple(key for key in run["acknowledged"] if key not in told)
-        run["acknowledged"] = others if event.data.get("undone") is True else (*others, *sorted(told))[-_ACKNOWLEDGED:]
+        run["acknowledged"] = (
+            others
+            if event.data.get("undone") is True
+            else (*others, *sorted(told))[-_ACKNOWLEDGED:]
+        )
     elif kind == "unreadable":
-        run.update(unreadable=run["unreadable"] + 1, unreadable_why=run["unreadable_why"] or _text(event, "why"))
+        run.update(
+            unreadable=run["unreadable"] + 1,
+            unreadable_why=run["unreadable_why"] or _text(event, "why"),
+        )
     if run["final"]:
         return
     if kind in END_STATES:
@@ -305,7 +349,10 @@ _HELD = frozenset({"created", "adopted", "waiting", "installing", "trying", "rea
 
 
 def _take_machine(run: dict[str, Any], event: RunEvent) -> None:
-    """Apply an event of the rented machine. A released machine stays released unless it is seen again."""
+    """Apply an event of the rented machine.
+
+    A released machine stays released unless it is seen again.
+    """
     kind = _text(event, "kind")
     if kind == "intended":
         run.update(machine="asked", held_since=event.at)

@@ -1,8 +1,9 @@
-"""Metrics of a run's model server: vLLM's `/metrics` (Prometheus text), read over the connection to the run's machine.
+"""Metrics of a run's model server.
 
-Only six metrics are needed, possibly from a server that is crashing. This module therefore reads only the lines of those metrics
-and skips all other lines, even invalid ones. A full Prometheus parser rejects a text with one invalid line, and would be one more
-package to install on every machine.
+VLLM's `/metrics` (Prometheus text), read over the connection to the run's machine. Only six metrics
+are needed, possibly from a server that is crashing. This module therefore reads only the lines of
+those metrics and skips all other lines, even invalid ones. A full Prometheus parser rejects a text
+with one invalid line, and would be one more package to install on every machine.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _HERE = "127.0.0.1"
 
 @dataclass(frozen=True)
 class VllmSample:
-    """The metrics of one answer, summed over all engines of the server; None for a metric that is missing."""
+    """The metrics of one answer, summed over all engines of the server.
+
+    None for a metric that is missing.
+    """
 
     model: str | None = None
     running: float | None = None
@@ -44,7 +48,8 @@ class VllmSample:
     kv_cache: float | None = None
     """KV cache usage of the fullest engine, from 0 to 1."""
     prompt_tokens: float | None = None
-    """Prompt tokens processed since the server's start; the fields below count from the start, too."""
+    """Prompt tokens processed since the server's start; the fields below count from the start,
+    too."""
     generated: float | None = None
 
 
@@ -116,12 +121,16 @@ class ServerMonitor:
     def __init__(self, stage: str, port: int) -> None:
         self.stage, self.port = stage, port
         self.newest: ModelServer | None = None
-        """The result of the last request; None before the first, and until the server is recognised as vLLM."""
+        """The result of the last request; None before the first, and until the server is recognised
+        as vLLM."""
         self._answered = 0.0
         self._moved: float | None = None
 
     async def ask(self, host: Host, now: float) -> ModelServer | None:
-        """Request the server's metrics and return its state; None until the server is recognised as vLLM."""
+        """Request the server's metrics and return its state.
+
+        None until the server is recognised as vLLM.
+        """
         before = self.newest
         try:
             sample = parse_vllm_metrics(await fetch(host, self.port))
@@ -129,7 +138,9 @@ class ServerMonitor:
             if before is not None:
                 why = error.why or error.what
                 silent = max(now - self._answered, 0.0)
-                self.newest = ModelServer(self.stage, now, False, silent, sample=before.sample, problem=why)
+                self.newest = ModelServer(
+                    self.stage, now, False, silent, sample=before.sample, problem=why
+                )
             return self.newest
         if sample is not None:
             self._answered = now
@@ -137,7 +148,9 @@ class ServerMonitor:
         return self.newest
 
     def _judge(self, sample: VllmSample, now: float, before: ModelServer | None) -> ModelServer:
-        old, seconds = (before.sample, now - before.at) if before and before.answers else (VllmSample(), 0.0)
+        old, seconds = (
+            (before.sample, now - before.at) if before and before.answers else (VllmSample(), 0.0)
+        )
         made = _grown(old.generated, sample.generated)
         if self._moved is None or made is None or made > 0 or not sample.running:
             self._moved = now
@@ -159,7 +172,10 @@ async def follow_server(host: Host, port: int) -> AsyncGenerator[ModelServer]:
         MachineError: The first request has no answer, or the server is not vLLM.
     """
     if parse_vllm_metrics(await fetch(host, port)) is None:
-        raise MachineError(f"port {port} of {host.name} is not a vLLM server", fix="Its page /metrics has no vLLM metric.")
+        raise MachineError(
+            f"port {port} of {host.name} is not a vLLM server",
+            fix="Its page /metrics has no vLLM metric.",
+        )
     monitor = ServerMonitor(f"port {port}", port)
     while True:
         if (server := await monitor.ask(host, time.time())) is not None:
@@ -179,14 +195,20 @@ def _rate(grown: float | None, seconds: float) -> float | None:
 
 
 async def fetch(host: Host, port: int) -> str:
-    """Return the text of `/metrics` from a server on the machine's loopback address; empty if the server has no such page.
+    """Return the text of `/metrics` from a server on the machine's loopback address.
+
+    Empty if the server has no such page.
 
     Raises:
         MachineError: The server does not answer, or answers with an error.
     """
     client = HttpClient(timeout=_PATIENCE, max_bytes=_MAX_BYTES)
     try:
-        async with asyncio.timeout(_PATIENCE), host.forward(0, _HERE, port) as here, aclosing(client):
+        async with (
+            asyncio.timeout(_PATIENCE),
+            host.forward(0, _HERE, port) as here,
+            aclosing(client),
+        ):
             answer = await client.send("GET", f"http://{_HERE}:{here}/metrics")
     except (HttpError, TimeoutError) as error:
         why = error.why if isinstance(error, HttpError) else f"no answer within {_PATIENCE:g} s"

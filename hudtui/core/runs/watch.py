@@ -1,7 +1,8 @@
 """Watch runs: their state, heartbeat, metrics and logs; `launch` stops runs.
 
-Whoever watches changes nothing of a run, and nothing that the user has said of it. Events that its machine reports are copied
-into the store as they are, each once, whoever reads them first: nobody manages a run that was started on a machine of the user's.
+Whoever watches changes nothing of a run, and nothing that the user has said of it. Events that its
+machine reports are copied into the store as they are, each once, whoever reads them first: nobody
+manages a run that was started on a machine of the user's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from types import TracebackType
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
-from hudtui.core.remote.hosts import LOCAL, answering, ensure_reachable, find_host, find_target, require_answer
+from hudtui.core.remote.hosts import (
+    LOCAL,
+    answering,
+    ensure_reachable,
+    find_host,
+    find_target,
+    require_answer,
+)
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
@@ -68,7 +76,8 @@ _LOG_LOOK = 256 * 1024
 _METRICS_LOOK = 16 * 1024 * 1024
 """Largest number of bytes of the metrics that one refresh reads; the newest are read."""
 _LATE = 5.0
-"""Seconds without an answer from the machine after which a view is marked as old (`RunView.away`)."""
+"""Seconds without an answer from the machine after which a view is marked as old
+(`RunView.away`)."""
 _SLOWEST = 30.0
 """Longest interval in seconds between two attempts to reach a silent machine."""
 _SERVER_WAIT = 0.3
@@ -91,7 +100,9 @@ _SESSION_COMES = 5.0
 
 
 class Monitor:
-    """Reads the runs of a store and the files on their machines. It caches what it has read, so a second view is cheap.
+    """Reads the runs of a store and the files on their machines.
+
+    It caches what it has read, so a second view is cheap.
 
     Args:
         store: The runs.
@@ -100,7 +111,11 @@ class Monitor:
     """
 
     def __init__(
-        self, store: RunStore, *, hosts: Callable[[str], Host | None] = find_host, now: Callable[[], float] = time.time
+        self,
+        store: RunStore,
+        *,
+        hosts: Callable[[str], Host | None] = find_host,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
         self._hosts = hosts
@@ -116,14 +131,20 @@ class Monitor:
         """Monotonic time at which the settings are read again."""
 
     async def _thresholds_now(self) -> Thresholds:
-        """Return the thresholds of alarms in the project's settings, which are read again after some seconds."""
+        """Return the thresholds of alarms in the project's settings.
+
+        They are read again after some seconds.
+        """
         if time.monotonic() >= self._read_settings:
             self._thresholds = await asyncio.to_thread(read_thresholds, self.store.state_dir.parent)
             self._read_settings = time.monotonic() + SETTINGS_AGAIN
         return self._thresholds
 
     async def _events_of(self, run: str) -> tuple[RunEvent, ...]:
-        """Return the events of a run. The store is read only if its file has changed since the last read."""
+        """Return the events of a run.
+
+        The store is read only if its file has changed since the last read.
+        """
         stamp, events = self._events.get(run, (None, ()))
         if stamp is None or stamp != self.store.database.stamp():
             stamp, events = await self.store.run(self._read_events, run)
@@ -135,15 +156,21 @@ class Monitor:
         return stamp, self.store.events(run)
 
     def record(self, run: str) -> RunRecord:
-        """Return the record of a run; see `RunStore.record`. Call it in a thread: it reads the store.
+        """Return the record of a run; see `RunStore.record`.
+
+        Call it in a thread: it reads the store.
 
         Raises:
-            RunError: The run does not exist, was stored by another version of hudtui, or its record is invalid.
+            RunError: The run does not exist, was stored by another version of hudtui, or its record
+                is invalid.
         """
         return self._record(self.store.summary(run))
 
     async def _read(self, run: str) -> tuple[RunSummary, RunRecord]:
-        """Return a run and its record; see `record`. The store is read only if its file has changed since the last read."""
+        """Return a run and its record; see `record`.
+
+        The store is read only if its file has changed since the last read.
+        """
         stored = self._stored.get(run)
         if stored is None or stored.stamp is None or stored.stamp != self.store.database.stamp():
             stored = await self.store.run(self._read_stored, run)
@@ -154,7 +181,9 @@ class Monitor:
         stamp = self.store.database.stamp()
         summary = self.store.summary(run)
         record = self._record(summary)
-        return _Stored(stamp if record.own else None, summary, record)  # the user may agree to a run of others at any time
+        return _Stored(
+            stamp if record.own else None, summary, record
+        )  # the user may agree to a run of others at any time
 
     def _record(self, summary: RunSummary) -> RunRecord:
         """Return the record of a run. It is read only once, if the run is the user's own."""
@@ -166,7 +195,11 @@ class Monitor:
 
     def _read_records(self) -> dict[tuple[str, str | None], RunRecord]:
         homes = {run.id: results_folder_of(run) for run in self.store.runs()}
-        return {(run, homes.get(run)): record for run, record in self.store.records().items() if record.own}
+        return {
+            (run, homes.get(run)): record
+            for run, record in self.store.records().items()
+            if record.own
+        }
 
     def _machine(self, summary: RunSummary, record: RunRecord) -> RunFolder:
         run, home = summary.id, results_folder_of(summary)
@@ -178,7 +211,9 @@ class Monitor:
         if host is None:
             raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")
         self._seen.pop(run, None)
-        machine = self._machines[run, home] = RunFolder(host, replace(record, folder=home or record.folder))
+        machine = self._machines[run, home] = RunFolder(
+            host, replace(record, folder=home or record.folder)
+        )
         return machine
 
     def _nowhere(self, record: RunRecord) -> RunFolder:
@@ -189,8 +224,8 @@ class Monitor:
     async def refresh(self) -> tuple[RunSummary, ...]:
         """Return all runs, oldest first, with the newest reports of their machines.
 
-        A machine that does not answer within some seconds is skipped. Reports that cannot be stored, for example on a full disk,
-        are read again next time.
+        A machine that does not answer within some seconds is skipped. Reports that cannot be
+        stored, for example on a full disk, are read again next time.
         """
 
         async def one(run: RunSummary) -> bool:
@@ -203,14 +238,20 @@ class Monitor:
 
         def read() -> tuple[tuple[RunSummary, ...], list[RunSummary]]:
             runs = self.store.runs()
-            return runs, [run for run in runs if (run.active or run.state == "lost") and self.store.is_own(run.id)]
+            return runs, [
+                run
+                for run in runs
+                if (run.active or run.state == "lost") and self.store.is_own(run.id)
+            ]
 
         runs, active = await self.store.run(read)
         changed = any(await asyncio.gather(*map(one, active)))
         return await self.store.run(self.store.runs) if changed else runs
 
     async def require_answer(self, run: str) -> None:
-        """Check that the machine of an active run answered when it was asked last; see `hosts.answering`.
+        """Check that the machine of an active run answered when it was asked last.
+
+        See `hosts.answering`.
 
         Raises:
             MachineError: It did not.
@@ -220,7 +261,10 @@ class Monitor:
             require_answer(summary.host)
 
     async def views(self, runs: Iterable[str]) -> AsyncGenerator[RunView, None]:
-        """Yield brief views of several runs, for a list, in the order of arrival. Runs that cannot be read are left out."""
+        """Yield brief views of several runs, for a list, in the order of arrival.
+
+        Runs that cannot be read are left out.
+        """
         wanted, turn = tuple(runs), asyncio.Semaphore(_AT_ONCE)
         if not {run for run, _ in self._records}.issuperset(wanted):
             self._records |= await asyncio.to_thread(self._read_records)
@@ -245,7 +289,8 @@ class Monitor:
 
         Args:
             run: Its id.
-            brief: Leave out the events. For a finished run, include only its metrics, its result and values derived from these.
+            brief: Leave out the events. For a finished run, include only its metrics, its result
+                and values derived from these.
             within: Seconds in which its machine must answer; None for as long as it takes.
 
         Raises:
@@ -261,7 +306,9 @@ class Monitor:
             return await self._view(summary, machine, waits=waits, brief=brief)
 
     async def stored_view(self, run: str, problem: str) -> RunView:
-        """Return what the store knows of a run whose machine does not answer, with `problem` as the reason.
+        """Return what the store knows of a run whose machine does not answer.
+
+        `problem` is the reason.
 
         Raises:
             RunError: The run does not exist.
@@ -270,7 +317,9 @@ class Monitor:
         view = await self._view(summary, self._nowhere(record), waits=True, brief=False)
         return replace(view, problem="; ".join(filter(None, (problem, view.problem))))
 
-    async def _view(self, summary: RunSummary, machine: RunFolder, *, waits: bool, brief: bool) -> RunView:
+    async def _view(
+        self, summary: RunSummary, machine: RunFolder, *, waits: bool, brief: bool
+    ) -> RunView:
         run, problems = summary.id, _Problems()
         if summary.active:
             with problems:
@@ -286,9 +335,12 @@ class Monitor:
             with problems:
                 status = await read_status(host, machine.path("status.json")) or status
             stages = tuple(
-                stage_view(stage.name, stage.service, status.stages.get(stage.name)) for stage in machine.record.plan.stages
+                stage_view(stage.name, stage.service, status.stages.get(stage.name))
+                for stage in machine.record.plan.stages
             )
-            for stage in stages if summary.state != "finished" else ():  # symptoms matter where a run may fail, or has failed
+            for stage in (
+                stages if summary.state != "finished" else ()
+            ):  # symptoms matter where a run may fail, or has failed
                 with problems:
                     grew |= await seen.read_log(host, stage)
             now = self._now()
@@ -298,7 +350,11 @@ class Monitor:
         there = status.heartbeat
         with problems:
             await seen.compare_clocks(host, there if summary.active else None, now)
-        silent = seen.silence(there, now - seen.ahead, time.monotonic()) if summary.active and there is not None else None
+        silent = (
+            seen.silence(there, now - seen.ahead, time.monotonic())
+            if summary.active and there is not None
+            else None
+        )
         load = seen.machine or MachineLoad()
         group = None if features_of(machine.record.engine).trains else machine.record.spec.group
         facts = RunFacts(
@@ -312,7 +368,9 @@ class Monitor:
                     stage.state,
                     stage.service,
                     stage.exit,
-                    max(there - grew[stage.name], 0.0) if there is not None and stage.name in grew else None,
+                    max(there - grew[stage.name], 0.0)
+                    if there is not None and stage.name in grew
+                    else None,
                     grew.get(stage.name),
                     servers[stage.name].unanswered if stage.name in servers else 0.0,
                     servers[stage.name].stuck if stage.name in servers else 0.0,
@@ -324,9 +382,15 @@ class Monitor:
             memory_used=load.memory_used,
             memory_total=load.memory_total,
         )
-        events = () if brief and not (seen.over or seen.acknowledged) else await self._events_of(run)
+        events = (
+            () if brief and not (seen.over or seen.acknowledged) else await self._events_of(run)
+        )
         known = seen.still_acknowledged(summary.acknowledged, events)
-        alarms = find_alarms(facts.with_metrics(seen.metrics, group), await self._thresholds_now(), acknowledged=known)
+        alarms = find_alarms(
+            facts.with_metrics(seen.metrics, group),
+            await self._thresholds_now(),
+            acknowledged=known,
+        )
         if summary.active and not problems.words:
             if gone := seen.acknowledged - {alarm.key for alarm in alarms}:
                 seen.over |= dict.fromkeys(gone, len(events))
@@ -342,7 +406,10 @@ class Monitor:
             metrics=seen.metrics,
             disk_free=status.disk_free,
             events=() if brief else events,
-            problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
+            problem="; ".join(
+                word for word in (summary.passed_over, seen.passed_over, *problems.words) if word
+            )
+            or None,
             alarms=alarms,
             gpus=seen.gpus,
             machine=seen.machine,
@@ -354,9 +421,10 @@ class Monitor:
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
-        """Yield a view of a run every `every` seconds until run and machine have ended; the last view shows the end.
+        """Yield a view of a run every `every` seconds until run and machine have ended.
 
-        Views continue while the machine is silent or the store is unreadable; `RunView.away` says for how long.
+        The last view shows the end. Views continue while the machine is silent or the store is
+        unreadable; `RunView.away` says for how long.
 
         Raises:
             RunError: The run does not exist.
@@ -371,9 +439,17 @@ class Monitor:
                 await asyncio.sleep(every)
                 summary, _ = await self._read(run)
                 if not (view.summary.active or summary.active):
-                    # The run has ended: its files no longer change, and its machine may end at any moment.
+                    # The run has ended: its files no longer change, and its machine may end at any
+                    # moment.
                     events, cost = await self._events_of(run), summary.cost(self._now())
-                    view = replace(view, summary=summary, events=events, cost=cost, expected_cost=None, away=None)
+                    view = replace(
+                        view,
+                        summary=summary,
+                        events=events,
+                        cost=cost,
+                        expected_cost=None,
+                        away=None,
+                    )
                     yield view
                     continue
                 if look is None and time.monotonic() >= not_before:
@@ -391,7 +467,9 @@ class Monitor:
                 if why is not None or view.away is not None or silent > _LATE:
                     view = self._away(view, summary, await self._events_of(run), silent, why)
                 yield view
-            if view.away is not None:  # the run has ended meanwhile, and its results may be on this computer by now
+            if (
+                view.away is not None
+            ):  # the run has ended meanwhile, and its results may be on this computer by now
                 with contextlib.suppress(MachineError, RunError):
                     yield await self.view(run)
         finally:
@@ -399,8 +477,18 @@ class Monitor:
                 look.cancel()
                 await asyncio.gather(look, return_exceptions=True)
 
-    def _away(self, view: RunView, summary: RunSummary, events: tuple[RunEvent, ...], silent: float, why: str | None) -> RunView:
-        """Return a view without asking the machine: the last known state, and how long the machine has been silent."""
+    def _away(
+        self,
+        view: RunView,
+        summary: RunSummary,
+        events: tuple[RunEvent, ...],
+        silent: float,
+        why: str | None,
+    ) -> RunView:
+        """Return a view without asking the machine.
+
+        The last known state, and how long the machine has been silent.
+        """
         now = self._now()
         return replace(
             view,
@@ -415,7 +503,9 @@ class Monitor:
         )
 
     async def log_place(self, run: str, window: str | None = None) -> LogPlace | None:
-        """Return the place of a stage's log, by default of the current or last stage; None while its machine cannot be read.
+        """Return the place of a stage's log, by default of the current or last stage.
+
+        None while its machine cannot be read.
 
         Raises:
             RunError: The run has no such stage.
@@ -426,7 +516,10 @@ class Monitor:
         names = [stage.name for stage in record.plan.stages]
         chosen = window or summary.stage or names[0]
         if chosen not in names:
-            raise RunError(f"run {run} has no window {clean_line(chosen)!r}", fix=f"Its windows: {', '.join(names)}.")
+            raise RunError(
+                f"run {run} has no window {clean_line(chosen)!r}",
+                fix=f"Its windows: {', '.join(names)}.",
+            )
         machine = self._machine(summary, record)
         return LogPlace(machine.host, machine.path("logs", f"{chosen}.log"))
 
@@ -436,11 +529,16 @@ class Monitor:
         return summary.active
 
     async def ask_active(self, run: str) -> bool:
-        """Return whether a run is active according to its machine, or to the store if the machine does not answer."""
+        """Return whether a run is active according to its machine.
+
+        The store answers if the machine does not.
+        """
         summary, record = await self._read(run)
         if not summary.active:
             return False
-        with contextlib.suppress(RunError, MachineError):  # waits for a silent machine, like the log itself
+        with contextlib.suppress(
+            RunError, MachineError
+        ):  # waits for a silent machine, like the log itself
             await self._machine(summary, record).sync(self.store)
         return await self.is_active(run)
 
@@ -466,7 +564,9 @@ class RunLog(Log):
         return await self.monitor.log_place(self.run, self.window)
 
     async def follow(self, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
-        """Yield the bytes of the log from `offset`, as they are written, until the run has ended and its log is read.
+        """Yield the bytes of the log from `offset`, as they are written.
+
+        It ends when the run has ended and its log is read.
 
         To stop early, use this generator with `contextlib.aclosing`.
 
@@ -523,12 +623,18 @@ class _Stored:
 
 
 def _waits(summary: RunSummary, record: RunRecord) -> bool:
-    """Return whether the run's machine cannot be read: it is still being rented, or the user did not start the run."""
+    """Return whether the run's machine cannot be read.
+
+    It is still being rented, or the user did not start the run.
+    """
     return not record.own or (record.spec.rent is not None and summary.started is None)
 
 
 class _Problems:
-    """Collects sentences about data that a view could not read; the view continues without it. A silent machine still raises."""
+    """Collects sentences about data that a view could not read; the view continues without it.
+
+    A silent machine still raises.
+    """
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -536,7 +642,12 @@ class _Problems:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
         if not isinstance(error, FileRefused | RunError):
             return False
         self.words.append(clean_line(error_sentence(error), 300))
@@ -552,7 +663,8 @@ class _RunReader:
         self._file = TailReader(machine.path(output.path), most=_METRICS_LOOK) if output else None
         self._make = find_engine(machine.record.engine).reader if output else MetricsReader
         self._continued: tuple[int, int] | None = None
-        """For a training that continues another one: the step of the checkpoint, and the last step it was asked for."""
+        """For a training that continues another one: the step of the checkpoint, and the last step
+        it was asked for."""
         spec = machine.record.spec
         if spec.continues is not None and spec.continues.step is not None:
             with contextlib.suppress(InputError):  # an invalid setting of the training
@@ -580,10 +692,11 @@ class _RunReader:
         self.acknowledged: set[str] = set()
         """The keys of the alarms of the newest view that were acknowledged."""
         self.over: dict[str, int] = {}
-        """The keys of acknowledged alarms that were seen to be gone, and how many events the run had then.
+        """The keys of acknowledged alarms that were seen to be gone, and how many events the run
+        had then.
 
-        A later alarm with such a key is new here. Nothing of this is stored: others may never have seen it gone, and the user has
-        acknowledged it.
+        A later alarm with such a key is new here. Nothing of this is stored: others may never have
+        seen it gone, and the user has acknowledged it.
         """
         self._beat: tuple[float, float, bool] | None = None
         self.ahead = 0.0
@@ -596,7 +709,9 @@ class _RunReader:
         """Return the newest symptoms; those of one stage are ordered newest first."""
         return tuple(sign for signs in self._signs.values() for sign in reversed(signs))
 
-    def still_acknowledged(self, acknowledged: Iterable[str], events: tuple[RunEvent, ...]) -> set[str]:
+    def still_acknowledged(
+        self, acknowledged: Iterable[str], events: tuple[RunEvent, ...]
+    ) -> set[str]:
         """Return the keys of acknowledged alarms without those that were seen to be gone since.
 
         Args:
@@ -604,17 +719,22 @@ class _RunReader:
             events: The events of the run: an acknowledgement after an alarm was gone counts again.
         """
         for key, count in list(self.over.items()):
-            told = [event.data.get("alarms") for event in events[count:] if event.type == "acknowledged"]
+            told = [
+                event.data.get("alarms") for event in events[count:] if event.type == "acknowledged"
+            ]
             if any(isinstance(keys, list) and key in keys for keys in told):
                 del self.over[key]
         return {key for key in acknowledged if key not in self.over}
 
     async def read_metrics(self, host: Host, *, ended: float | None) -> None:
-        """Read what is new in the metrics; nothing if all of them were read already after the run had ended.
+        """Read what is new in the metrics.
+
+        Nothing if all of them were read already after the run had ended.
 
         Args:
             host: The run's machine.
-            ended: When the run ended, after which its metrics do not change; None while it may change them.
+            ended: When the run ended, after which its metrics do not change; None while it may
+                change them.
         """
         if self._file is None or (ended is not None and ended == self._complete_since):
             return
@@ -629,7 +749,9 @@ class _RunReader:
         self._complete_since = ended
         newest = self.metrics.newest
         if self._continued is not None and newest is not None and newest[0] <= self._continued[0]:
-            self.metrics.max_step = self._continued[1]  # so far the metrics are those of the earlier training
+            self.metrics.max_step = self._continued[
+                1
+            ]  # so far the metrics are those of the earlier training
         if changed:
             self.result = read_result(self.metrics)
 
@@ -638,7 +760,10 @@ class _RunReader:
         """Return a sentence about metrics that were skipped, or None."""
         if self._file is None or not self._file.skipped:
             return None
-        return f"the first {size(self._file.skipped)} of its metrics are not read, only the newest {size(_METRICS_LOOK)}"
+        return (
+            f"the first {size(self._file.skipped)} of its metrics are not read, only the newest "
+            f"{size(_METRICS_LOOK)}"
+        )
 
     async def read_gpus(self, host: Host) -> None:
         for line in (await self._gpu_file.read(host)).data.splitlines():
@@ -651,7 +776,9 @@ class _RunReader:
                 self.machine = read_machine(row) or self.machine
                 self.load.add({**gpu_load(row), "time": row.get("at")})
 
-    async def ask_servers(self, host: Host, stages: Iterable[StageView], now: float) -> dict[str, ModelServer]:
+    async def ask_servers(
+        self, host: Host, stages: Iterable[StageView], now: float
+    ) -> dict[str, ModelServer]:
         """Ask the ready model servers in the background: a view does not wait for a slow server.
 
         Returns:
@@ -660,7 +787,11 @@ class _RunReader:
         ready = {stage.name for stage in stages if stage.state == "ready"}
         watches = [watch for watch in self._servers if watch.stage in ready]
         clock = time.monotonic()
-        if watches and clock >= self._next_question and (self._question is None or self._question.done()):
+        if (
+            watches
+            and clock >= self._next_question
+            and (self._question is None or self._question.done())
+        ):
             wait = _SERVER_FIRST if self._question is None else _SERVER_WAIT
             self._next_question = clock + ASK_EVERY
             self._question = asyncio.create_task(self._ask(host, watches, now))
@@ -674,7 +805,10 @@ class _RunReader:
                 self.load.add({**told, "time": now})
 
     async def read_log(self, host: Host, stage: StageView) -> dict[str, float]:
-        """Search a stage's log for symptoms. Return when the log last grew, in seconds since the epoch by the machine's clock."""
+        """Search a stage's log for symptoms.
+
+        Return when the log last grew, in seconds since the epoch by the machine's clock.
+        """
         if stage.state == "waiting":
             return {}
         log = self._logs[stage.name]
@@ -683,30 +817,45 @@ class _RunReader:
             self._signs.pop(stage.name, None)
         for sign in find_symptoms(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
             kept = self._signs.setdefault(stage.name, deque(maxlen=_SIGNS))
-            if sign not in kept:  # a symptom that repeats in every step must not displace the others
+            if (
+                sign not in kept
+            ):  # a symptom that repeats in every step must not displace the others
                 kept.append(sign)
         return {} if log.stat is None else {stage.name: log.stat.modified}
 
     async def compare_clocks(self, host: Host, beat: float | None, now: float) -> None:
-        """Ask the machine for its time if its heartbeat does not fit this computer's clock: one of the two may be wrong.
+        """Ask the machine for its time if its heartbeat does not fit this computer's clock.
+
+        One of the two may be wrong.
 
         Raises:
             RunError: The machine does not say.
         """
-        if self._compared or beat is None or abs(now - beat) <= SILENT or time.monotonic() < self._ask_clock_at:
+        if (
+            self._compared
+            or beat is None
+            or abs(now - beat) <= SILENT
+            or time.monotonic() < self._ask_clock_at
+        ):
             return
-        self._ask_clock_at = time.monotonic() + 60.0  # not with each view, if commands do not answer there
+        self._ask_clock_at = (
+            time.monotonic() + 60.0
+        )  # not with each view, if commands do not answer there
         try:
             done = await host.run(["date", "+%s"], timeout=_CLOCK_WAIT)
         except MachineError as error:
-            raise RunError(f"the time of {host.name} is not known", why=error_sentence(error)) from None
+            raise RunError(
+                f"the time of {host.name} is not known", why=error_sentence(error)
+            ) from None
         self._compared = True
         with contextlib.suppress(ValueError):
             if 0.0 < (there := float(done.stdout)) < _LAST_TIME:
                 self.ahead = now - there
 
     def silence(self, beat: float, now: float, clock: float) -> float:
-        """Return the seconds since the last heartbeat. After the first new heartbeat, they are measured by this computer's clock.
+        """Return the seconds since the last heartbeat.
+
+        After the first new heartbeat, they are measured by this computer's clock.
 
         Args:
             beat: Time of the last heartbeat, by the machine's clock.
@@ -737,23 +886,36 @@ async def attach_command(monitor: Monitor, run: str) -> tuple[str, ...]:
         MachineError: The run's machine does not answer.
     """
     view, until = await monitor.view(run), time.monotonic() + _SESSION_COMES
-    while view.attach is None and view.summary.state == "running" and view.summary.stage is None and time.monotonic() < until:
+    while (
+        view.attach is None
+        and view.summary.state == "running"
+        and view.summary.stage is None
+        and time.monotonic() < until
+    ):
         await asyncio.sleep(0.1)
         view = await monitor.view(run)
     if view.attach is None:
-        raise RunError(f"run {run} has no terminal: {view.no_terminal}", fix=f"hudtui runs logs {run}")
+        raise RunError(
+            f"run {run} has no terminal: {view.no_terminal}", fix=f"hudtui runs logs {run}"
+        )
     if view.summary.host == LOCAL:
         return view.attach
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.remote.ssh import ssh_argv
 
     host = view.summary.host
-    await ensure_reachable(find_host(host), within=2 * PATIENCE)  # connects once, so that the machine's host key is known
+    await ensure_reachable(
+        find_host(host), within=2 * PATIENCE
+    )  # connects once, so that the machine's host key is known
     return ssh_argv(await asyncio.to_thread(find_target, host), KnownHosts(), view.attach)
 
 
-async def acknowledge(view: RunView, store: RunStore, kinds: Collection[str] = (), *, undo: bool = False) -> tuple[Alarm, ...]:
-    """Acknowledge alarms of a run, or undo that. They stay listed, and count as new only when they come again.
+async def acknowledge(
+    view: RunView, store: RunStore, kinds: Collection[str] = (), *, undo: bool = False
+) -> tuple[Alarm, ...]:
+    """Acknowledge alarms of a run, or undo that.
+
+    They stay listed, and count as new only when they come again.
 
     Args:
         view: The run with its alarms.
@@ -769,8 +931,17 @@ async def acknowledge(view: RunView, store: RunStore, kinds: Collection[str] = (
         RunError: The run does not exist, or the list cannot be written.
     """
     if wrong := [kind for kind in kinds if kind not in ALARMS]:
-        raise InputError(f"there is no alarm {clean_line(wrong[0], 40)!r}", fix=f"The kinds are {', '.join(ALARMS)}.")
-    chosen = tuple(alarm for alarm in view.alarms if alarm.acknowledged is undo and (not kinds or alarm.kind in kinds))
+        raise InputError(
+            f"there is no alarm {clean_line(wrong[0], 40)!r}",
+            fix=f"The kinds are {', '.join(ALARMS)}.",
+        )
+    chosen = tuple(
+        alarm
+        for alarm in view.alarms
+        if alarm.acknowledged is undo and (not kinds or alarm.kind in kinds)
+    )
     if chosen:
-        await store.run(store.acknowledge, view.summary.id, [alarm.key for alarm in chosen], undo=undo)
+        await store.run(
+            store.acknowledge, view.summary.id, [alarm.key for alarm in chosen], undo=undo
+        )
     return chosen

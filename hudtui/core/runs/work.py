@@ -1,4 +1,7 @@
-"""The work that a request asks for: its files and texts are read here, once for the whole preparation."""
+"""The work that a request asks for.
+
+Its files and texts are read here, once for the whole preparation.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,16 @@ class Work:
     limits: Limits
     """Limits of a rented machine."""
     job: Demand | None = None
-    """The demand of the training or its rehearsal; None for other work, and for settings that cannot be used."""
+    """The demand of the training or its rehearsal; None for other work, and for settings that
+    cannot be used."""
     checks: tuple[Check, ...] = ()
 
     @property
     def demand(self) -> Demand | None:
-        """The demand of the training, which decides about the machine; None for rehearsals and other work."""
+        """The demand of the training, which decides about the machine.
+
+        None for rehearsals and other work.
+        """
         return self.job if self.request.trains else None
 
     @property
@@ -51,7 +58,9 @@ class Work:
 
 
 def read_work(request: RunRequest, folder: Path, settings: Settings) -> Work:
-    """Read the texts of a request, the training file, and local files of the model. Relative paths start in `folder`.
+    """Read the texts of a request, the training file, and local files of the model.
+
+    Relative paths start in `folder`.
 
     Raises:
         InputError: An option is invalid.

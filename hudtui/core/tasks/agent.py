@@ -1,4 +1,7 @@
-"""Settings of a task for its agent: the fields `agent_config` and `system_prompt` of HUD's v4 tasks."""
+"""Settings of a task for its agent.
+
+The fields `agent_config` and `system_prompt` of HUD's v4 tasks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ _LISTS = ("allowed_tools", "disallowed_tools")
 _FLAGS = ("append_setup_output", "append_setup_tool")
 """The second name is what HUD called the first one later."""
 _UNUSED = {
-    "initial_screenshot": "the agent sees what the setup answers; let a call of `setup_tool` take the picture",
+    "initial_screenshot": (
+        "the agent sees what the setup answers; let a call of `setup_tool` take the picture"
+    ),
     "response_tool_name": "map an action to that tool instead",
 }
 _KNOWN = ("system_prompt", *_LISTS, *_FLAGS, *_UNUSED)
@@ -41,7 +46,10 @@ class AgentSettings:
 
 
 def agent_settings(task: Task) -> AgentSettings:
-    """Return the settings for the agent of a task. What `check_agent` reports as wrong counts as not given."""
+    """Return the settings for the agent of a task.
+
+    What `check_agent` reports as wrong counts as not given.
+    """
     return _read(task.extra, [])
 
 
@@ -55,40 +63,71 @@ def check_agent(fields: Mapping[str, Any]) -> list[FieldProblem]:
 def _read(fields: Mapping[str, Any], found: list[FieldProblem]) -> AgentSettings:
     own = fields.get("system_prompt")
     if own is not None and not isinstance(own, str):
-        found.append(FieldProblem("system_prompt", f"this is {json_kind(own)}, and text is needed", "type"))
+        found.append(
+            FieldProblem("system_prompt", f"this is {json_kind(own)}, and text is needed", "type")
+        )
     config = _object(fields.get("agent_config"), found)
     prompt = config.get("system_prompt")
     if prompt is not None and not isinstance(prompt, str):
-        found.append(FieldProblem("agent_config.system_prompt", f"this is {json_kind(prompt)}, and text is needed", "type"))
+        found.append(
+            FieldProblem(
+                "agent_config.system_prompt",
+                f"this is {json_kind(prompt)}, and text is needed",
+                "type",
+            )
+        )
     lists: dict[str, tuple[str, ...]] = {}
     for name in _LISTS:
         value = config.get(name)
-        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-            found.append(FieldProblem(f"agent_config.{name}", "this is a list of names of tools", "type"))
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(item, str) for item in value)
+        ):
+            found.append(
+                FieldProblem(f"agent_config.{name}", "this is a list of names of tools", "type")
+            )
         else:
             lists[name] = tuple(value or ())
     shows = True
     for name in _FLAGS:
         value = config.get(name)
         if value is not None and not isinstance(value, bool):
-            found.append(FieldProblem(f"agent_config.{name}", f"this is {json_kind(value)}, and true or false is needed", "type"))
+            found.append(
+                FieldProblem(
+                    f"agent_config.{name}",
+                    f"this is {json_kind(value)}, and true or false is needed",
+                    "type",
+                )
+            )
         elif value is not None:
             shows = value
     for name, instead in _UNUSED.items():
         if config.get(name):
-            found.append(FieldProblem(f"agent_config.{name}", f"this has no effect here: {instead}", "unused", "warning"))
+            found.append(
+                FieldProblem(
+                    f"agent_config.{name}",
+                    f"this has no effect here: {instead}",
+                    "unused",
+                    "warning",
+                )
+            )
     for name in config:
         if name not in _KNOWN and (near := did_you_mean(name, _KNOWN)):
             message = f"this means nothing; did you mean {near!r}?"
             found.append(FieldProblem(f"agent_config.{name}", message, "unknown-key", "warning"))
     texts = [text.strip() for text in (own, prompt) if isinstance(text, str) and text.strip()]
     return AgentSettings(
-        "\n\n".join(dict.fromkeys(texts)), lists.get("allowed_tools", ()), lists.get("disallowed_tools", ()), shows
+        "\n\n".join(dict.fromkeys(texts)),
+        lists.get("allowed_tools", ()),
+        lists.get("disallowed_tools", ()),
+        shows,
     )
 
 
 def _object(value: Any, found: list[FieldProblem]) -> Mapping[str, Any]:
-    """The field as data, also where the record holds it as JSON text; empty where it is no mapping."""
+    """The field as data, also where the record holds it as JSON text.
+
+    Empty where it is no mapping.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else None
@@ -96,6 +135,10 @@ def _object(value: Any, found: list[FieldProblem]) -> Mapping[str, Any]:
             found.append(FieldProblem("agent_config", "this text is not JSON", "json"))
             return {}
     if value is not None and not isinstance(value, Mapping):
-        found.append(FieldProblem("agent_config", f"this is {json_kind(value)}, and an object is needed", "type"))
+        found.append(
+            FieldProblem(
+                "agent_config", f"this is {json_kind(value)}, and an object is needed", "type"
+            )
+        )
         return {}
     return {name: item for name, item in (value or {}).items() if item is not None}

@@ -1,5 +1,6 @@
-"""Converting tasks: read, check, select, write. Streaming, and either the whole result is written or nothing.
+"""Converting tasks: read, check, select, write.
 
+Streaming, and either the whole result is written or nothing.
 Imports pyarrow: import this module late.
 """
 
@@ -111,7 +112,9 @@ def convert(
     min_tasks: int = 0,
     token: str | None = None,
 ) -> Iterator[Progress | ConversionResult]:
-    """Convert tasks step by step; the last step is the result. Closing the iterator early leaves no file behind.
+    """Convert tasks step by step; the last step is the result.
+
+    Closing the iterator early leaves no file behind.
 
     Args:
         source: Where the tasks are.
@@ -131,7 +134,8 @@ def convert(
         source = download(source, token=token)
     _check_targets(targets, source)
     layout, selection = DatasetLayout(), selection or TaskSelection()
-    # A field that first appears late needs a column from the beginning. The layout is kept, so it fits the second time.
+    # A field that first appears late needs a column from the beginning. The layout is kept, so it
+    # fits the second time.
     for _ in range(2):
         result = ConversionResult(source.name)
         yield from _convert(source, rules, targets, selection, min_tasks, layout, result)
@@ -171,11 +175,17 @@ def _convert(
         for batch in scan(source, rules):
             result.add(batch)
             yield Progress("read", f"{result.total:,} tasks", batch.done, batch.size)
-            tasks = [task for task in batch.tasks if all(one.matches(task) for one in filters)] if filters else batch.tasks
+            tasks = (
+                [task for task in batch.tasks if all(one.matches(task) for one in filters)]
+                if filters
+                else batch.tasks
+            )
             passed += len(tasks)
             fits = (layout.covers(tasks) or writer is None) and fits
             if tasks and fits:
-                writer = writer or stack.enter_context(_Writer(targets, layout.schema(), selection, min_tasks))
+                writer = writer or stack.enter_context(
+                    _Writer(targets, layout.schema(), selection, min_tasks)
+                )
                 writer.add(layout.record_batch(tasks))
         result.written = {"train": passed}
         _check_result(result, rules, selection, bool(targets))
@@ -190,7 +200,9 @@ def _convert(
         result.columns = tuple(layout.schema().names)
 
 
-def _check_result(result: ConversionResult, rules: Rules, selection: TaskSelection, writes: bool) -> None:
+def _check_result(
+    result: ConversionResult, rules: Rules, selection: TaskSelection, writes: bool
+) -> None:
     if rules.strict and result.findings.counts:
         many = result.findings.count("error")
         problems = f"{plural(many, 'problem')} in {plural(result.total, 'task')}"
@@ -198,19 +210,33 @@ def _check_result(result: ConversionResult, rules: Rules, selection: TaskSelecti
     if not writes:
         return
     if not result.valid:
-        what = f"{none_of(result.total, 'task')} can be used" if result.total else "there is no task in it"
+        what = (
+            f"{none_of(result.total, 'task')} can be used"
+            if result.total
+            else "there is no task in it"
+        )
         raise TaskErrors(what, result)
     if not result.tasks:
         raise TaskErrors(f"{none_of(result.valid, 'usable task')} passes the filters", result)
 
 
 class _Writer:
-    """Writes rows to all targets: at once, or at the end where the selection needs all rows first."""
+    """Writes rows to all targets.
 
-    def __init__(self, targets: Sequence[Target], schema: pa.Schema, selection: TaskSelection, min_tasks: int) -> None:
+    At once, or at the end where the selection needs all rows first.
+    """
+
+    def __init__(
+        self, targets: Sequence[Target], schema: pa.Schema, selection: TaskSelection, min_tasks: int
+    ) -> None:
         self.counts = dict.fromkeys(selection.splits, 0)
         self.duplicated = 0
-        self._targets, self._schema, self._selection, self._min_tasks = targets, schema, selection, min_tasks
+        self._targets, self._schema, self._selection, self._min_tasks = (
+            targets,
+            schema,
+            selection,
+            min_tasks,
+        )
         self._outputs = [DatasetWriter(target, schema, selection.splits) for target in targets]
         self._rows: list[pa.RecordBatch] = []
         """Rows that wait for the selection."""

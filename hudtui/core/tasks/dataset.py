@@ -1,5 +1,6 @@
-"""Making a dataset of tasks (`hudtui hf`): on disk or on the Hub, named in the lock file, and a preview of it.
+"""Making a dataset of tasks (`hudtui hf`).
 
+On disk or on the Hub, named in the lock file, and a preview of it.
 Imports pyarrow: import this module late.
 """
 
@@ -110,7 +111,10 @@ def convert_request(
 
 
 def hub_token(request: DatasetRequest, settings: Settings) -> str | None:
-    """Return the token for the Hub: the request's, else HF_TOKEN of the settings (which include the Hub client's login)."""
+    """Return the token for the Hub.
+
+    The request's, else HF_TOKEN of the settings (which include the Hub client's login).
+    """
     return request.token or settings.get("HF_TOKEN")
 
 
@@ -123,7 +127,9 @@ def is_local_only(image: str, lock: Path | None) -> bool:
     return is_local_image(image)
 
 
-def check_tasks(request: DatasetRequest, settings: Settings) -> Iterator[Progress | ConversionResult]:
+def check_tasks(
+    request: DatasetRequest, settings: Settings
+) -> Iterator[Progress | ConversionResult]:
     """Read and check the tasks of a request without writing anything.
 
     Raises:
@@ -141,11 +147,14 @@ def names_for(request: DatasetRequest, settings: Settings) -> tuple[str, ...]:
     return suggest_names(image=image, folder=settings.folder)
 
 
-def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Notice | DatasetResult]:
+def make_dataset(
+    request: DatasetRequest, settings: Settings
+) -> Iterator[Progress | Notice | DatasetResult]:
     """Make a dataset step by step; the last step is the result.
 
     Raises:
-        InputError: The request is not possible, or no task can be used (`TaskErrors`: with all problems).
+        InputError: The request is not possible, or no task can be used (`TaskErrors`: with all
+            problems).
         HubError: The Hub refuses or cannot be reached. A local result has been written by then.
     """
     lock, image, notices = lock_image(settings, request.image)
@@ -155,7 +164,10 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
     if request.remote and image is None:
         raise InputError(
             "local servers can only be made remote when an image is known",
-            fix=f"Build the environment so that {settings.platform.lock_name} names one, or give --image.",
+            fix=(
+                f"Build the environment so that {settings.platform.lock_name} names one, or give "
+                "--image."
+            ),
         )
     target = _target(request, settings, name)
     with temporary_folder("hudtui-dataset") as folder:
@@ -172,7 +184,11 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
         assert converted is not None
         yield from _remarks(converted, request)
         if here is not None and not request.push and (moved := _on_image(converted)):
-            yield Notice("warning", f"{some_tasks(moved, 'name')} the image {here}, which is on this computer alone: {_PUSH_IT}")
+            yield Notice(
+                "warning",
+                f"{some_tasks(moved, 'name')} the image {here}, which is on this computer alone: "
+                f"{_PUSH_IT}",
+            )
         if request.in_place:
             yield from _in_place(request, settings, image, converted)
         made = DatasetResult(converted, target.path if target is not None else None)
@@ -184,23 +200,46 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
                     made = replace(made, pushed=published)
                 else:
                     yield published
-    called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
+    called = (
+        made.pushed.repo
+        if made.pushed is not None
+        else _called(made.output, settings)
+        if made.output
+        else name
+    )
     now = datetime.now(UTC).replace(tzinfo=None)
     try:
         if lock is not None and updates_lock(request, settings):
             set_primary_dataset(lock, called, converted.tasks, now)
             made = replace(made, lock=lock)
         elif lock is not None and request.name_in_lock is None:
-            yield Notice("info", f"{lock.name} stays as it is: these tasks are not of this project; --lock names them there")
-        elif lock is None and updates_lock(request, settings) and find_lock(settings.folder, settings.platform) is None:
-            made = replace(made, note=save_dataset_name(settings.folder, called, converted.tasks, now))
+            yield Notice(
+                "info",
+                f"{lock.name} stays as it is: these tasks are not of this project; --lock names "
+                "them there",
+            )
+        elif (
+            lock is None
+            and updates_lock(request, settings)
+            and find_lock(settings.folder, settings.platform) is None
+        ):
+            made = replace(
+                made, note=save_dataset_name(settings.folder, called, converted.tasks, now)
+            )
     except InputError as error:  # the dataset is there; only the note about it is missing
-        what = "the lock file was not updated" if lock is not None else "which dataset this project has is not written down"
+        what = (
+            "the lock file was not updated"
+            if lock is not None
+            else "which dataset this project has is not written down"
+        )
         yield Notice("warning", f"{what}: {error.lines()[0]}")
     yield made
 
 
-_PUSH_IT = "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock file names it, or give --image NAME"
+_PUSH_IT = (
+    "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock file names it, or give "
+    "--image NAME"
+)
 
 
 def _on_image(converted: ConversionResult) -> int:
@@ -208,23 +247,38 @@ def _on_image(converted: ConversionResult) -> int:
     return converted.inferred + converted.rewritten.get(REMOTE, 0)
 
 
-def _refuse_local_image(converted: ConversionResult, settings: Settings, image: str) -> Iterator[Notice]:
-    """Refuse to publish tasks that name an image which the platform cannot pull; warn if the platform is local."""
+def _refuse_local_image(
+    converted: ConversionResult, settings: Settings, image: str
+) -> Iterator[Notice]:
+    """Refuse to publish tasks that name an image which the platform cannot pull.
+
+    Warn if the platform is local.
+    """
     moved = _on_image(converted)
     if not moved:
         return
-    if is_loopback(settings.platform.url("mcp", settings.get) or ""):  # each player has a platform of their own
-        yield Notice("warning", f"{some_tasks(moved, 'name')} the image {image}, which is on this computer alone: {_PUSH_IT}")
+    if is_loopback(
+        settings.platform.url("mcp", settings.get) or ""
+    ):  # each player has a platform of their own
+        yield Notice(
+            "warning",
+            f"{some_tasks(moved, 'name')} the image {image}, which is on this computer alone: "
+            f"{_PUSH_IT}",
+        )
         return
     raise InputError(
-        f"{plural(moved, 'task')} would run on the image {image}, which is on this computer alone; nothing is published",
+        f"{plural(moved, 'task')} would run on the image {image}, which is on this computer alone; "
+        "nothing is published",
         why=f"{settings.platform.title} cannot have it.",
         fix=f"{_PUSH_IT[:1].upper()}{_PUSH_IT[1:]}.",
     )
 
 
 def updates_lock(request: DatasetRequest, settings: Settings) -> bool:
-    """Return whether a request names its result in the lock file: if requested, or if the tasks are the project's own."""
+    """Return whether a request names its result in the lock file.
+
+    If requested, or if the tasks are the project's own.
+    """
     if request.name_in_lock is not None:
         return request.name_in_lock
     path = find_source(request.tasks, folder=settings.folder).path
@@ -232,7 +286,10 @@ def updates_lock(request: DatasetRequest, settings: Settings) -> bool:
 
 
 def _called(output: Path, settings: Settings) -> str:
-    """Return the name of a local dataset for the lock file: its path, relative to the project folder if it is inside."""
+    """Return the name of a local dataset for the lock file.
+
+    Its path, relative to the project folder if it is inside.
+    """
     try:
         return output.resolve().relative_to(settings.folder.resolve()).as_posix()
     except ValueError:
@@ -243,7 +300,9 @@ def _name(request: DatasetRequest, settings: Settings) -> str:
     if request.name is not None:
         return check_name(request.name, local=not request.push)
     if not request.push:
-        return name_from_file(find_source(request.tasks, folder=settings.folder).repo or str(request.tasks))
+        return name_from_file(
+            find_source(request.tasks, folder=settings.folder).repo or str(request.tasks)
+        )
     suggested = names_for(request, settings)
     raise InputError(
         "the dataset needs a name to be pushed under",
@@ -251,7 +310,12 @@ def _name(request: DatasetRequest, settings: Settings) -> str:
     )
 
 
-_FORMATS: tuple[tuple[str, Format], ...] = ((".parquet", "parquet"), (".jsonl", "jsonl"), (".ndjson", "jsonl"), (".json", "json"))
+_FORMATS: tuple[tuple[str, Format], ...] = (
+    (".parquet", "parquet"),
+    (".jsonl", "jsonl"),
+    (".ndjson", "jsonl"),
+    (".json", "json"),
+)
 
 
 def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | None:
@@ -262,7 +326,11 @@ def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | 
             return None
         form = form or "parquet"
         several = len(request.selection.splits) > 1
-        suffix = "" if form == "dataset" or several else {"parquet": ".parquet", "json": ".json"}.get(form, ".jsonl")
+        suffix = (
+            ""
+            if form == "dataset" or several
+            else {"parquet": ".parquet", "json": ".json"}.get(form, ".jsonl")
+        )
         return Target(settings.folder / f"{file_name(name)}{suffix}", form)
     path = settings.folder / typed_path(request.output)
     if form is None:
@@ -271,7 +339,9 @@ def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | 
             form = "parquet" if len(request.selection.splits) > 1 else "dataset"
     if path.name.endswith((".gz", ".zst")):
         raise InputError(
-            "compressed files are read, not written", fix="Parquet is compressed by itself.", where=Location(str(path))
+            "compressed files are read, not written",
+            fix="Parquet is compressed by itself.",
+            where=Location(str(path)),
         )
     return Target(path, form)
 
@@ -282,13 +352,21 @@ def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[N
     train = converted.written.get("train", 0)
     if train < MIN_TASKS:
         few = f"{plural(train, 'task')} {'is' if train == 1 else 'are'} few"
-        message = f"{few}: training wants at least {MIN_TASKS}; --min-tasks {MIN_TASKS} repeats them"
+        message = (
+            f"{few}: training wants at least {MIN_TASKS}; --min-tasks {MIN_TASKS} repeats them"
+        )
         yield Notice("warning", message)
     if noticed.get(SEVERAL):
-        message = f"{noticed[SEVERAL]:,} tasks have several local servers, which one image cannot replace; they stay local"
+        message = (
+            f"{noticed[SEVERAL]:,} tasks have several local servers, which one image cannot "
+            "replace; they stay local"
+        )
         yield Notice("warning", message)
     elif noticed.get(LOCAL):
-        message = f"{some_tasks(noticed[LOCAL], 'run')} on servers of this machine; elsewhere they need --remote"
+        message = (
+            f"{some_tasks(noticed[LOCAL], 'run')} on servers of this machine; elsewhere they need "
+            "--remote"
+        )
         yield Notice("info", message)
 
 
@@ -300,34 +378,57 @@ def _in_place(
     path = source.path
     form: Format | None = None
     if source.kind == "file" and path is not None:
-        form = "tasks-jsonl" if re.search(r"\.(jsonl|ndjson)$", path.name) else "json" if path.suffix == ".json" else None
+        form = (
+            "tasks-jsonl"
+            if re.search(r"\.(jsonl|ndjson)$", path.name)
+            else "json"
+            if path.suffix == ".json"
+            else None
+        )
     if form is None or path is None:
-        raise InputError("only .json and .jsonl files are changed in place", where=Location(source.name))
+        raise InputError(
+            "only .json and .jsonl files are changed in place", where=Location(source.name)
+        )
     if request.selection != TaskSelection():
-        raise InputError("filters, samples, shuffling and splits do not go with --in-place: tasks would be lost")
+        raise InputError(
+            "filters, samples, shuffling and splits do not go with --in-place: tasks would be lost"
+        )
     if converted.findings.count("error"):
         raise TaskErrors("the file stays as it is: unusable tasks would be lost", converted)
     changed = converted.duplicated + converted.inferred
     changed += converted.rewritten.get(REMOTE, 0) + converted.rewritten.get(REPLACED, 0)
     if not changed:
         return
-    for step in convert_request(request, settings, image, [Target(path, form, replaces_source=True)]):
+    for step in convert_request(
+        request, settings, image, [Target(path, form, replaces_source=True)]
+    ):
         if isinstance(step, Progress):
             yield step
     yield Notice("info", f"{path.name} was changed in place")
 
 
 def _publish(
-    request: DatasetRequest, settings: Settings, converted: ConversionResult, folder: Path, name: str, image: str | None
+    request: DatasetRequest,
+    settings: Settings,
+    converted: ConversionResult,
+    folder: Path,
+    name: str,
+    image: str | None,
 ) -> Iterator[Progress | Pushed]:
     exposed = converted.rewritten.get(SECRETS, 0)
     if exposed and not request.keep_secrets:
         raise InputError(
-            f"{some_tasks(exposed, 'hold')} a secret that is written out, and pushing would give it away",
-            fix="--replace-secrets puts variables in their place; --keep-secrets pushes them as they are.",
+            f"{some_tasks(exposed, 'hold')} a secret that is written out, and pushing would give "
+            "it away",
+            fix=(
+                "--replace-secrets puts variables in their place; --keep-secrets pushes them as "
+                "they are."
+            ),
             where=Location(converted.source),
         )
-    files = {path.relative_to(folder).as_posix(): path for path in sorted((folder / "data").iterdir())}
+    files = {
+        path.relative_to(folder).as_posix(): path for path in sorted((folder / "data").iterdir())
+    }
     source = find_source(request.tasks, folder=settings.folder)
     facts = CardFacts(
         repo=name,
@@ -341,7 +442,8 @@ def _publish(
     yield from push(files, facts, private=request.private, token=hub_token(request, settings))
 
 
-# -- preview ---------------------------------------------------------------------------------------------------------------
+# -- preview
+# --------------------------------------------------------------------------------------------------
 
 PREVIEW_ROWS = 3
 """Rows that a preview shows."""
@@ -371,9 +473,15 @@ class DatasetPreview:
 
 
 def preview(
-    request: DatasetRequest, settings: Settings, source: TaskSource, *, known: TaskIndex | None = None
+    request: DatasetRequest,
+    settings: Settings,
+    source: TaskSource,
+    *,
+    known: TaskIndex | None = None,
 ) -> Iterator[Progress | DatasetPreview]:
-    """Preview what a request would write: first with the first rows only, and last with the final counts.
+    """Preview what a request would write.
+
+    First with the first rows only, and last with the final counts.
 
     Args:
         request: As for `make_dataset`; its targets do not matter.
@@ -386,7 +494,9 @@ def preview(
     """
     _, image, _ = lock_image(settings, request.image)
     filters = [task_filter(text) for text in request.selection.filters]
-    shortcut = known if not filters and not request.strict and request.token_budget is None else None
+    shortcut = (
+        known if not filters and not request.strict and request.token_budget is None else None
+    )
     layout = DatasetLayout()
     head: list[CheckedTask] = []
     total = valid = passed = problems = 0
@@ -402,9 +512,13 @@ def preview(
             if shortcut is not None:
                 usable = shortcut.counts["ok"] + shortcut.counts["warning"]
                 counts = (shortcut.total, usable, usable, len(shortcut.problems))
-                yield _with_columns(_preview(request, layout, head, *counts), tuple(shortcut.extras))
+                yield _with_columns(
+                    _preview(request, layout, head, *counts), tuple(shortcut.extras)
+                )
                 return
-            yield replace(_preview(request, layout, head, total, valid, passed, problems), exact=False)
+            yield replace(
+                _preview(request, layout, head, total, valid, passed, problems), exact=False
+            )
         yield Progress("read", f"{total:,} tasks", batch.done, batch.size)
     yield _preview(request, layout, head, total, valid, passed, problems)
 
@@ -417,7 +531,13 @@ def _with_columns(found: DatasetPreview, names: tuple[str, ...]) -> DatasetPrevi
 
 
 def _preview(
-    request: DatasetRequest, layout: DatasetLayout, head: list[CheckedTask], total: int, valid: int, passed: int, problems: int
+    request: DatasetRequest,
+    layout: DatasetLayout,
+    head: list[CheckedTask],
+    total: int,
+    valid: int,
+    passed: int,
+    problems: int,
 ) -> DatasetPreview:
     selection = request.selection
     wanted = passed if selection.sample is None else min(selection.sample, passed)
@@ -428,5 +548,9 @@ def _preview(
     if selection.test:
         splits["test"] = test
     texts = layout.record_batch(head)
-    rows = tuple(zip(*(texts.column(place).to_pylist() for place in range(texts.num_columns)), strict=True))
-    return DatasetPreview(total, valid, passed, splits, copies, problems, tuple(layout.schema().names), rows)
+    rows = tuple(
+        zip(*(texts.column(place).to_pylist() for place in range(texts.num_columns)), strict=True)
+    )
+    return DatasetPreview(
+        total, valid, passed, splits, copies, problems, tuple(layout.schema().names), rows
+    )

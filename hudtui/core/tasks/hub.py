@@ -30,11 +30,14 @@ _TIMEOUT = 60.0
 """Seconds without an answer after which a request has failed. The client itself sets no limit."""
 _lock = threading.Lock()
 _uses: list[object] = []
-"""Uses that are going on: the first opens the connections of all, and the last gives the library its own back."""
+"""Uses that are going on: the first opens the connections of all, and the last gives the library
+its own back."""
 _hooks: list[dict[str, list[Callable[..., Any]]]] = []
-"""The event hooks of the library's own client, which make its requests known to the Hub; empty before the first use."""
+"""The event hooks of the library's own client, which make its requests known to the Hub; empty
+before the first use."""
 _chunks: list[bool] = []
-"""True if the client was told to use no store of chunks, before the uses that are going on; empty without a use."""
+"""True if the client was told to use no store of chunks, before the uses that are going on; empty
+without a use."""
 _models: dict[tuple[str, str, str | None], tuple[float, bool | None]] = {}
 """Answers of `has_model`, each with the monotonic time until which it holds."""
 _KEPT = 120.0
@@ -70,7 +73,10 @@ def endpoint() -> str:
 
 
 def use_hub_of(settings: Settings) -> None:
-    """Set the address of the settings for the Hub's client, which reads it from the environment only."""
+    """Set the settings' address for the Hub's client.
+
+    The client reads it from the environment only.
+    """
     address = settings.get("HF_ENDPOINT")
     if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
         os.environ["HF_ENDPOINT"] = address
@@ -78,10 +84,13 @@ def use_hub_of(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def hub_client(token: str | None = None) -> Iterator[HfApi]:
-    """Open the Hub's client with time limits and without progress bars and log lines on the terminal.
+    """Open the Hub's client with time limits and without output on the terminal.
+
+    It shows no progress bars and log lines.
 
     Args:
-        token: Access token; None: the client's own (HF_TOKEN, its login). An address that would get it in the clear gets none.
+        token: Access token; None: the client's own (HF_TOKEN, its login). An address that would get
+            it in the clear gets none.
 
     Raises:
         Busy: While in use: the Hub answered 429.
@@ -94,9 +103,12 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
         if response.status_code == 429:
             raise HubRateLimited(_seconds(response.headers))
         kind = response.headers.get("content-type", "")
-        if "text/html" in kind and (response.url.path.startswith("/api/") or "/info/lfs/" in response.url.path):
+        if "text/html" in kind and (
+            response.url.path.startswith("/api/") or "/info/lfs/" in response.url.path
+        ):
             raise _NotTheHub(
-                f"{response.request.method} {response.url.host}{response.url.path}: {response.status_code}, a web page"
+                f"{response.request.method} {response.url.host}{response.url.path}: "
+                f"{response.status_code}, a web page"
             )
 
     def usual() -> httpx2.Client:
@@ -105,17 +117,22 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     def client() -> httpx2.Client:
         hooks = {**_hooks[0], "response": [*_hooks[0].get("response", []), watch]}
         direct = past_proxies(endpoint()) or None
-        return httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=_TIMEOUT, mounts=direct)
+        return httpx2.Client(
+            event_hooks=hooks, follow_redirects=True, timeout=_TIMEOUT, mounts=direct
+        )
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     disable_progress_bars()
-    # The client of the library is the same for the whole process: it keeps the time limits until the last use is over.
+    # The client of the library is the same for the whole process: it keeps the time limits until
+    # the last use is over.
     with _lock:
         if not _hooks:
             _hooks.append(get_session().event_hooks)
         if not _uses:
             _chunks.append(constants.HF_HUB_DISABLE_XET)
-            set_client_factory(client)  # closes the client before: never in the middle of another use
+            set_client_factory(
+                client
+            )  # closes the client before: never in the middle of another use
         _uses.append(use := object())
         if urlsplit(endpoint()).hostname not in (_PUBLIC_HOST, None):
             constants.HF_HUB_DISABLE_XET = True  # a mirror has no chunk store behind it
@@ -162,8 +179,13 @@ def hub_errors(doing: str, repo: str, *, writing: bool = False) -> Iterator[None
         raise made from None
 
 
-def explain_error(error: Exception, doing: str, repo: str, writing: bool = False) -> HudtuiError | None:
-    """Return the error for a user for an exception of the Hub's client; None for any other exception."""
+def explain_error(
+    error: Exception, doing: str, repo: str, writing: bool = False
+) -> HudtuiError | None:
+    """Return the error for a user for an exception of the Hub's client.
+
+    None for any other exception.
+    """
     import httpx2
     from huggingface_hub import errors
 
@@ -171,21 +193,33 @@ def explain_error(error: Exception, doing: str, repo: str, writing: bool = False
     where = Location(repo)
     if isinstance(error, errors.OfflineModeIsEnabled):
         return HubError(
-            f"{doing} needs the network, and HF_HUB_OFFLINE is set", fix="Unset HF_HUB_OFFLINE, or stay local.", where=where
+            f"{doing} needs the network, and HF_HUB_OFFLINE is set",
+            fix="Unset HF_HUB_OFFLINE, or stay local.",
+            where=where,
         )
-    if isinstance(error, _NotTheHub) or (isinstance(error, ValueError) and "JSON" in type(error).__name__):
+    if isinstance(error, _NotTheHub) or (
+        isinstance(error, ValueError) and "JSON" in type(error).__name__
+    ):
         return HubError(
-            f"something else than the Hub answered for {host}: a proxy, a firewall or a sign-in page of the network",
+            f"something else than the Hub answered for {host}: a proxy, a firewall or a sign-in "
+            "page of the network",
             why=clean_line(str(error), 200),
-            fix="Open the address in a browser, or set HTTPS_PROXY and HF_ENDPOINT for your network.",
+            fix=(
+                "Open the address in a browser, or set HTTPS_PROXY and HF_ENDPOINT for your "
+                "network."
+            ),
             where=where,
         )
     if isinstance(error, errors.HfHubHTTPError):
         return _refused(error, doing, host, where, writing)
     if isinstance(error, errors.HFValidationError):
-        return InputError("this is not a name of a dataset", why=clean_line(str(error), 200), where=where)
+        return InputError(
+            "this is not a name of a dataset", why=clean_line(str(error), 200), where=where
+        )
     if isinstance(error, errors.LocalTokenNotFoundError):
-        return HubError(f"{doing} needs a token, and there is none", fix=TOKEN, where=where, lacks="HF_TOKEN")
+        return HubError(
+            f"{doing} needs a token, and there is none", fix=TOKEN, where=where, lacks="HF_TOKEN"
+        )
     if isinstance(error, errors.LocalEntryNotFoundError | httpx2.TransportError | ConnectionError):
         return HubError(
             f"{host} cannot be reached",
@@ -195,12 +229,21 @@ def explain_error(error: Exception, doing: str, repo: str, writing: bool = False
         )
     if isinstance(error, errors.EntryNotFoundError):
         return InputError("the dataset lacks a file", why=clean_line(str(error), 200), where=where)
-    if isinstance(error, OSError | RuntimeError):  # a full disk under the cache; the chunk store's own client
-        return HubError(f"{doing} failed", why=clean_line(getattr(error, "strerror", None) or str(error), 200), where=where)
+    if isinstance(
+        error, OSError | RuntimeError
+    ):  # a full disk under the cache; the chunk store's own client
+        return HubError(
+            f"{doing} failed",
+            why=clean_line(getattr(error, "strerror", None) or str(error), 200),
+            where=where,
+        )
     return None
 
 
-TOKEN = "Make one at https://huggingface.co/settings/tokens and put it into HF_TOKEN, or run `hf auth login`."
+TOKEN = (
+    "Make one at https://huggingface.co/settings/tokens and put it into HF_TOKEN, or run `hf auth "
+    "login`."
+)
 
 
 def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) -> HudtuiError:
@@ -211,17 +254,42 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
     page = "text/html" in error.response.headers.get("content-type", "")
     if page and status not in (401, 403, 404):
         why = f"HTTP {status} with a web page"
-        return HubError(f"{host} answered with a web page instead of data: a proxy, or it is down", why=why, where=where)
+        return HubError(
+            f"{host} answered with a web page instead of data: a proxy, or it is down",
+            why=why,
+            where=where,
+        )
     if isinstance(error, errors.GatedRepoError):
-        return HubError("this dataset is gated: its owner must grant you access", why=said, where=where, lacks="HF_TOKEN")
+        return HubError(
+            "this dataset is gated: its owner must grant you access",
+            why=said,
+            where=where,
+            lacks="HF_TOKEN",
+        )
     if isinstance(error, errors.RevisionNotFoundError):
         return InputError("the dataset has no such revision", why=said, where=where)
     namespace = where.file.partition("/")[0]
     if status == 401 and (writing or not isinstance(error, errors.RepositoryNotFoundError)):
-        return HubError("the Hub does not accept the token (401)", why=said, fix=TOKEN, where=where, lacks="HF_TOKEN")
+        return HubError(
+            "the Hub does not accept the token (401)",
+            why=said,
+            fix=TOKEN,
+            where=where,
+            lacks="HF_TOKEN",
+        )
     if status == 403:
-        fix = f"Use a token with write access to {namespace}, or another name." if writing else "Use a token with access to it."
-        return HubError(f"the token does not allow {doing} (403)", why=said, fix=fix, where=where, lacks="HF_TOKEN")
+        fix = (
+            f"Use a token with write access to {namespace}, or another name."
+            if writing
+            else "Use a token with access to it."
+        )
+        return HubError(
+            f"the token does not allow {doing} (403)",
+            why=said,
+            fix=fix,
+            where=where,
+            lacks="HF_TOKEN",
+        )
     if status in (401, 404):
         fix = "Check its name; for a private one a token is needed (HF_TOKEN or --token)."
         what = "the Hub has no such dataset, or does not show it to you"
@@ -229,14 +297,21 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
     if status in (409, 412):
         fix = "Run the command again; what was uploaded already is not uploaded twice."
         return HubError(
-            f"the Hub reports a conflict ({status}): someone else changed the dataset", why=said, fix=fix, where=where
+            f"the Hub reports a conflict ({status}): someone else changed the dataset",
+            why=said,
+            fix=fix,
+            where=where,
         )
     if status == 429:
         return rate_limit_error(None, doing, where.file)
     if status >= 500:
         fix = "Try again in a few minutes; what was uploaded already is not uploaded twice."
-        return HubError(f"the Hub has trouble of its own ({status})", why=said, fix=fix, where=where)
-    return HubError(f"the Hub refused {doing} ({status})", why=said or clean_line(str(error), 200), where=where)
+        return HubError(
+            f"the Hub has trouble of its own ({status})", why=said, fix=fix, where=where
+        )
+    return HubError(
+        f"the Hub refused {doing} ({status})", why=said or clean_line(str(error), 200), where=where
+    )
 
 
 def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
@@ -252,7 +327,8 @@ def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
 def has_model(name: str, token: str | None = None) -> bool | None:
     """Return whether the Hub has a model that this token may read; None if the Hub cannot be asked.
 
-    Waits some seconds at most. The answer is kept for a while, because a form asks for it again with each change.
+    Waits some seconds at most. The answer is kept for a while, because a form asks for it again
+    with each change.
     """
     key = (endpoint(), name, token)
     until, answer = _models.get(key, (0.0, None))
@@ -299,19 +375,33 @@ def download_files(source: TaskSource, *, token: str | None = None) -> TaskSourc
             chosen = pick_files(names, _patterns(info.card_data), source)
             files = []
             for name in chosen:
-                files.append(Path(api.hf_hub_download(repo, name, repo_type="dataset", revision=info.sha)))
+                files.append(
+                    Path(api.hf_hub_download(repo, name, repo_type="dataset", revision=info.sha))
+                )
     except HubRateLimited as busy:
         raise rate_limit_error(busy.seconds, "reading", repo) from None
-    return TaskSource(source.name, "files", repo=repo, revision=info.sha, split=source.split, files=tuple(files))
+    return TaskSource(
+        source.name, "files", repo=repo, revision=info.sha, split=source.split, files=tuple(files)
+    )
 
 
 def _patterns(card: Any) -> dict[str, list[str]]:
-    """Return split -> patterns of file names, from the default (or first) configuration of the dataset card."""
+    """Return split -> patterns of file names, from a configuration of the dataset card.
+
+    The configuration is the default one, or else the first.
+    """
     configs = (card or {}).get("configs") if hasattr(card, "get") else None
     if not isinstance(configs, list):
         return {}
     usable = [config for config in configs if isinstance(config, dict) and config.get("data_files")]
-    config = next((config for config in usable if config.get("default") or config.get("config_name") == "default"), None)
+    config = next(
+        (
+            config
+            for config in usable
+            if config.get("default") or config.get("config_name") == "default"
+        ),
+        None,
+    )
     config = config or (usable[0] if usable else None)
     if config is None:
         return {}
@@ -322,11 +412,15 @@ def _patterns(card: Any) -> dict[str, list[str]]:
     for entry in entries:
         entry = entry if isinstance(entry, dict) else {"split": "train", "path": entry}
         paths = entry.get("path")
-        made.setdefault(str(entry.get("split", "train")), []).extend(map(str, paths if isinstance(paths, list) else [paths]))
+        made.setdefault(str(entry.get("split", "train")), []).extend(
+            map(str, paths if isinstance(paths, list) else [paths])
+        )
     return made
 
 
-def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: TaskSource) -> list[str]:
+def pick_files(
+    names: Sequence[str], patterns: dict[str, list[str]], source: TaskSource
+) -> list[str]:
     """Return the files of a dataset that hold the wanted split.
 
     Args:
@@ -341,11 +435,17 @@ def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: Tas
 
     if patterns:
         split = choose_split(list(patterns), source)
-        found = sorted(name for name in names if any(fnmatch(name, pattern) for pattern in patterns[split]))
+        found = sorted(
+            name for name in names if any(fnmatch(name, pattern) for pattern in patterns[split])
+        )
         if found:
             return found
     for ending in (r"\.parquet", r"\.jsonl(\.gz|\.zst)?", r"\.json"):
-        files = sorted(name for name in names if re.search(ending + "$", name) and not Path(name).name.startswith("."))
+        files = sorted(
+            name
+            for name in names
+            if re.search(ending + "$", name) and not Path(name).name.startswith(".")
+        )
         if files:
             splits = {name: split_from_name(name.rpartition("/")[2]) for name in files}
             known = list(dict.fromkeys(splits.values()))

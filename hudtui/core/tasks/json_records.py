@@ -1,7 +1,8 @@
 """JSON files as runs of records: arrays, JSON lines and single objects.
 
-Most records are decoded by the hundred with msgspec. A record that msgspec refuses is parsed on its own by `files.parse_json`,
-which says what is wrong with it and where; the records around it are not affected.
+Most records are decoded by the hundred with msgspec. A record that msgspec refuses is parsed on its
+own by `files.parse_json`, which says what is wrong with it and where; the records around it are not
+affected.
 
 Imports msgspec: import this module late.
 """
@@ -23,7 +24,8 @@ from hudtui.core.tasks.task import FieldProblem
 LARGEST_RECORD = 64 << 20
 """Bytes of one record."""
 CHUNK = 512 << 10
-"""Bytes of a chunk: enough that the work per chunk does not count, and few enough for the processor's cache."""
+"""Bytes of a chunk: enough that the work per chunk does not count, and few enough for the
+processor's cache."""
 
 _SPACE = b" \t\r\n"
 # A string that the end of the file cuts off counts as one token.
@@ -31,11 +33,14 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]|[^\s"\[\]
 _GAP = re.compile(rb"[ \t\r\n,]*+")
 _BORDER = re.compile(rb"\}[ \t\r\n]*+(,)[ \t\r\n]*+\{")
 _GUESSES = 3
-"""Commas that are tried as the end of a chunk before its tokens are read: some stand inside of a record."""
+"""Commas that are tried as the end of a chunk before its tokens are read: some stand inside of a
+record."""
 _CLOSE = ord("]")
 
 
-class _PlainTask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False):
+class _PlainTask(
+    msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False
+):
     """A record without further fields, which is cheaper to decode than an object."""
 
     id: Any = None
@@ -62,7 +67,9 @@ def decode_json(data: bytes | msgspec.Raw) -> Any:
 
 
 def decode_array(data: bytes) -> list[Any]:
-    """Decode an array of records. Most tasks of a file have the same `mcp_config`, so equal ones are decoded once.
+    """Decode an array of records.
+
+    Most tasks of a file have the same `mcp_config`, so equal ones are decoded once.
 
     Raises:
         ValueError: As `decode_json`.
@@ -89,16 +96,22 @@ def decode_array(data: bytes) -> list[Any]:
 
 
 def _decode_strictly(data: bytes | msgspec.Raw, decode: Callable[[bytes], Any]) -> Any:
-    """Decode JSON without duplicate keys: an object loses them, so the value is encoded again and compared."""
+    """Decode JSON without duplicate keys.
+
+    An object loses them, so the value is encoded again and compared.
+    """
     try:
         compact: bytes = msgspec.json.format(data, indent=-1)
         value = decode(compact)
         again = _encode(value)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    # Numbers and escapes can be spelled in several ways, and fields can be in another order: then the keys are counted. In
-    # the spellings excluded here a colon or a quote in a string could be counted as the end of a key in one of the texts only.
-    if again != compact and (b'\\\\":' in compact or b"\\u003" in compact or _keys(again) != _keys(compact)):
+    # Numbers and escapes can be spelled in several ways, and fields can be in another order: then
+    # the keys are counted. In the spellings excluded here a colon or a quote in a string could be
+    # counted as the end of a key in one of the texts only.
+    if again != compact and (
+        b'\\\\":' in compact or b"\\u003" in compact or _keys(again) != _keys(compact)
+    ):
         raise ValueError("duplicate key in one object")
     return value
 
@@ -112,19 +125,25 @@ def encode_json(value: Any) -> bytes:
     """Encode a value as JSON without white space.
 
     Raises:
-        ValueError: The value holds NaN, an infinity, half of a surrogate pair, or is nested too deeply.
+        ValueError: The value holds NaN, an infinity, half of a surrogate pair, or is nested too
+            deeply.
     """
     try:
         text = _encode(value)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if b"null" in text:  # msgspec writes NaN and infinities as null
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str).encode()
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str
+        ).encode()
     return text
 
 
 def encode_column(values: list[Any]) -> list[bytes | None]:
-    """Encode many values as JSON without white space; None stays None. They must be free of what JSON cannot hold."""
+    """Encode many values as JSON without white space; None stays None.
+
+    They must be free of what JSON cannot hold.
+    """
     texts: list[bytes | None] = [*_encoder.encode_lines(values).split(b"\n")[:-1]]
     if None in values:
         texts = [None if value is None else text for value, text in zip(values, texts, strict=True)]
@@ -137,7 +156,8 @@ class RecordChunk:
 
     form: Literal["lines", "array"]
     data: bytes
-    """The records as they stand in the file: one per line, or separated by commas. No brackets around them."""
+    """The records as they stand in the file: one per line, or separated by commas. No brackets
+    around them."""
     line: int
     """Line of the file on which `data` begins, counting from 1."""
     name: str
@@ -147,7 +167,8 @@ class RecordChunk:
     start: int = 0
     """Place of `data` in the file."""
     spans: Sequence[tuple[int, int]] = ()
-    """Start and end of each record of an array in `data`; empty where the records are valid, and so found again."""
+    """Start and end of each record of an array in `data`; empty where the records are valid, and so
+    found again."""
     last: bool = False
     """True if the file ends with this chunk (`lines`: without a final line end)."""
 
@@ -164,7 +185,11 @@ class RecordChunk:
     def texts(self) -> Iterator[tuple[int, bytes]]:
         """Yield the line and the text of each record, valid or not."""
         if self.form == "lines":
-            yield from ((number, text) for number, text in enumerate(self.data.split(b"\n"), self.line) if text.strip())
+            yield from (
+                (number, text)
+                for number, text in enumerate(self.data.split(b"\n"), self.line)
+                if text.strip()
+            )
             return
         line, place = self.line, 0
         for start, end in self.spans or _record_spans(self.data):
@@ -176,8 +201,8 @@ class RecordChunk:
         """Decode the records.
 
         Returns:
-            The data of each record, or a `FieldProblem` where its text is not JSON; and the line of each record
-            (of the mistake, where there is one), or None if `lines` returns them.
+            The data of each record, or a `FieldProblem` where its text is not JSON; and the line of
+            each record (of the mistake, where there is one), or None if `lines` returns them.
 
         Raises:
             InputError: The file ends in the middle of a record.
@@ -190,7 +215,12 @@ class RecordChunk:
             try:
                 record: Any = decode_json(text)
             except ValueError:
-                if self.form == "lines" and self.last and number == len(texts) - 1 and _is_truncated(text):
+                if (
+                    self.form == "lines"
+                    and self.last
+                    and number == len(texts) - 1
+                    and _is_truncated(text)
+                ):
                     what = "the file ends in the middle of a task: it was cut off"
                     raise InputError(what, where=Location(self.name, line)) from None
                 record, further = _parse(text)
@@ -209,7 +239,11 @@ def _parse(text: bytes) -> tuple[Any, int]:
     try:
         return parse_json(text.decode(), ""), 0
     except UnicodeDecodeError as error:
-        return FieldProblem(None, f"this is not UTF-8 text: byte 0x{text[error.start]:02x} at offset {error.start}", "json"), 0
+        return FieldProblem(
+            None,
+            f"this is not UTF-8 text: byte 0x{text[error.start]:02x} at offset {error.start}",
+            "json",
+        ), 0
     except InputError as error:
         place = error.where or Location("")
         code = "duplicate-key" if "duplicate key" in error.what else "json"
@@ -254,7 +288,10 @@ def record_chunks(data: bytes, name: str) -> Iterator[RecordChunk]:
 
 
 def _has_lines(data: bytes, begin: int, name: str) -> bool:
-    """Return whether a text that begins with an object is JSON lines: by the file's name, or because its first line is JSON."""
+    """Return whether a text that begins with an object is JSON lines.
+
+    By the file's name, or because its first line is JSON.
+    """
     if re.search(r"\.(jsonl|ndjson|jsonlines)(\.\w+)?$", name):
         return True
     end = data.find(b"\n", begin)
@@ -269,7 +306,8 @@ def _one_object(data: bytes, name: str) -> RecordChunk:
     """Read a file that is one task over several lines."""
     if len(data) > LARGEST_RECORD:
         raise InputError(
-            f"this is one JSON document of more than {LARGEST_RECORD >> 20} MB, too large for a task",
+            f"this is one JSON document of more than {LARGEST_RECORD >> 20} MB, too large for a "
+            "task",
             fix="Write tasks as an array or as JSON lines.",
             where=Location(name),
         )
@@ -298,18 +336,26 @@ def split_lines(data: bytes, name: str) -> Iterator[RecordChunk]:
         text = data[place:end]
         lines = text.split(b"\n")  # several times as fast as `count`
         if len(text) > LARGEST_RECORD and max(map(len, lines)) > LARGEST_RECORD:
-            number = next(number for number, one in enumerate(lines, line) if len(one) > LARGEST_RECORD)
+            number = next(
+                number for number, one in enumerate(lines, line) if len(one) > LARGEST_RECORD
+            )
             what = f"a line is longer than {LARGEST_RECORD >> 20} MB, too long for a task"
             raise InputError(what, where=Location(name, number))
         if not text.isspace():
-            yield _line_chunk(text, line, name, len(lines), place, last=cut < 0 and bool(lines[-1].strip()))
+            yield _line_chunk(
+                text, line, name, len(lines), place, last=cut < 0 and bool(lines[-1].strip())
+            )
         line += len(lines)
         place = end + 1
 
 
-def _line_chunk(text: bytes, line: int, name: str, count: int, start: int, *, last: bool) -> RecordChunk:
+def _line_chunk(
+    text: bytes, line: int, name: str, count: int, start: int, *, last: bool
+) -> RecordChunk:
     values = _values(text.removesuffix(b"\n").replace(b"\n", b","))
-    if values is not None and len(values) != count - text.endswith(b"\n"):  # two objects on one line are not two tasks
+    if values is not None and len(values) != count - text.endswith(
+        b"\n"
+    ):  # two objects on one line are not two tasks
         values = None
     return RecordChunk("lines", text, line, name, values, start, last=last)
 
@@ -325,7 +371,8 @@ def split_array(data: bytes, name: str) -> Iterator[RecordChunk]:
     """Split one JSON array into chunks of whole records.
 
     Raises:
-        InputError: The array is cut off, its brackets do not match, a value is missing, or text follows the end of the array.
+        InputError: The array is cut off, its brackets do not match, a value is missing, or text
+            follows the end of the array.
     """
     array, first = _ArrayText(data, name), data.index(b"[") + 1
     place, line = first, 1 + data.count(b"\n", 0, first)
@@ -344,12 +391,14 @@ def split_array(data: bytes, name: str) -> Iterator[RecordChunk]:
 
 
 def _decode_next(data: bytes, place: int) -> tuple[int, list[Any] | None]:
-    """Decode the next records of an array, up to a comma that looks as if it stood between two records.
+    """Decode the next records of an array, up to a comma that seems to separate two.
 
-    It does if the text before it is valid: so the border of a chunk is found while the chunk is decoded.
+    It does if the text before it is valid: so the border of a chunk is found while the chunk is
+    decoded.
 
     Returns:
-        The place of the comma, or of the array's last bracket, and the records; or -1 and None: the tokens have to be read.
+        The place of the comma, or of the array's last bracket, and the records; or -1 and None: the
+        tokens have to be read.
     """
     end = place + CHUNK
     for _ in range(_GUESSES):
@@ -359,7 +408,9 @@ def _decode_next(data: bytes, place: int) -> tuple[int, list[Any] | None]:
         end = border.start(1) if border is not None else len(data.rstrip(_SPACE)) - 1
         text = data[place:end]
         is_whole = border is not None or data[end] == _CLOSE
-        values = _values(text) if is_whole and text.strip() and len(text) <= LARGEST_RECORD else None
+        values = (
+            _values(text) if is_whole and text.strip() and len(text) <= LARGEST_RECORD else None
+        )
         if values is not None:
             return end, values
         if border is None:
@@ -378,7 +429,10 @@ def _record_spans(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 class _ArrayText:
-    """Finds the records of an array token by token: slow, always right, and goes on after a record that is not valid JSON."""
+    """Finds the records of an array token by token.
+
+    Slow, always right, and goes on after a record that is not valid JSON.
+    """
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._name = data, name
@@ -391,10 +445,12 @@ class _ArrayText:
             may_be_empty: Nothing may stand before the array's last bracket.
 
         Returns:
-            The place of the comma or of the last bracket behind the chunk, and start and end of each record in the chunk.
+            The place of the comma or of the last bracket behind the chunk, and start and end of
+            each record in the chunk.
 
         Raises:
-            InputError: The array has no end, its commas and brackets do not match, or a record is too large.
+            InputError: The array has no end, its commas and brackets do not match, or a record is
+                too large.
         """
         spans: list[tuple[int, int]] = []
         depth, start, end, place = 0, -1, -1, first
@@ -428,30 +484,46 @@ class _ArrayText:
 
     def _check_size(self, start: int, end: int) -> None:
         if end - start > LARGEST_RECORD:
-            what = f"a task is larger than {LARGEST_RECORD >> 20} MB, or a bracket or a quote in it is never closed"
+            what = (
+                f"a task is larger than {LARGEST_RECORD >> 20} MB, or a bracket or a quote in it "
+                "is never closed"
+            )
             raise self.error(what, start)
 
     def _check_end(self, place: int) -> None:
         rest = self._data[place:].lstrip(_SPACE)
         if rest:
-            raise self.error("something stands after the end of the array", len(self._data) - len(rest))
+            raise self.error(
+                "something stands after the end of the array", len(self._data) - len(rest)
+            )
 
     def _cut_off(self, place: int) -> InputError:
-        """Return why the array has no end: the first mistake in its last record, or the end of the file."""
+        """Return why the array has no end.
+
+        The first mistake in its last record, or the end of the file.
+        """
         text = self._data[place:].decode(errors="replace")
         try:
             json.loads(text)
         except json.JSONDecodeError as error:
             if error.pos < len(text.rstrip()) - 1 and not error.msg.startswith("Unterminated"):
-                return self.error(f"this is not valid JSON: {error.msg}", place + len(text[: error.pos].encode()))
+                return self.error(
+                    f"this is not valid JSON: {error.msg}", place + len(text[: error.pos].encode())
+                )
         except (RecursionError, ValueError):
             pass
         return self.error(
-            "the file ends in the middle of the array: it was cut off, or a bracket or a quote is missing", len(self._data)
+            "the file ends in the middle of the array: it was cut off, or a bracket or a quote is "
+            "missing",
+            len(self._data),
         )
 
     def error(self, what: str, place: int) -> InputError:
         """Return an error at a place of the file."""
         begin = self._data.rfind(b"\n", 0, place)
-        column = len(self._data[begin + 1 : place].decode(errors="replace")) + 1 if begin >= 0 else None
-        return InputError(what, where=Location(self._name, 1 + self._data.count(b"\n", 0, place), column))
+        column = (
+            len(self._data[begin + 1 : place].decode(errors="replace")) + 1 if begin >= 0 else None
+        )
+        return InputError(
+            what, where=Location(self._name, 1 + self._data.count(b"\n", 0, place), column)
+        )

@@ -29,7 +29,12 @@ def _masked(value: Any, without: Any, name: str = "") -> Any:
     if isinstance(value, list):
         others = without if isinstance(without, list) and len(without) == len(value) else value
         return [_masked(item, other, name) for item, other in zip(value, others, strict=True)]
-    if isinstance(value, str) and "$" not in value and value and (value != without or looks_secret(name)):
+    if (
+        isinstance(value, str)
+        and "$" not in value
+        and value
+        and (value != without or looks_secret(name))
+    ):
         head, blank, secret = value.rpartition(" ")
         if "=" in value and value != without:
             head, blank, secret = value.rpartition("=")
@@ -45,7 +50,10 @@ def masked_json(text: str, platform: Platform) -> str:
 
 
 def masked_text(text: str) -> str:
-    """Return text, which may be damaged JSON, with the values of keys that sound like secrets masked."""
+    """Return text with the values of keys that sound like secrets masked.
+
+    The text may be damaged JSON.
+    """
 
     def hide(match: re.Match[str]) -> str:
         if "$" in match[3] or not match[3] or not looks_secret(match[2]):

@@ -42,31 +42,54 @@ def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migra
         output: A `.json` file for an array; JSON lines for any other suffix.
 
     Raises:
-        InputError: The source cannot be read as a whole, none of its tasks can be converted, or the file cannot be written.
+        InputError: The source cannot be read as a whole, none of its tasks can be converted, or the
+            file cannot be written.
     """
     findings = ProblemSummary()
     total = written = 0
     array = output.suffix == ".json"
-    if source.path is not None and output.exists() and source.path.is_file() and output.samefile(source.path):
-        raise InputError("this is the file that the tasks are read from, and it stays as it is", where=Location(str(output)))
+    if (
+        source.path is not None
+        and output.exists()
+        and source.path.is_file()
+        and output.samefile(source.path)
+    ):
+        raise InputError(
+            "this is the file that the tasks are read from, and it stays as it is",
+            where=Location(str(output)),
+        )
     hidden = temporary_path(output)
     try:
         with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)
             with hidden.open("wb") as out:
                 for record, line in _records(source):
-                    made, problems = (None, [record]) if isinstance(record, FieldProblem) else to_v6(record)
-                    name = str(record["id"]) if isinstance(record, dict) and record.get("id") is not None else None
+                    made, problems = (
+                        (None, [record]) if isinstance(record, FieldProblem) else to_v6(record)
+                    )
+                    name = (
+                        str(record["id"])
+                        if isinstance(record, dict) and record.get("id") is not None
+                        else None
+                    )
                     findings.add(
                         [
-                            TaskProblem(file=source.name, index=total, id=name, line=line, **problem._asdict())
+                            TaskProblem(
+                                file=source.name,
+                                index=total,
+                                id=name,
+                                line=line,
+                                **problem._asdict(),
+                            )
                             for problem in problems
                         ]
                     )
                     total += 1
                     if made is not None:
                         before = (b",\n" if written else b"[\n") if array else b""
-                        out.write(before + _text(made, 2 if array else None) + (b"" if array else b"\n"))
+                        out.write(
+                            before + _text(made, 2 if array else None) + (b"" if array else b"\n")
+                        )
                         written += 1
                     if total % 10_000 == 0:
                         yield Progress("read", f"{total:,} tasks")
@@ -94,7 +117,10 @@ def _text(record: dict[str, Any], indent: int | None) -> bytes:
 
 
 def _records(source: TaskSource) -> Iterator[tuple[Any, int | None]]:
-    """Yield the data of each record (or the problem with its text) and its line, if the source has lines."""
+    """Yield the data of each record and its line, if the source has lines.
+
+    A record that cannot be read comes as the problem with its text.
+    """
     for chunk, _, _ in read_chunks(source):
         records, lines = chunk.records()
         if isinstance(chunk, TableChunk):

@@ -1,4 +1,7 @@
-"""Options of a dataset that is made of tasks. Commands import this module at their start: it stays small."""
+"""Options of a dataset that is made of tasks.
+
+Commands import this module at their start: it stays small.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,18 @@ class TaskSelection:
     """Which of the usable tasks are taken."""
 
     filters: tuple[str, ...] = knob(
-        (), "Keep only tasks that match, e.g. 'metadata.difficulty:easy prompt:tile'.", "--filter", metavar="TEXT"
+        (),
+        "Keep only tasks that match, e.g. 'metadata.difficulty:easy prompt:tile'.",
+        "--filter",
+        metavar="TEXT",
     )
-    """Filters of `core.row_filter` over the fields of a task and paths in them; a task must match all."""
+    """Filters of `core.row_filter` over the fields of a task and paths in them; a task must match
+    all."""
     shuffle: bool = knob(False, "Shuffle the tasks.", "--shuffle")
     sample: int | None = knob(None, "Take a random sample of this size.", minimum=1)
-    test: float | None = knob(None, "Put a share (below 1) or a number of tasks into a test split.", minimum=0)
+    test: float | None = knob(
+        None, "Put a share (below 1) or a number of tasks into a test split.", minimum=0
+    )
     seed: int = knob(0, "Random seed.")
 
     @property
@@ -41,20 +50,41 @@ class DatasetOptions:
 
     name: str | None = knob(None, "ORG/NAME on the Hub, or the name of a local file.")
     private: bool | None = knob(
-        None, "Who may see it. By default a new dataset is private, and an existing one stays as it is.", "--private/--public"
+        None,
+        "Who may see it. By default a new dataset is private, and an existing one stays as it is.",
+        "--private/--public",
     )
-    output: Path | None = knob(None, "Local result: .parquet, .jsonl, .json, or a folder as datasets saves it.", "--output", "-o")
+    output: Path | None = knob(
+        None,
+        "Local result: .parquet, .jsonl, .json, or a folder as datasets saves it.",
+        "--output",
+        "-o",
+    )
     format: str | None = knob(None, f"Form of the local result: {', '.join(FORMATS)}.")
     """None: by the suffix of `output`, else Parquet."""
     split: str | None = knob(None, "Split of a dataset that has several.")
-    remote: bool = knob(False, "Run local servers behind the platform instead, or leave them local.", "--remote/--local")
+    remote: bool = knob(
+        False,
+        "Run local servers behind the platform instead, or leave them local.",
+        "--remote/--local",
+    )
     image: str | None = knob(None, "Image for --remote, instead of the lock file's.")
-    replace_secrets: bool = knob(False, "Replace keys and tokens in the tasks by variables.", "--replace-secrets")
-    keep_secrets: bool = knob(False, "Push keys and tokens in the tasks as they are.", "--keep-secrets")
+    replace_secrets: bool = knob(
+        False, "Replace keys and tokens in the tasks by variables.", "--replace-secrets"
+    )
+    keep_secrets: bool = knob(
+        False, "Push keys and tokens in the tasks as they are.", "--keep-secrets"
+    )
     min_tasks: int = knob(0, "Duplicate tasks under new ids up to this number.", minimum=0)
     strict: bool = knob(False, "Fail on any problem, warnings included.", "--strict")
-    token_budget: int | None = knob(None, "Warn about prompts with more tokens than this (estimated).", minimum=1)
-    name_in_lock: bool | None = knob(
-        None, "Name the dataset in the lock file; by default for tasks of this project.", "--lock/--no-lock"
+    token_budget: int | None = knob(
+        None, "Warn about prompts with more tokens than this (estimated).", minimum=1
     )
-    in_place: bool = knob(False, "Also write changed servers and copies back into the task file.", "--in-place")
+    name_in_lock: bool | None = knob(
+        None,
+        "Name the dataset in the lock file; by default for tasks of this project.",
+        "--lock/--no-lock",
+    )
+    in_place: bool = knob(
+        False, "Also write changed servers and copies back into the task file.", "--in-place"
+    )

@@ -1,7 +1,9 @@
-"""Recognises chunks of tasks that are certainly fine, a column at a time, which is several times as fast as `TaskChecker`.
+"""Recognises chunks of tasks that are certainly fine, a column at a time.
 
-It decides nothing on its own: whatever it does not recognise goes to `TaskChecker`, and what it recognises is what `TaskChecker`
-would return.
+It is several times as fast as `TaskChecker`.
+
+It decides nothing on its own: whatever it does not recognise goes to `TaskChecker`, and what it
+recognises is what `TaskChecker` would return.
 
 Imports msgspec: import this module late.
 """
@@ -18,11 +20,14 @@ from hudtui.core.tasks.validate import TASK_FIELDS, TODO, CheckedTask, TaskCheck
 _columns_of = itemgetter(*TASK_FIELDS)
 
 
-def check_fine(records: Sequence[Any], start: int, checker: TaskChecker) -> list[CheckedTask] | None:
-    """Return the tasks of a chunk if all of them have the usual form and no problem; None if that is not certain.
+def check_fine(
+    records: Sequence[Any], start: int, checker: TaskChecker
+) -> list[CheckedTask] | None:
+    """Return the tasks of a chunk if all of them have the usual form and no problem.
 
-    The usual form has the six fields of the dataset format and no other, an id and a prompt of plain text, at most one call for
-    `setup_tool`, and exactly one for `evaluate_tool`. Calls and metadata are data, not JSON text.
+    None if that is not certain. The usual form has the six fields of the dataset format and no
+    other, an id and a prompt of plain text, at most one call for `setup_tool`, and exactly one for
+    `evaluate_tool`. Calls and metadata are data, not JSON text.
 
     Args:
         records: Data that is known to be free of what JSON cannot hold, e.g. NaN.
@@ -35,7 +40,9 @@ def check_fine(records: Sequence[Any], start: int, checker: TaskChecker) -> list
     if set(map(type, records)) != {dict} or set(map(len, records)) != {len(TASK_FIELDS)}:
         return None
     try:
-        ids, prompts, values, setups, evaluations, metadata = zip(*map(_columns_of, records), strict=True)
+        ids, prompts, values, setups, evaluations, metadata = zip(
+            *map(_columns_of, records), strict=True
+        )
     except KeyError:
         return None
     if not (
@@ -46,11 +53,24 @@ def check_fine(records: Sequence[Any], start: int, checker: TaskChecker) -> list
         and set(map(type, metadata)) <= {dict, NoneType}
     ):
         return None
-    # Equal configurations are mostly the same object. They come last, because to compare distinct ones takes longest.
-    configs = {id(value): checker.check_config(value) for value in {id(value): value for value in values}.values()}
+    # Equal configurations are mostly the same object. They come last, because to compare distinct
+    # ones takes longest.
+    configs = {
+        id(value): checker.check_config(value)
+        for value in {id(value): value for value in values}.values()
+    }
     if any(config.problems for config in configs.values()):
         return None
-    rows = zip(records, ids, prompts, map(configs.__getitem__, map(id, values)), setups, evaluations, metadata, strict=True)
+    rows = zip(
+        records,
+        ids,
+        prompts,
+        map(configs.__getitem__, map(id, values)),
+        setups,
+        evaluations,
+        metadata,
+        strict=True,
+    )
     return [
         CheckedTask(
             record,
@@ -71,7 +91,12 @@ def check_fine(records: Sequence[Any], start: int, checker: TaskChecker) -> list
 
 
 def _plain_ids(ids: Sequence[Any]) -> bool:
-    return set(map(type, ids)) == {str} and all(ids) and "".join(ids).isprintable() and tuple(map(str.strip, ids)) == ids
+    return (
+        set(map(type, ids)) == {str}
+        and all(ids)
+        and "".join(ids).isprintable()
+        and tuple(map(str.strip, ids)) == ids
+    )
 
 
 def _plain_prompts(prompts: Sequence[Any]) -> bool:
@@ -81,9 +106,16 @@ def _plain_prompts(prompts: Sequence[Any]) -> bool:
 
 
 def _plain_calls(calls: Sequence[Any]) -> bool:
-    """Return whether each is an object with the name of a tool and, if at all, an object of arguments."""
+    """Return whether each is an object with the name of a tool.
+
+    Its arguments, if there are any, are an object.
+    """
     if not set(map(type, calls)) <= {dict}:
         return False
     names = [call.get("name") for call in calls]
     arguments = [call.get("arguments") for call in calls]
-    return set(map(type, names)) <= {str} and all(names) and set(map(type, arguments)) <= {dict, NoneType}
+    return (
+        set(map(type, names)) <= {str}
+        and all(names)
+        and set(map(type, arguments)) <= {dict, NoneType}
+    )

@@ -1,7 +1,8 @@
-"""Pushing a dataset to the Hub in one commit, and its dataset card. Pushing the same dataset again changes nothing.
+"""Pushing a dataset to the Hub in one commit, and its dataset card.
 
-Files are compared by content. A file that was uploaded before a push was interrupted is not uploaded again, and a push is
-recognised as done if its commit arrived but the answer did not.
+Pushing the same dataset again changes nothing. Files are compared by content. A file that was
+uploaded before a push was interrupted is not uploaded again, and a push is recognised as done if
+its commit arrived but the answer did not.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 LONGEST_WAIT = 300.0
-"""Seconds that a push waits when the Hub limits requests. A push that would have to wait longer stops with an error."""
+"""Seconds that a push waits when the Hub limits requests. A push that would have to wait longer
+stops with an error."""
 TRIES = 5
 """Attempts of a push after a busy Hub, a lost connection or a conflict."""
 FIRST_WAIT = 1.0
@@ -74,7 +76,8 @@ def repo_status(name: str, *, private: bool | None = None, token: str | None = N
         token: As `push` takes it.
 
     Raises:
-        HubError: The Hub refuses or cannot be reached, there is no token, or the dataset is public and a private one is wanted.
+        HubError: The Hub refuses or cannot be reached, there is no token, or the dataset is public
+            and a private one is wanted.
         InputError: The name is not valid.
     """
     check_name(name)
@@ -105,19 +108,25 @@ class _RepoContent:
 
 
 def push(
-    files: dict[str, Path], facts: CardFacts, *, private: bool | None = None, token: str | None = None
+    files: dict[str, Path],
+    facts: CardFacts,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
 ) -> Iterator[Progress | Pushed]:
     """Upload a dataset step by step; the last step is the result.
 
     Args:
         files: Path in the repository (`data/train-00000-of-00001.parquet`) -> file.
-        facts: Content of the card. `facts.repo` is the repository; a name without a slash is the user's own.
-        private: True: the repository must be private. False: a new repository is public. None: a new repository is private, an
-            existing one stays as it is.
+        facts: Content of the card. `facts.repo` is the repository; a name without a slash is the
+            user's own.
+        private: True: the repository must be private. False: a new repository is public. None: a
+            new repository is private, an existing one stays as it is.
         token: Token with write access; None: the client's own.
 
     Raises:
-        HubError: The Hub refuses or cannot be reached, or the repository is public and must be private.
+        HubError: The Hub refuses or cannot be reached, or the repository is public and must be
+            private.
         InputError: The name is not valid.
     """
     check_name(facts.repo)
@@ -133,7 +142,10 @@ def push(
             except HubRateLimited as busy:
                 if tries >= TRIES or (busy.seconds or 0) > LONGEST_WAIT:
                     raise rate_limit_error(busy.seconds, "pushing", facts.repo) from None
-                yield from _wait(busy.seconds if busy.seconds is not None else FIRST_WAIT * 2**tries, "the Hub limits requests")
+                yield from _wait(
+                    busy.seconds if busy.seconds is not None else FIRST_WAIT * 2**tries,
+                    "the Hub limits requests",
+                )
             except _RetryableError as again:
                 if tries >= TRIES:
                     error = explain_error(again.reason, "pushing", facts.repo, writing=True)
@@ -146,7 +158,9 @@ def _needs_token(token: str | None, name: str) -> None:
         from huggingface_hub import get_token
 
         if get_token() is None:
-            raise HubError("pushing needs a token, and there is none", fix=TOKEN, where=Location(name))
+            raise HubError(
+                "pushing needs a token, and there is none", fix=TOKEN, where=Location(name)
+            )
 
 
 def _own(api: HfApi, name: str) -> str:
@@ -179,7 +193,9 @@ def _wait(seconds: float, why: str) -> Iterator[Progress]:
         time.sleep(min(1.0, left))
 
 
-def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | None) -> Iterator[Progress | Pushed]:
+def _once(
+    api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | None
+) -> Iterator[Progress | Pushed]:
     repo = facts.repo
     if "/" not in repo:
         yield Progress("push", "asking the Hub who you are")
@@ -188,11 +204,19 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
     content = _look(api, repo)
     if content is None:
         yield Progress("push", f"making {repo}")
-        made = _trying(lambda: api.create_repo(repo, repo_type="dataset", private=private is not False, exist_ok=True))
+        made = _trying(
+            lambda: api.create_repo(
+                repo, repo_type="dataset", private=private is not False, exist_ok=True
+            )
+        )
         repo = made.repo_id
         content = _look(api, repo)
         if content is None:
-            raise HubError("the Hub made the dataset and does not show it", fix="Try again in a minute.", where=Location(repo))
+            raise HubError(
+                "the Hub made the dataset and does not show it",
+                fix="Try again in a minute.",
+                where=Location(repo),
+            )
     _refuse_public(content, private, repo)
     text = dataset_card(replace(facts, repo=repo), _old_card(api, repo, content))
     readme = text.encode()
@@ -204,7 +228,10 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
             fresh.append(CommitOperationAdd(name, path))
     stale = [name for name in content.files if _SHARD.fullmatch(name) and name not in files]
     operations: list[Any] = [*fresh, *(CommitOperationDelete(name) for name in stale)]
-    if content.files.get("README.md") not in (_git_hash(readme), hashlib.sha256(readme).hexdigest()):
+    if content.files.get("README.md") not in (
+        _git_hash(readme),
+        hashlib.sha256(readme).hexdigest(),
+    ):
         operations.append(CommitOperationAdd("README.md", readme))
     url = f"{endpoint()}/datasets/{repo}"
     if not operations:
@@ -252,7 +279,11 @@ def _trying(step: Any) -> Any:
     except HfHubHTTPError as error:
         status = error.response.status_code
         if status in (409, 412, 428) or status >= 500:
-            words = "someone else changed the dataset" if status < 500 else f"the Hub has trouble of its own ({status})"
+            words = (
+                "someone else changed the dataset"
+                if status < 500
+                else f"the Hub has trouble of its own ({status})"
+            )
             raise _RetryableError(error, words) from None
         raise
 
@@ -265,17 +296,23 @@ def _look(api: HfApi, repo: str) -> _RepoContent | None:
     try:
         info = api.dataset_info(repo, files_metadata=True)
     except RepositoryNotFoundError as error:
-        if error.response.status_code == 401 and "credential" in (error.server_message or "").lower():
+        if (
+            error.response.status_code == 401
+            and "credential" in (error.server_message or "").lower()
+        ):
             raise
         return None
     except (httpx2.TimeoutException, httpx2.RemoteProtocolError) as error:
         raise _RetryableError(error, "the connection broke") from None
     except HfHubHTTPError as error:
         if error.response.status_code >= 500:
-            raise _RetryableError(error, f"the Hub has trouble of its own ({error.response.status_code})") from None
+            raise _RetryableError(
+                error, f"the Hub has trouble of its own ({error.response.status_code})"
+            ) from None
         raise
     files = {
-        sibling.rfilename: sibling.lfs.sha256 if sibling.lfs is not None else sibling.blob_id for sibling in info.siblings or []
+        sibling.rfilename: sibling.lfs.sha256 if sibling.lfs is not None else sibling.blob_id
+        for sibling in info.siblings or []
     }
     return _RepoContent(info.sha or "main", bool(info.private), files)
 
@@ -292,14 +329,17 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(str(path))) from None
+        raise InputError(
+            "this file cannot be read", why=error.strerror or str(error), where=Location(str(path))
+        ) from None
 
 
 def _git_hash(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False).hexdigest()
 
 
-# -- dataset card ----------------------------------------------------------------------------------------------------------
+# -- dataset card
+# --------------------------------------------------------------------------------------------------
 
 CARD_BEGIN = "<!-- hudtui: begin -->"
 CARD_END = "<!-- hudtui: end -->"
@@ -307,7 +347,10 @@ CARD_END = "<!-- hudtui: end -->"
 _MEANING = {
     "id": "name of the task, unique in the dataset",
     "prompt": "what the agent is asked to do",
-    "mcp_config": "JSON: the MCP servers of the environment; variables such as `$HUD_API_KEY` get values when it is played",
+    "mcp_config": (
+        "JSON: the MCP servers of the environment; variables such as `$HUD_API_KEY` get values "
+        "when it is played"
+    ),
     "setup_tool": 'JSON: the call (or calls) that prepare the environment; `"{}"` for none',
     "evaluate_tool": "JSON: the call (or calls) that judge the outcome",
     "metadata": "JSON: anything else about the task",
@@ -351,7 +394,9 @@ def dataset_card(facts: CardFacts, old: str | None = None) -> str:
 
 def _card_parts(text: str) -> tuple[str, str]:
     """Return the metadata of a card (YAML, without its rules) and its body."""
-    match = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    match = re.match(
+        r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE
+    )
     return (match[1], text[match.end() :]) if match else ("", text)
 
 
@@ -372,7 +417,9 @@ def _card_metadata(facts: CardFacts, old: str) -> str:
         data = {}
     data.setdefault("tags", [])
     if isinstance(data["tags"], list):
-        data["tags"] += [tag for tag in ("reinforcement-learning", "mcp", "hudtui") if tag not in data["tags"]]
+        data["tags"] += [
+            tag for tag in ("reinforcement-learning", "mcp", "hudtui") if tag not in data["tags"]
+        ]
     data["size_categories"] = [_size(sum(facts.splits.values()))]
     data["configs"] = [
         {
@@ -380,21 +427,30 @@ def _card_metadata(facts: CardFacts, old: str) -> str:
             "data_files": [{"split": split, "path": f"data/{split}-*"} for split in facts.splits],
         }
     ]
-    data.pop("dataset_info", None)  # another writer's counts would contradict the files, and loading would fail
+    data.pop(
+        "dataset_info", None
+    )  # another writer's counts would contradict the files, and loading would fail
     out = io.StringIO()
     yaml.dump(data, out)
     return out.getvalue()
 
 
 def _size(count: int) -> str:
-    bounds = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
+    bounds = (
+        ("n<1K", 10**3),
+        ("1K<n<10K", 10**4),
+        ("10K<n<100K", 10**5),
+        ("100K<n<1M", 10**6),
+        ("1M<n<10M", 10**7),
+    )
     return next((name for name, bound in bounds if count < bound), "10M<n<100M")
 
 
 def _card_section(facts: CardFacts) -> str:
     counts = ", ".join(f"{count:,} in `{split}`" for split, count in facts.splits.items())
     lines = [
-        "Tasks for reinforcement learning of agents on an MCP environment, in HUD's v4 task format.",
+        "Tasks for reinforcement learning of agents on an MCP environment, in HUD's v4 task "
+        "format.",
         "",
         f"- Tasks: {counts}",
         f"- Made from: `{clean_line(facts.source, 200).replace('`', '')}`"
@@ -403,10 +459,15 @@ def _card_section(facts: CardFacts) -> str:
     if facts.image:
         lines.append(f"- Environment: `{clean_line(facts.image, 200).replace('`', '')}`")
     if facts.duplicated:
-        lines.append(f"- {facts.duplicated:,} of the tasks in `train` are copies of others under new ids")
+        lines.append(
+            f"- {facts.duplicated:,} of the tasks in `train` are copies of others under new ids"
+        )
     lines += ["", "| column | holds |", "| --- | --- |"]
     lines += [
-        f"| `{clean_line(name, 100).replace('|', ' ')}` | {_MEANING.get(name, 'kept from the source')} |"
+        (
+            f"| `{clean_line(name, 100).replace('|', ' ')}` | "
+            f"{_MEANING.get(name, 'kept from the source')} |"
+        )
         for name in facts.columns
     ]
     lines += [

@@ -1,7 +1,8 @@
 """Reading tasks: where they come from, and the one way from a source to checked tasks.
 
-`find_source` says what a name means, `download` brings a dataset of the Hub to this machine, `scan` reads and checks a source in
-batches, and `read_tasks` does all of that and returns the tasks in memory.
+`find_source` says what a name means, `download` brings a dataset of the Hub to this machine, `scan`
+reads and checks a source in batches, and `read_tasks` does all of that and returns the tasks in
+memory.
 """
 
 from __future__ import annotations
@@ -37,15 +38,19 @@ if TYPE_CHECKING:
 LARGEST_FILE = 1 << 30
 """Bytes of a task file, unpacked."""
 JSON_MARK = b"hudtui"
-"""Key in the metadata of a column whose texts are JSON (value `json`), so that kept fields are read back as what they were."""
+"""Key in the metadata of a column whose texts are JSON (value `json`), so that kept fields are read
+back as what they were."""
 
-_HUB_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]*[\w-])(?:@(?P<revision>[^\s:]+))?(?::(?P<split>[\w.-]+))?")
+_HUB_ID = re.compile(
+    r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]*[\w-])(?:@(?P<revision>[^\s:]+))?(?::(?P<split>[\w.-]+))?"
+)
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _TABLE_ROWS = 4096
 """Rows of a table that are read at once."""
 
 
-# -- sources ---------------------------------------------------------------------------------------------------------------
+# -- sources
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,12 @@ class TaskSource:
         return [self.path] if self.path is not None else list(self.files)
 
 
-def find_source(text: str | os.PathLike[str], *, split: str | None = None, folder: Path | None = None) -> TaskSource:
-    """Return what a name means: an existing path, else a dataset on the Hub, `org/name[@revision][:split]`.
+def find_source(
+    text: str | os.PathLike[str], *, split: str | None = None, folder: Path | None = None
+) -> TaskSource:
+    """Return what a name means.
+
+    An existing path, else a dataset on the Hub, `org/name[@revision][:split]`.
 
     Args:
         text: The name.
@@ -98,7 +107,9 @@ def find_source(text: str | os.PathLike[str], *, split: str | None = None, folde
     match = _HUB_ID.fullmatch(name)
     if match is None or re.search(r"\.(jsonl?|ndjson|parquet|arrow)(\.(gz|zst))?$", match["repo"]):
         raise InputError("there is no such file or folder", where=Location(name))
-    return TaskSource(name, "hub", repo=match["repo"], revision=match["revision"], split=split or match["split"])
+    return TaskSource(
+        name, "hub", repo=match["repo"], revision=match["revision"], split=split or match["split"]
+    )
 
 
 def download(source: TaskSource, *, token: str | None = None) -> TaskSource:
@@ -115,8 +126,12 @@ def download(source: TaskSource, *, token: str | None = None) -> TaskSource:
     return download_files(source, token=token)
 
 
-def lock_image(settings: Settings, image: str | None = None) -> tuple[Path | None, str | None, tuple[Notice, ...]]:
-    """Return the lock file of the project, the image for tasks without `mcp_config`, and a notice if the file is damaged.
+def lock_image(
+    settings: Settings, image: str | None = None
+) -> tuple[Path | None, str | None, tuple[Notice, ...]]:
+    """Return the project's lock file, the image for tasks without `mcp_config`, and notices.
+
+    There is a notice if the file is damaged.
 
     Args:
         settings: Of the project.
@@ -176,7 +191,9 @@ def open_source(
         analysis=analysis,
         same_servers=True,
         folder=folder,
-        rewrite=config_rewriter(platform, lookup=settings.lookup),  # changes nothing, but notes local servers and secrets
+        rewrite=config_rewriter(
+            platform, lookup=settings.lookup
+        ),  # changes nothing, but notes local servers and secrets
     )
     return OpenedSource(source, rules, settings, notices)
 
@@ -201,16 +218,22 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def fingerprint(source: TaskSource) -> Fingerprint | None:
-    """Return the state of the source's files; None while one of them is missing, or where they are on the Hub."""
+    """Return the state of the source's files.
+
+    None while one of them is missing, or where they are on the Hub.
+    """
     if source.kind == "hub":
         return None
     try:
-        return tuple((str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in source.paths())
+        return tuple(
+            (str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in source.paths()
+        )
     except (OSError, HudtuiError):
         return None
 
 
-# -- files -----------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 class SourceFile:
@@ -231,7 +254,9 @@ class SourceFile:
         try:
             self._stream = open_file(path)
         except InputError as error:
-            raise InputError(error.what, why=error.why, fix=error.fix, where=Location(name)) from None
+            raise InputError(
+                error.what, why=error.why, fix=error.fix, where=Location(name)
+            ) from None
         self._state = _state(os.fstat(self._stream.fileno()))
         self.size = self._state[0]
 
@@ -258,20 +283,24 @@ class SourceFile:
             InputError: The file was written to, replaced or removed since.
         """
         try:
-            same = self._state == _state(os.fstat(self._stream.fileno())) == _state(self._path.stat())
+            same = (
+                self._state == _state(os.fstat(self._stream.fileno())) == _state(self._path.stat())
+            )
         except OSError:
             same = False
         if not same:
             raise InputError(
-                "this file changed while it was read", fix="Run the command again when it is written.", where=Location(self.name)
+                "this file changed while it was read",
+                fix="Run the command again when it is written.",
+                where=Location(self.name),
             )
 
     def text(self) -> bytes:
         """Return the text of the file as UTF-8, unpacked and without a byte order mark.
 
         Raises:
-            InputError: The file is cut off, damaged, changed, too large, or not text in the encoding that its byte order mark
-                promises.
+            InputError: The file is cut off, damaged, changed, too large, or not text in the
+                encoding that its byte order mark promises.
         """
         data = self._unpack()
         mark, encoding = find_encoding(data[:4])
@@ -287,23 +316,37 @@ class SourceFile:
             return data.decode(encoding).encode()
         except UnicodeError as error:
             reason = getattr(error, "reason", str(error))
-            raise InputError(f"this is not {encoding.upper()} text", why=reason, where=Location(self.name)) from None
+            raise InputError(
+                f"this is not {encoding.upper()} text", why=reason, where=Location(self.name)
+            ) from None
 
     def _unpack(self) -> bytes:
-        compression = next((name for mark, name in _COMPRESSIONS.items() if self.head(4).startswith(mark)), None)
+        compression = next(
+            (name for mark, name in _COMPRESSIONS.items() if self.head(4).startswith(mark)), None
+        )
         try:
-            data = self._stream.read(min(self.size, LARGEST_FILE) + 1) if compression is None else self._decompress(compression)
+            data = (
+                self._stream.read(min(self.size, LARGEST_FILE) + 1)
+                if compression is None
+                else self._decompress(compression)
+            )
         except OSError as error:
             if compression is None or error.errno is not None:
                 why = error.strerror or str(error)
-                raise InputError("this file cannot be read", why=why, where=Location(self.name)) from None
+                raise InputError(
+                    "this file cannot be read", why=why, where=Location(self.name)
+                ) from None
             what = "cut off" if "Truncated" in str(error) else "damaged"
             raise InputError(
-                f"this compressed file is {what}", fix="Copy or download it again.", where=Location(self.name)
+                f"this compressed file is {what}",
+                fix="Copy or download it again.",
+                where=Location(self.name),
             ) from None
         if len(data) > LARGEST_FILE:
             raise InputError(
-                f"this file holds more than {LARGEST_FILE >> 30} GiB of text", fix="Split it.", where=Location(self.name)
+                f"this file holds more than {LARGEST_FILE >> 30} GiB of text",
+                fix="Split it.",
+                where=Location(self.name),
             )
         self.check_unchanged()
         return data
@@ -311,7 +354,9 @@ class SourceFile:
     def _decompress(self, compression: str) -> bytes:
         import pyarrow as pa
 
-        raw = os.fdopen(os.dup(self._stream.fileno()), "rb")  # the decompressor closes the handle that it reads from
+        raw = os.fdopen(
+            os.dup(self._stream.fileno()), "rb"
+        )  # the decompressor closes the handle that it reads from
         raw.seek(0)
         blocks, size = [], 0
         with pa.CompressedInputStream(pa.PythonFile(raw, "r"), compression) as unpacked:
@@ -326,7 +371,10 @@ def _state(found: os.stat_result) -> tuple[int, int, int]:
 
 
 class TableChunk:
-    """Consecutive rows of a Parquet or Arrow file, with the interface of `json_records.RecordChunk`."""
+    """Consecutive rows of a Parquet or Arrow file, as a `json_records.RecordChunk` gives them.
+
+    The interface is the same.
+    """
 
     def __init__(self, batch: pyarrow.RecordBatch) -> None:
         self.batch = batch
@@ -335,8 +383,8 @@ class TableChunk:
     def records(self) -> tuple[list[Any], None]:
         """Return the rows as the records of a task file.
 
-        In the dataset format the columns hold JSON text. Tables made from nested data hold structs instead, with a null for
-        each key that only other rows have; such keys are dropped.
+        In the dataset format the columns hold JSON text. Tables made from nested data hold structs
+        instead, with a null for each key that only other rows have; such keys are dropped.
         """
         import pyarrow as pa
 
@@ -355,7 +403,10 @@ class TableChunk:
             columns.append(listed)
         names = self.batch.schema.names
         rows = zip(*columns, strict=True) if columns else ()
-        return [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in rows], None
+        return [
+            {name: value for name, value in zip(names, row, strict=True) if value is not None}
+            for row in rows
+        ], None
 
     def lines(self) -> None:
         """Return None: a table has no lines."""
@@ -398,7 +449,10 @@ def table_chunks(path: Path, name: str) -> Iterator[TableChunk]:
             with pa.memory_map(str(path)) as mapped:
                 for batch in _ipc_batches(mapped, stream=not head.startswith(b"ARROW1")):
                     check_offsets(batch)
-                    yield from (TableChunk(batch.slice(at, _TABLE_ROWS)) for at in range(0, batch.num_rows, _TABLE_ROWS))
+                    yield from (
+                        TableChunk(batch.slice(at, _TABLE_ROWS))
+                        for at in range(0, batch.num_rows, _TABLE_ROWS)
+                    )
     except (pa.ArrowException, OSError, UnicodeError) as error:
         why = clean_line(str(error), 300)
         raise InputError("this file is damaged or cut off", why=why, where=Location(name)) from None
@@ -408,7 +462,8 @@ def check_offsets(batch: pyarrow.RecordBatch) -> None:
     """Refuse rows whose offsets lead outside of the memory: to follow them would end the process.
 
     Raises:
-        pyarrow.ArrowException: An offset leads outside, a text is not UTF-8, or an object has two fields of one name.
+        pyarrow.ArrowException: An offset leads outside, a text is not UTF-8, or an object has two
+            fields of one name.
         UnicodeError: The name of a field is not UTF-8.
     """
     import pyarrow as pa
@@ -421,10 +476,16 @@ def check_offsets(batch: pyarrow.RecordBatch) -> None:
         if len(set(names)) < len(names):
             raise pa.ArrowInvalid("two fields of one object have the same name")
         kinds = [field.type for field in fields]
-        left += [[kind.field(number) for number in range(kind.num_fields)] for kind in kinds if kind.num_fields]
+        left += [
+            [kind.field(number) for number in range(kind.num_fields)]
+            for kind in kinds
+            if kind.num_fields
+        ]
 
 
-def _ipc_batches(mapped: pyarrow.MemoryMappedFile, *, stream: bool) -> Iterator[pyarrow.RecordBatch]:
+def _ipc_batches(
+    mapped: pyarrow.MemoryMappedFile, *, stream: bool
+) -> Iterator[pyarrow.RecordBatch]:
     import pyarrow as pa
 
     if stream:
@@ -438,8 +499,8 @@ def _ipc_batches(mapped: pyarrow.MemoryMappedFile, *, stream: bool) -> Iterator[
 def folder_files(source: TaskSource) -> list[Path]:
     """Return the files of a folder that hold its tasks.
 
-    The folder is what `datasets` saves (`save_to_disk`, one split or several), or holds Parquet, Arrow or JSONL files, itself
-    or in `data/`, with the split at the beginning of their names.
+    The folder is what `datasets` saves (`save_to_disk`, one split or several), or holds Parquet,
+    Arrow or JSONL files, itself or in `data/`, with the split at the beginning of their names.
 
     Raises:
         InputError: There are no such files, or none of that split.
@@ -454,7 +515,9 @@ def folder_files(source: TaskSource) -> list[Path]:
         return _saved_files(folder)
     for place in (folder, folder / "data"):
         for suffixes in ((".parquet",), (".arrow",), (".jsonl", ".jsonl.gz", ".jsonl.zst")):
-            files = sorted(path for path in place.glob("*") if path.is_file() and path.name.endswith(suffixes))
+            files = sorted(
+                path for path in place.glob("*") if path.is_file() and path.name.endswith(suffixes)
+            )
             if files:
                 names = {path: split_from_name(path.name) for path in files}
                 splits = list(dict.fromkeys(names.values()))
@@ -464,7 +527,10 @@ def folder_files(source: TaskSource) -> list[Path]:
                 return [path for path in files if names[path] == split]
     raise InputError(
         "this folder holds no dataset",
-        why="It has neither what `datasets` saves (state.json, dataset_dict.json) nor Parquet, Arrow or JSONL files.",
+        why=(
+            "It has neither what `datasets` saves (state.json, dataset_dict.json) nor Parquet, "
+            "Arrow or JSONL files."
+        ),
         fix="Name the task file itself.",
         where=Location(source.name),
     )
@@ -482,20 +548,33 @@ def choose_split(splits: list[str], source: TaskSource) -> str:
         InputError: The split does not exist, or there are several and none was requested.
     """
     if source.split is not None and source.split not in splits:
-        raise InputError(f"there is no split {source.split!r}; there are {', '.join(splits)}", where=Location(source.name))
-    chosen = source.split or ("train" if "train" in splits else splits[0] if len(splits) == 1 else None)
+        raise InputError(
+            f"there is no split {source.split!r}; there are {', '.join(splits)}",
+            where=Location(source.name),
+        )
+    chosen = source.split or (
+        "train" if "train" in splits else splits[0] if len(splits) == 1 else None
+    )
     if chosen is None:
         raise InputError(
-            f"there are several splits: {', '.join(splits)}", fix="Choose one with --split.", where=Location(source.name)
+            f"there are several splits: {', '.join(splits)}",
+            fix="Choose one with --split.",
+            where=Location(source.name),
         )
     return chosen
 
 
 def _saved_files(folder: Path) -> list[Path]:
-    files = [folder / str(entry.get("filename")) for entry in _json_file(folder / "state.json").get("_data_files", [])]
+    files = [
+        folder / str(entry.get("filename"))
+        for entry in _json_file(folder / "state.json").get("_data_files", [])
+    ]
     missing = [path.name for path in files if not path.exists()]
     if missing or not files:
-        raise InputError(f"this saved dataset lacks {', '.join(missing) or 'its data files'}", where=Location(str(folder)))
+        raise InputError(
+            f"this saved dataset lacks {', '.join(missing) or 'its data files'}",
+            where=Location(str(folder)),
+        )
     return files
 
 
@@ -503,13 +582,18 @@ def _json_file(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(read_text(path))
     except (InputError, ValueError, RecursionError) as error:
-        raise InputError("this part of a saved dataset cannot be read", why=str(error), where=Location(str(path))) from None
+        raise InputError(
+            "this part of a saved dataset cannot be read", why=str(error), where=Location(str(path))
+        ) from None
     if not isinstance(data, dict):
-        raise InputError("this part of a saved dataset is not what `datasets` writes", where=Location(str(path)))
+        raise InputError(
+            "this part of a saved dataset is not what `datasets` writes", where=Location(str(path))
+        )
     return data
 
 
-# -- checked tasks ---------------------------------------------------------------------------------------------------------
+# -- checked tasks
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -538,7 +622,8 @@ def read_chunks(source: TaskSource) -> Iterator[tuple[RecordChunk | TableChunk, 
         A chunk of records, the bytes read so far, and the bytes of all files.
 
     Raises:
-        InputError: The source as a whole cannot be read: it is missing, damaged, cut off, or changed while it was read.
+        InputError: The source as a whole cannot be read: it is missing, damaged, cut off, or
+            changed while it was read.
     """
     from hudtui.core.tasks.json_records import record_chunks
 
@@ -546,7 +631,9 @@ def read_chunks(source: TaskSource) -> Iterator[tuple[RecordChunk | TableChunk, 
     try:
         sizes = [path.stat().st_size for path in paths]
     except OSError as error:
-        raise InputError("this file cannot be read", why=error.strerror, where=Location(source.name)) from None
+        raise InputError(
+            "this file cannot be read", why=error.strerror, where=Location(source.name)
+        ) from None
     before, size = 0, sum(sizes)
     for path, own in zip(paths, sizes, strict=True):
         name = source.name if len(paths) == 1 else str(path)
@@ -570,7 +657,8 @@ def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
         rules: What to check against.
 
     Raises:
-        InputError: The source as a whole cannot be read: it is missing, damaged, cut off, or changed while it was read.
+        InputError: The source as a whole cannot be read: it is missing, damaged, cut off, or
+            changed while it was read.
     """
     from hudtui.core.tasks.validate import TaskChecker
 
@@ -578,16 +666,24 @@ def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
     with _fewer_collections():
         try:
             for chunk, done, size in read_chunks(source):
-                batch = _check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], done, size), source.name)
+                batch = _check_chunk(
+                    chunk, checker, ids, TaskBatch(start, 0, [], [], [], done, size), source.name
+                )
                 yield batch
                 start += batch.count
         except MemoryError:
             fix = "Split it, or read it on a larger machine."
-            raise InputError("there is not enough memory for this file", fix=fix, where=Location(source.name)) from None
+            raise InputError(
+                "there is not enough memory for this file", fix=fix, where=Location(source.name)
+            ) from None
 
 
 def _check_chunk(
-    chunk: RecordChunk | TableChunk, checker: TaskChecker, ids: dict[str, int], batch: TaskBatch, name: str
+    chunk: RecordChunk | TableChunk,
+    checker: TaskChecker,
+    ids: dict[str, int],
+    batch: TaskBatch,
+    name: str,
 ) -> TaskBatch:
     """Check the records of a chunk, and reject the tasks whose id an earlier task has."""
     from hudtui.core.tasks.prefilter import check_fine
@@ -616,7 +712,8 @@ def _check_chunk(
         line = lines[task.index - batch.start] if lines is not None else None
         identity = task.id or f"task-{task.index:04d}"
         batch.problems += [
-            TaskProblem(file=name, index=task.index, id=identity, line=line, **problem._asdict()) for problem in task.problems
+            TaskProblem(file=name, index=task.index, id=identity, line=line, **problem._asdict())
+            for problem in task.problems
         ]
     return batch
 
@@ -630,8 +727,9 @@ _scans: list[tuple[int, int, int]] = []
 def _fewer_collections() -> Iterator[None]:
     """Let the garbage collector look at new objects less often.
 
-    A batch is tens of thousands of objects that live for a moment and hold no cycles. At the default threshold the collector
-    walks over all of them several times, which takes a fifth of the time of a conversion.
+    A batch is tens of thousands of objects that live for a moment and hold no cycles. At the
+    default threshold the collector walks over all of them several times, which takes a fifth of the
+    time of a conversion.
     """
     _scans.append(_scans[0] if _scans else gc.get_threshold())
     gc.set_threshold(max(_COLLECT_AFTER, _scans[0][0]), *_scans[0][1:])
@@ -652,7 +750,8 @@ def _are_new(tasks: list[CheckedTask], ids: dict[str, int]) -> bool:
     return True
 
 
-# -- tasks in memory -------------------------------------------------------------------------------------------------------
+# -- tasks in memory
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -662,7 +761,8 @@ class LoadedTasks:
     tasks: tuple[Task, ...]
     """The usable tasks, in the order of the source."""
     problems: tuple[TaskProblem, ...]
-    """All errors and warnings, in the order of the tasks. Tasks with an error are not among `tasks`."""
+    """All errors and warnings, in the order of the tasks. Tasks with an error are not among
+    `tasks`."""
     total: int
     """Tasks in the source, the unusable ones included."""
 
@@ -684,19 +784,25 @@ def read_tasks(
     folder: Path | None = None,
     token: str | None = None,
 ) -> LoadedTasks:
-    """Read and check all tasks of a source into memory. `scan` reads very many tasks in batches instead.
+    """Read and check all tasks of a source into memory.
+
+    `scan` reads very many tasks in batches instead.
 
     Args:
-        path: A JSON (one task or an array), JSONL, Parquet or Arrow file, compressed or not; a folder saved by `datasets` or with
-            such files; or a dataset on the Hub, `org/name[@revision][:split]`.
-        lookup: Values of variables; None: unresolved variables are not reported. Nothing is substituted in the tasks.
+        path: A JSON (one task or an array), JSONL, Parquet or Arrow file, compressed or not; a
+            folder saved by `datasets` or with such files; or a dataset on the Hub,
+            `org/name[@revision][:split]`.
+        lookup: Values of variables; None: unresolved variables are not reported. Nothing is
+            substituted in the tasks.
         lock_image: Image for tasks that have no `mcp_config` of their own.
-        elsewhere: The tasks are played in another environment than their own: they get an empty `mcp_config`.
+        elsewhere: The tasks are played in another environment than their own: they get an empty
+            `mcp_config`.
         platform: Platform whose gateway runs that image; HUD when None.
         analysis: Environment to check calls against.
         own_reward: See `Rules.own_reward`.
         split: Split of a dataset that has several; `train` when None.
-        folder: Where relative paths start; the current folder when None. (`folder / path` would hide that a path is a Hub id.)
+        folder: Where relative paths start; the current folder when None. (`folder / path` would
+            hide that a path is a Hub id.)
         token: For a private dataset on the Hub.
 
     Raises:
@@ -725,13 +831,23 @@ def read_tasks(
 
 
 class TaskReader:
-    """`read_tasks`, which reads a file again only when the file, or a variable that is named in it, has changed since."""
+    """`read_tasks`, which reads a file again only after a change.
+
+    The file, or a variable that is named in it, has changed since.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str | None, tuple[object, dict[str, str | None], LoadedTasks]] = {}
 
     def __call__(
-        self, path: str, *, folder: Path, lookup: Lookup, lock_image: str | None = None, platform: Platform, token: str | None
+        self,
+        path: str,
+        *,
+        folder: Path,
+        lookup: Lookup,
+        lock_image: str | None = None,
+        platform: Platform,
+        token: str | None,
     ) -> LoadedTasks:
         """Return all tasks of a source; see `read_tasks`."""
         try:
@@ -740,7 +856,11 @@ class TaskReader:
         except OSError:
             key = None
         known = self._known.get(lock_image)
-        if known is not None and known[0] == key and all(lookup(name) == value for name, value in known[1].items()):
+        if (
+            known is not None
+            and known[0] == key
+            and all(lookup(name) == value for name, value in known[1].items())
+        ):
             return known[2]
         asked: dict[str, str | None] = {}
 
@@ -748,7 +868,14 @@ class TaskReader:
             asked[name] = lookup(name)
             return asked[name]
 
-        found = read_tasks(path, lookup=asking, lock_image=lock_image, platform=platform, folder=folder, token=token)
+        found = read_tasks(
+            path,
+            lookup=asking,
+            lock_image=lock_image,
+            platform=platform,
+            folder=folder,
+            token=token,
+        )
         self._known.pop(lock_image, None)
         if key is not None and found.total <= _REMEMBERED and (folder / path).is_file():
             self._known[lock_image] = key, asked, found
@@ -770,7 +897,11 @@ def find_task(opened: OpenedSource, wanted: str | None = None) -> Task:
         for checked in batch.tasks:
             if wanted in (None, checked.id):
                 return as_task(checked)
-        errors = (problem for problem in batch.problems if problem.severity == "error" and wanted in (None, problem.id))
+        errors = (
+            problem
+            for problem in batch.problems
+            if problem.severity == "error" and wanted in (None, problem.id)
+        )
         broken = broken or next(errors, None)
     where = Location(opened.source.name)
     if broken is not None:
@@ -778,7 +909,9 @@ def find_task(opened: OpenedSource, wanted: str | None = None) -> Task:
         raise InputError(what, why=str(broken), where=where)
     if wanted is None:
         raise InputError("there is no task", where=where)
-    raise InputError(f"there is no task {wanted}", fix="`hudtui tasks list TASKS` lists the ids.", where=where)
+    raise InputError(
+        f"there is no task {wanted}", fix="`hudtui tasks list TASKS` lists the ids.", where=where
+    )
 
 
 def as_task(checked: CheckedTask) -> Task:

@@ -19,7 +19,7 @@ from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
 
 class _Paths(dict[str, Callable[[CheckedTask], Value]]):
-    """Fields of a task by name, and any other place in it by its path, such as `metadata.difficulty`."""
+    """Fields of a task by name, and any other place by its path, as `metadata.difficulty`."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -29,7 +29,9 @@ class _Paths(dict[str, Callable[[CheckedTask], Value]]):
 
 
 def task_filter(text: str) -> RowFilter[CheckedTask]:
-    """Return the filter that a text spells; see `core.row_filter`. Its fields are those of a task, and paths in them.
+    """Return the filter that a text spells; see `core.row_filter`.
+
+    Its fields are those of a task, and paths in them.
 
     Raises:
         InputError: The text compares with something that is not a number.
@@ -38,7 +40,10 @@ def task_filter(text: str) -> RowFilter[CheckedTask]:
 
 
 def _at(task: CheckedTask, path: str) -> Value:
-    """Return what stands at a path in a task; objects and lists as JSON text, None where nothing is."""
+    """Return what stands at a path in a task.
+
+    Objects and lists as JSON text, None where nothing is.
+    """
     name, *keys = path.split(".")
     value = getattr(task, name) if name in TASK_FIELDS else task.extra.get(name)
     for key in keys:

@@ -1,4 +1,7 @@
-"""The MCP servers of a task: where they run, and keys and tokens that are written out in their configuration."""
+"""The MCP servers of a task.
+
+Where they run, and keys and tokens that are written out in their configuration.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,16 @@ LOCAL = "local"
 REMOTE = "remote"
 """Such a server was replaced by the platform's remote one."""
 SEVERAL = "several-local"
-"""The task has several such servers, and one image cannot replace all of them; they were left as they are."""
+"""The task has several such servers, and one image cannot replace all of them; they were left as
+they are."""
 SECRETS = "secrets"
 """A secret is written out in the task."""
 REPLACED = "secrets-replaced"
 """A secret was replaced by a variable."""
 
-_SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|key|token|secret|password|passwd|cookie)$|apikey$")
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|key|token|secret|password|passwd|cookie)$|apikey$"
+)
 _SCHEME = re.compile(r"(?i)^(bearer|basic|token)\s+")
 _ASSIGNMENT = re.compile(r"^(?:(?:--env|-e)=)?([A-Za-z_][A-Za-z0-9_]*)=(.+)$", re.DOTALL)
 _SHORTEST = 8
@@ -37,8 +43,8 @@ _SHORTEST = 8
 def is_local(server: Mapping[str, Any], platform: Platform) -> bool:
     """Return whether a server runs on the machine that plays the task.
 
-    A server with a command does, unless the command is `ssh`. A server with a URL does if the host is this machine, unless it
-    is the platform's own address.
+    A server with a command does, unless the command is `ssh`. A server with a URL does if the host
+    is this machine, unless it is the platform's own address.
     """
     command, url = server.get("command"), server.get("url")
     if isinstance(command, str):
@@ -69,7 +75,9 @@ def config_rewriter(
     remote: bool = False,
     replace_secrets: bool = False,
 ) -> Rewrite:
-    """Return the function that changes each `mcp_config` of a conversion, and notes what stays local or secret.
+    """Return the function that changes each `mcp_config` of a conversion.
+
+    It notes what stays local or secret.
 
     Args:
         platform: Platform of the remote servers and of the key.
@@ -82,7 +90,11 @@ def config_rewriter(
     def rewrite(config: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         noticed: list[str] = []
         made = dict(config)
-        local = [name for name, server in made.items() if isinstance(server, Mapping) and is_local(server, platform)]
+        local = [
+            name
+            for name, server in made.items()
+            if isinstance(server, Mapping) and is_local(server, platform)
+        ]
         if len(local) == 1 and remote and image is not None:
             made = _move(made, local[0], platform.mcp_config(image, lookup))
             noticed.append(REMOTE)
@@ -106,18 +118,30 @@ def _move(config: dict[str, Any], local: str, remote: dict[str, Any]) -> dict[st
     ((name, server),) = remote.items()
     if name in config and name != local:
         name = local
-    return {(name if key == local else key): (server if key == local else value) for key, value in config.items()}
+    return {
+        (name if key == local else key): (server if key == local else value)
+        for key, value in config.items()
+    }
 
 
 def masked(secret: str) -> str:
-    """Return a secret for display: its last four characters if that leaves most of it hidden, else none."""
+    """Return a secret for display.
+
+    Its last four characters if that leaves most of it hidden, else none.
+    """
     return f"…{secret[-4:]}" if len(secret) >= 16 else "…"
 
 
 def literal_secrets(config: Mapping[str, Any], platform: Platform) -> list[tuple[str, str]]:
-    """Return the dotted path of each literal secret, and a sentence that says what to write instead."""
+    """Return the dotted path of each literal secret, and what to write instead.
+
+    The second is a sentence.
+    """
     return [
-        (f"mcp_config.{'.'.join(map(str, path))}", f"a secret ({masked(secret)}) is written out here; write {offer} instead")
+        (
+            f"mcp_config.{'.'.join(map(str, path))}",
+            f"a secret ({masked(secret)}) is written out here; write {offer} instead",
+        )
         for path, secret, offer, _ in _find(config, platform)
     ]
 
@@ -133,8 +157,13 @@ def without_secrets(config: Mapping[str, Any], platform: Platform) -> dict[str, 
     return changed
 
 
-def _find(config: Mapping[str, Any], platform: Platform) -> Iterator[tuple[tuple[str | int, ...], str, str, str]]:
-    """Yield the path and text of each secret, the variable offered for it, and the whole value with that variable."""
+def _find(
+    config: Mapping[str, Any], platform: Platform
+) -> Iterator[tuple[tuple[str | int, ...], str, str, str]]:
+    """Yield the path and text of each secret, its variable, and the value with that.
+
+    The variable is the one offered for it; the value is whole.
+    """
     for name, server in config.items():
         if not isinstance(server, Mapping):
             continue
@@ -147,30 +176,47 @@ def _find(config: Mapping[str, Any], platform: Platform) -> Iterator[tuple[tuple
             for header, value in headers.items():
                 secret = _literal(value) if _SECRET_NAME.search(header) else None
                 if secret is not None:
-                    offer = f"${{{own if header.lower() == 'authorization' else _variable(header)}}}"
+                    offer = (
+                        f"${{{own if header.lower() == 'authorization' else _variable(header)}}}"
+                    )
                     yield (name, "headers", header), secret, offer, value.replace(secret, offer)
         if isinstance(env, Mapping):
             for variable, value in env.items():
                 secret = _literal(value) if _SECRET_NAME.search(variable) else None
                 if secret is not None:
-                    yield (name, "env", variable), secret, f"${{{variable}}}", value.replace(secret, f"${{{variable}}}")
+                    yield (
+                        (name, "env", variable),
+                        secret,
+                        f"${{{variable}}}",
+                        value.replace(secret, f"${{{variable}}}"),
+                    )
         if isinstance(args, list):
             for number, value in enumerate(args):
                 match = _ASSIGNMENT.match(value) if isinstance(value, str) else None
-                if match and _SECRET_NAME.search(match[1]) and (secret := _literal(match[2])) is not None:
+                if (
+                    match
+                    and _SECRET_NAME.search(match[1])
+                    and (secret := _literal(match[2])) is not None
+                ):
                     offer = f"${{{match[1]}}}"
                     yield (name, "args", number), secret, offer, value[: match.start(2)] + offer
 
 
 def _in_address(url: Any, name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the first password or key in an address, the variable offered for it, and the address with that variable."""
+    """Yield the first password or key in an address, its variable, and the new address.
+
+    The variable is the one offered for it; the new address holds it.
+    """
     if not isinstance(url, str) or "$" in url:
         return
     match = re.search(r"//[^/@:?#]*:([^/@?#]+)@", url)
     if match is not None:
         offer = f"${{{_variable(name)}_PASSWORD}}"
     else:
-        match = next((m for m in re.finditer(r"[?&]([\w.-]+)=([^&#]+)", url) if _SECRET_NAME.search(m[1])), None)
+        match = next(
+            (m for m in re.finditer(r"[?&]([\w.-]+)=([^&#]+)", url) if _SECRET_NAME.search(m[1])),
+            None,
+        )
         if match is None or len(match[2]) < _SHORTEST:
             return
         offer = f"${{{_variable(match[1])}}}"
@@ -179,7 +225,10 @@ def _in_address(url: Any, name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _literal(value: Any) -> str | None:
-    """Return the secret in a header or variable; None if the value is a reference, empty, or too short for a secret."""
+    """Return the secret in a header or variable.
+
+    None if the value is a reference, empty, or too short for a secret.
+    """
     if not isinstance(value, str) or "$" in value:
         return None
     secret = _SCHEME.sub("", value.strip(), count=1)
@@ -187,4 +236,9 @@ def _literal(value: Any) -> str | None:
 
 
 def _variable(name: str) -> str:
-    return re.sub(r"\W+", "_", name.removeprefix("X-").removeprefix("x-"), flags=re.ASCII).strip("_").upper() or "SERVER"
+    return (
+        re.sub(r"\W+", "_", name.removeprefix("X-").removeprefix("x-"), flags=re.ASCII)
+        .strip("_")
+        .upper()
+        or "SERVER"
+    )

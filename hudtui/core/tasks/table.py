@@ -1,6 +1,7 @@
 """The table of a source's tasks: rows, search, sorting and statistics.
 
-A task is kept as a row and as JSON text. One thread adds tasks, and other threads may read at any time.
+A task is kept as a row and as JSON text. One thread adds tasks, and other threads may read at any
+time.
 
 Imports msgspec: import this module late.
 """
@@ -24,7 +25,15 @@ import msgspec
 from hudtui.core.events import Progress
 from hudtui.core.row_filter import Fields, parse_filter
 from hudtui.core.tasks.json_records import decode_json
-from hudtui.core.tasks.read import OpenedSource, TableChunk, TaskBatch, TaskSource, read_chunks, scan, tool_calls
+from hudtui.core.tasks.read import (
+    OpenedSource,
+    TableChunk,
+    TaskBatch,
+    TaskSource,
+    read_chunks,
+    scan,
+    tool_calls,
+)
 from hudtui.core.tasks.task import Severity, Task, TaskProblem
 from hudtui.core.tasks.validate import CHARS_PER_TOKEN, CheckedTask
 
@@ -33,11 +42,22 @@ STATES: tuple[State, ...] = ("ok", "warning", "error")
 
 _STATE_NUMBERS = {state: number for number, state in enumerate(STATES)}
 HEAD = 120
-"""Characters of a prompt (of the first problem, where the task is unusable) that the table shows."""
+"""Characters of a prompt (of the first problem, where the task is unusable) that the table
+shows."""
 LISTED_VALUES = 12
 """Values of a field that the statistics list; the others are summed up."""
 
-_CATEGORY_FIELDS = ("category", "categories", "type", "domain", "topic", "game", "difficulty", "level", "split")
+_CATEGORY_FIELDS = (
+    "category",
+    "categories",
+    "type",
+    "domain",
+    "topic",
+    "game",
+    "difficulty",
+    "level",
+    "split",
+)
 _MOST_FIELDS, _MOST_VALUES = 24, 200
 _FUNCTION = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
@@ -85,13 +105,16 @@ class TaskRecord:
     id: str
     prompt: str
     columns: dict[str, Any]
-    """Data by field: `mcp_config`, `setup_tool`, `evaluate_tool`, `metadata` first, then the kept fields."""
+    """Data by field: `mcp_config`, `setup_tool`, `evaluate_tool`, `metadata` first, then the kept
+    fields."""
 
     def task(self) -> Task:
         """Return the task, to be played."""
         data = self.columns
         calls = tool_calls(data.get("setup_tool")), tool_calls(data.get("evaluate_tool"))
-        return Task(self.id, self.prompt, data.get("mcp_config") or {}, *calls, data.get("metadata") or {})
+        return Task(
+            self.id, self.prompt, data.get("mcp_config") or {}, *calls, data.get("metadata") or {}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +170,11 @@ class ProblemTable:
 
     def tasks_with(self, severity: str, code: str) -> set[int]:
         """Return the indexes of the tasks that have a problem with this severity and code."""
-        kinds = {number for number, kind in enumerate(self.kinds) if (kind.severity, kind.code) == (severity, code)}
+        kinds = {
+            number
+            for number, kind in enumerate(self.kinds)
+            if (kind.severity, kind.code) == (severity, code)
+        }
         return {self.tasks[number] for number in range(len(self)) if self._which[number] in kinds}
 
 
@@ -191,7 +218,9 @@ def test_of(text: str) -> Callable[[TaskText], bool] | None:
     def holds(task: TaskText) -> bool:
         # What most filters are, and ten times as fast as the general way.
         row = task.row
-        joined = "\n".join((row.id, row.state, task.prompt, row.servers, row.evaluator, row.category, row.problem)).casefold()
+        joined = "\n".join(
+            (row.id, row.state, task.prompt, row.servers, row.evaluator, row.category, row.problem)
+        ).casefold()
         return all(word in joined for word in words)
 
     return holds
@@ -227,11 +256,13 @@ class TaskIndex:
         problems: All problems.
         metadata: Field of the metadata -> how often it has each value; only fields with few values.
         crowded: Fields of the metadata with too many values to count.
-        category_field: Field of the metadata that the column of categories shows; None while no task has one.
+        category_field: Field of the metadata that the column of categories shows; None while no
+            task has one.
         extras: Fields beside those of the dataset format, in the order of their appearance.
         noticed: Tasks by what was noticed in their `mcp_config`; see `servers`.
         inferred: Tasks whose `mcp_config` comes from the lock file's image.
-        other_servers: Tasks whose calls were not checked because the analyzed environment is another one, by their servers.
+        other_servers: Tasks whose calls were not checked because the analyzed environment is
+            another one, by their servers.
     """
 
     def __init__(self) -> None:
@@ -253,7 +284,8 @@ class TaskIndex:
         self._texts: list[bytes | None] = []
         """Each task as JSON; None where it is unusable."""
 
-    # -- adding ------------------------------------------------------------------------------------------------------
+    # -- adding
+    # ----------------------------------------------------------------------------------------------
 
     def add(self, batch: TaskBatch) -> None:
         """Add the next batch of the source."""
@@ -266,7 +298,11 @@ class TaskIndex:
         for task in batch.tasks:
             self._count(task)
             state: State = "warning" if task.problems else "ok"
-            category = _plain(task.metadata.get(self.category_field)) if self.category_field is not None else None
+            category = (
+                _plain(task.metadata.get(self.category_field))
+                if self.category_field is not None
+                else None
+            )
             texts[task.index - batch.start] = _pack((task.id, task.prompt, _columns(task)))
             rows[task.index - batch.start] = TaskRow(
                 task.index,
@@ -285,7 +321,9 @@ class TaskIndex:
         self._rows += made
         self._texts += texts
         self.problems.add(batch.problems)
-        self.longest_id = max(self.longest_id, max((len(task.id) for task in batch.tasks), default=0))
+        self.longest_id = max(
+            self.longest_id, max((len(task.id) for task in batch.tasks), default=0)
+        )
         states = bytes(_STATE_NUMBERS[row.state] for row in made)
         self.states += states
         for number, name in enumerate(STATES):
@@ -302,9 +340,13 @@ class TaskIndex:
             self.other_servers[task.other_servers] += 1
         data = task.metadata
         if self.category_field is None and data:
-            self.category_field = next((name for name in _CATEGORY_FIELDS if _plain(data.get(name)) is not None), None)
+            self.category_field = next(
+                (name for name in _CATEGORY_FIELDS if _plain(data.get(name)) is not None), None
+            )
         for name, value in data.items():
-            if name in self.crowded or (name not in self.metadata and len(self.metadata) >= _MOST_FIELDS):
+            if name in self.crowded or (
+                name not in self.metadata and len(self.metadata) >= _MOST_FIELDS
+            ):
                 continue
             counter = self.metadata.setdefault(name, Counter())
             if (plain := _plain(value)) is not None:
@@ -313,7 +355,8 @@ class TaskIndex:
                     self.crowded.add(name)
                     del self.metadata[name]
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
     def row(self, index: int) -> TaskRow:
         """Return a task as the table shows it."""
@@ -337,10 +380,17 @@ class TaskIndex:
         return number, index - self._starts[number]
 
     def line(self, index: int) -> int | None:
-        """Return the line of a task in its file; None if it has no problem or the source has no lines."""
-        return next((line for number in self.problems.of(index) if (line := self.problems.line(number))), None)
+        """Return the line of a task in its file.
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+        None if it has no problem or the source has no lines.
+        """
+        return next(
+            (line for number in self.problems.of(index) if (line := self.problems.line(number))),
+            None,
+        )
+
+    # -- choosing
+    # ----------------------------------------------------------------------------------------------
 
     def matching(self, wanted: TaskFilter, start: int = 0) -> Iterator[tuple[array[int], int]]:
         """Find the tasks that a filter accepts, a batch at a time.
@@ -377,7 +427,8 @@ class TaskIndex:
 
         Args:
             rows: Indexes, in the order of the source.
-            key: `task` (the order of the source), `id`, `state`, `prompt` (its length), `servers`, `evaluator` or `category`.
+            key: `task` (the order of the source), `id`, `state`, `prompt` (its length), `servers`,
+                `evaluator` or `category`.
             reverse: Sort from the last to the first.
         """
         if key in ("task", "state"):
@@ -407,7 +458,9 @@ def _broken_row(task: CheckedTask, problem: TaskProblem) -> TaskRow:
     head = prompt[:HEAD] if isinstance(prompt, str) else ""
     calls = _call_names(_as_data(record.get("evaluate_tool")))
     name = problem.id or f"task-{task.index:04d}"
-    row = TaskRow(task.index, name, "error", head, 0, servers[:200], calls[:200], "", "", problem.code)
+    row = TaskRow(
+        task.index, name, "error", head, 0, servers[:200], calls[:200], "", "", problem.code
+    )
     # A text of an unusable task may hold half of a surrogate pair, which cannot be packed.
     return msgspec.structs.replace(row, **{field: _sound(getattr(row, field)) for field in _TEXTS})
 
@@ -436,7 +489,11 @@ def _call_names(calls: Any) -> str:
         if isinstance(name, str) and name:
             arguments = _as_data(call.get("arguments"))
             function = arguments.get("name") if isinstance(arguments, Mapping) else None
-            found.append(f"{name}/{function}" if isinstance(function, str) and _FUNCTION.fullmatch(function) else name)
+            found.append(
+                f"{name}/{function}"
+                if isinstance(function, str) and _FUNCTION.fullmatch(function)
+                else name
+            )
     return ", ".join(dict.fromkeys(found)) if len(found) != 1 else found[0]
 
 
@@ -451,7 +508,9 @@ def _plain(value: Any) -> str | None:
     return None
 
 
-def read_into(index: TaskIndex, opened: OpenedSource, stop: Event, on_batch: Callable[[], None]) -> bool:
+def read_into(
+    index: TaskIndex, opened: OpenedSource, stop: Event, on_batch: Callable[[], None]
+) -> bool:
     """Read a source into an index. Meant for a thread.
 
     Args:
@@ -464,9 +523,12 @@ def read_into(index: TaskIndex, opened: OpenedSource, stop: Event, on_batch: Cal
         Whether everything was read.
 
     Raises:
-        InputError: The source as a whole cannot be read. The tasks that were read before stay in the index.
+        InputError: The source as a whole cannot be read. The tasks that were read before stay in
+            the index.
     """
-    with contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches:
+    with contextlib.closing(
+        cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))
+    ) as batches:
         for batch in batches:
             if stop.is_set():
                 return False
@@ -476,8 +538,9 @@ def read_into(index: TaskIndex, opened: OpenedSource, stop: Event, on_batch: Cal
 
 
 def raw_record(source: TaskSource, index: TaskIndex, task: int) -> Any:
-    """Return what the source holds for a task, valid or not: data, or text if it is not JSON; None if it is not there any more.
+    """Return what the source holds for a task, valid or not.
 
+    Data, or text if it is not JSON; None if it is not there any more.
     Reads the source up to the task: meant for a thread.
 
     Raises:
@@ -496,7 +559,8 @@ def raw_record(source: TaskSource, index: TaskIndex, task: int) -> Any:
         return text.decode("utf-8", "replace")
 
 
-# -- statistics ------------------------------------------------------------------------------------------------------------
+# -- statistics
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -547,16 +611,26 @@ class TaskStats:
                 "median": lengths.median,
                 "p95": lengths.most,
                 "longest": lengths.longest,
-                "bins": [{"from": low, "below": high, "tasks": count} for low, high, count in lengths.bins],
+                "bins": [
+                    {"from": low, "below": high, "tasks": count}
+                    for low, high, count in lengths.bins
+                ],
             },
-            "groups": [{"title": group.title, "tasks": dict(group.bars), "note": group.note} for group in self.groups],
+            "groups": [
+                {"title": group.title, "tasks": dict(group.bars), "note": group.note}
+                for group in self.groups
+            ],
         }
 
 
 def task_stats(index: TaskIndex) -> TaskStats:
     """Return the statistics of the tasks that have been read so far."""
     lengths: Counter[int] = Counter()
-    names: dict[str, Counter[str]] = {"evaluators": Counter(), "setup": Counter(), "servers": Counter()}
+    names: dict[str, Counter[str]] = {
+        "evaluators": Counter(),
+        "setup": Counter(),
+        "servers": Counter(),
+    }
     for row in index.rows():
         if row.state != "error":
             lengths[-(-row.length // CHARS_PER_TOKEN)] += 1
@@ -565,13 +639,19 @@ def task_stats(index: TaskIndex) -> TaskStats:
             names["servers"][row.servers] += 1
     groups = [_group(title, counter) for title, counter in names.items()]
     single: list[str] = []
-    for name, counter in sorted(index.metadata.items(), key=lambda item: item[0] != index.category_field):
-        if len(counter) > 1 and max(counter.values()) == 1:  # a different value for each task: bars would say nothing
+    for name, counter in sorted(
+        index.metadata.items(), key=lambda item: item[0] != index.category_field
+    ):
+        if (
+            len(counter) > 1 and max(counter.values()) == 1
+        ):  # a different value for each task: bars would say nothing
             single.append(name)
         elif counter:
             groups.append(_group(f"metadata.{name}", counter))
     if single or index.crowded:
-        groups.append(Bars("metadata with many values", (), ", ".join(sorted([*single, *index.crowded]))))
+        groups.append(
+            Bars("metadata with many values", (), ", ".join(sorted([*single, *index.crowded])))
+        )
     found = tuple(group for group in groups if group.bars or group.note)
     return TaskStats(lengths.total(), length_stats(lengths), found, index.total)
 
@@ -583,7 +663,9 @@ def read_stats(opened: OpenedSource) -> Iterator[Progress | TaskStats]:
         InputError: The source as a whole cannot be read.
     """
     index = TaskIndex()
-    with contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches:
+    with contextlib.closing(
+        cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))
+    ) as batches:
         for batch in batches:
             index.add(batch)
             yield Progress("read", f"{index.total:,} tasks", batch.done, batch.size)
@@ -624,7 +706,10 @@ def _percentile(tokens: Counter[int], percent: int) -> int:
 
 
 def _group(title: str, counter: Counter[str]) -> Bars:
-    counts = sorted(((name, count) for name, count in counter.items() if name), key=lambda item: (-item[1], item[0]))
+    counts = sorted(
+        ((name, count) for name, count in counter.items() if name),
+        key=lambda item: (-item[1], item[0]),
+    )
     shown, rest = counts[:LISTED_VALUES], counts[LISTED_VALUES:]
     if all(_NUMBER.fullmatch(name) for name, _ in shown):
         shown.sort(key=lambda item: float(item[0]))

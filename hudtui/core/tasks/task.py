@@ -27,12 +27,16 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Task:
-    """A task: what an agent is asked to do, where, and how the outcome is judged. Read from a file and valid."""
+    """A task: what an agent is asked to do, where, and how the outcome is judged.
+
+    Read from a file and valid.
+    """
 
     id: str
     prompt: str
     mcp_config: Mapping[str, Any] = field(default_factory=dict)
-    """Server name -> `{"command", "args", "env"}` or `{"url", "headers"}`; variables unresolved, as written."""
+    """Server name -> `{"command", "args", "env"}` or `{"url", "headers"}`; variables unresolved, as
+    written."""
     setup: tuple[ToolCall, ...] = ()
     evaluate: tuple[ToolCall, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +46,12 @@ class Task:
 
 def task_record(task: Task) -> dict[str, Any]:
     """Return a task as a JSON object in HUD's v4 form; reading it gives the same task."""
-    record: dict[str, Any] = {**task.extra, "id": task.id, "prompt": task.prompt, "mcp_config": task.mcp_config}
+    record: dict[str, Any] = {
+        **task.extra,
+        "id": task.id,
+        "prompt": task.prompt,
+        "mcp_config": task.mcp_config,
+    }
     for name, calls in (("setup_tool", task.setup), ("evaluate_tool", task.evaluate)):
         made = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
         if made:
@@ -63,9 +72,11 @@ class FieldProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProblem:
-    """A problem of a task. An error excludes the task; a warning does not, unless warnings are treated as errors (`strict`).
+    """A problem of a task.
 
-    The fields stand in the order in which `hudtui tasks check --json` and `hudtui hf --json` print them.
+    An error excludes the task; a warning does not, unless warnings are treated as errors
+    (`strict`). The fields stand in the order in which `hudtui tasks check --json` and
+    `hudtui hf --json` print them.
     """
 
     file: str = ""
@@ -73,12 +84,15 @@ class TaskProblem:
     """Position of the task in its source, counting from 0."""
     id: str | None
     line: int | None = None
-    """Line of the task in its file, counting from 1; None where the source has no lines (Parquet, Hub)."""
+    """Line of the task in its file, counting from 1; None where the source has no lines (Parquet,
+    Hub)."""
     field: str | None
-    """Dotted path inside the task, e.g. `mcp_config.hud.headers.Authorization`; None for the task as a whole."""
+    """Dotted path inside the task, e.g. `mcp_config.hud.headers.Authorization`; None for the task
+    as a whole."""
     severity: Severity = "error"
     code: str = "invalid"
-    """Stable name of the kind of problem, for filters: `missing`, `type`, `json`, `duplicate-id`, `secret`, ..."""
+    """Stable name of the kind of problem, for filters: `missing`, `type`, `json`, `duplicate-id`,
+    `secret`, ..."""
     message: str
     """A sentence that does not name the place."""
 
@@ -105,7 +119,9 @@ def json_kind(value: Any) -> str:
 
 
 def check_name(name: str, *, local: bool = False) -> str:
-    """Return the name of a dataset without blanks around it, if the Hub takes it: `org/name`, or `name` for the user's own.
+    """Return the name of a dataset without blanks around it, if the Hub takes it.
+
+    `org/name`, or `name` for the user's own.
 
     Args:
         name: The name.
@@ -117,7 +133,11 @@ def check_name(name: str, *, local: bool = False) -> str:
     wanted = name.strip()
 
     def refuse(why: str) -> InputError:
-        return InputError(f"{name!r} cannot be the name of a dataset", why=why, fix="Take a name like my-org/my-tasks.")
+        return InputError(
+            f"{name!r} cannot be the name of a dataset",
+            why=why,
+            fix="Take a name like my-org/my-tasks.",
+        )
 
     if not wanted or wanted.count("/") > 1:
         raise refuse("It is ORG/NAME, with at most one slash." if wanted else "It is empty.")
@@ -125,7 +145,10 @@ def check_name(name: str, *, local: bool = False) -> str:
         raise refuse(f"It is longer than {LONGEST_NAME} characters.")
     for part in wanted.split("/"):
         if not part.isascii() or not _NAME_PART.fullmatch(part):
-            raise refuse("Each part has letters, digits, -, _ and . only, and neither begins nor ends with - or a dot.")
+            raise refuse(
+                "Each part has letters, digits, -, _ and . only, and neither begins nor ends with "
+                "- or a dot."
+            )
         if not local and ("--" in part or ".." in part):
             raise refuse("-- and .. are not allowed.")
     if not local and wanted.endswith(".git"):
@@ -134,7 +157,9 @@ def check_name(name: str, *, local: bool = False) -> str:
 
 
 def suggest_names(*, image: str | None = None, folder: Path | None = None) -> tuple[str, ...]:
-    """Suggest names for a dataset of a project's tasks, the best first. Without an owner they mean the user's own on the Hub.
+    """Suggest names for a dataset of a project's tasks, the best first.
+
+    Without an owner they mean the user's own on the Hub.
 
     Args:
         image: Image of the lock file; its name says what the tasks are about.
@@ -163,7 +188,9 @@ def file_name(name: str) -> str:
 
 
 def name_from_file(path: str) -> str:
-    """Return a name for the dataset that is made from a task file: `my_tasks.jsonl.gz` -> `my_tasks`.
+    """Return a name for the dataset that is made from a task file.
+
+    `my_tasks.jsonl.gz` -> `my_tasks`.
 
     Raises:
         InputError: The file's name has no letter or digit.
@@ -172,5 +199,9 @@ def name_from_file(path: str) -> str:
     stem = re.sub(r"\.(jsonl?|ndjson|parquet|arrow)$", "", stem)
     tidy = re.sub(r"[^\w.-]+", "-", stem, flags=re.ASCII).strip("-.")
     if not tidy:
-        raise InputError("this file's name gives no name for the dataset", fix="Give one with --name.", where=Location(path))
+        raise InputError(
+            "this file's name gives no name for the dataset",
+            fix="Give one with --name.",
+            where=Location(path),
+        )
     return tidy

@@ -1,5 +1,6 @@
-"""Checking tasks: the one place that decides whether a record is a usable task, and what is wrong with it.
+"""Checking tasks.
 
+The one place that decides whether a record is a usable task, and what is wrong with it.
 Imports msgspec: import this module late.
 """
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 TODO = "TODO: "
 """Begins what the template of a task leaves to be written; see `flows.new_task`."""
 TASK_FIELDS = ("id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "metadata")
-"""The columns of the dataset format, in its order. Other fields of a task are kept as further columns."""
+"""The columns of the dataset format, in its order. Other fields of a task are kept as further
+columns."""
 UNJUDGED = "required: neither the task nor `rubric.reward` of the configuration judges the outcome"
 CHARS_PER_TOKEN = 4
 """Estimate for English text, which needs no tokenizer. Tokens of other languages are shorter."""
@@ -58,7 +60,8 @@ class Rules:
     lock_image: str | None = None
     """Image for tasks without `mcp_config`."""
     elsewhere: bool = False
-    """The tasks are played in an environment that is named beside them: they need no `mcp_config`, and theirs does not count."""
+    """The tasks are played in an environment that is named beside them: they need no `mcp_config`,
+    and theirs does not count."""
     platform: Platform = HUD
     analysis: Analysis | None = None
     """Environment of the tasks: its tools, functions and schemas."""
@@ -71,8 +74,9 @@ class Rules:
     strict: bool = False
     """Treat warnings as errors."""
     own_reward: bool | None = None
-    """True if something beside the tasks judges the outcome, such as `rubric.reward` of the configuration: then tasks need no
-    `evaluate_tool`. None: no configuration is known, and a task without one gets a warning."""
+    """True if something beside the tasks judges the outcome, such as `rubric.reward` of the
+    configuration: then tasks need no `evaluate_tool`. None: no configuration is known, and a task
+    without one gets a warning."""
     rewrite: Rewrite | None = None
     """Change of each `mcp_config` before it is checked; see `servers.config_rewriter`."""
 
@@ -85,16 +89,24 @@ class Rules:
         return identity_of(self.analysis, self.folder or Path.cwd())
 
     def other_servers(self, config: Any) -> str | None:
-        """Return the names of a task's servers if they are not the analyzed environment; None if the calls can be checked."""
+        """Return the names of a task's servers if they are not the analyzed environment.
+
+        None if the calls can be checked.
+        """
         if self.analysis is None or not self.same_servers:
             return None
         from hudtui.core.environment.matching import servers_in, uses_environment
 
-        return None if uses_environment(config, self.identity) else servers_in(config) or "no server"
+        return (
+            None if uses_environment(config, self.identity) else servers_in(config) or "no server"
+        )
 
 
 class CheckedTask(msgspec.Struct, gc=False):
-    """A record after its checks. With an error among its problems the fields below must not be used."""
+    """A record after its checks.
+
+    With an error among its problems the fields below must not be used.
+    """
 
     record: Any = None
     """The record as it was read."""
@@ -110,7 +122,8 @@ class CheckedTask(msgspec.Struct, gc=False):
     extra: dict[str, Any] = {}
     """Other fields that are not null."""
     other_servers: str | None = None
-    """Servers of the task, if its calls were not checked because the analyzed environment is another one."""
+    """Servers of the task, if its calls were not checked because the analyzed environment is
+    another one."""
     inferred: bool = False
     """True if `mcp_config` comes from the lock file's image."""
     rewritten: tuple[str, ...] = ()
@@ -138,7 +151,10 @@ class CheckedConfig:
 
 
 class TaskChecker:
-    """Checks records against rules. Most tasks of a file share their `mcp_config`, so each distinct one is checked once."""
+    """Checks records against rules.
+
+    Most tasks of a file share their `mcp_config`, so each distinct one is checked once.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -180,19 +196,31 @@ class TaskChecker:
         else:
             _check_prompt(task, prompt, self.rules.token_budget)
         config = self.check_config(record.get("mcp_config"))
-        task.mcp_config, task.inferred, task.rewritten = config.config, config.inferred, config.rewritten
+        task.mcp_config, task.inferred, task.rewritten = (
+            config.config,
+            config.inferred,
+            config.rewritten,
+        )
         task.other_servers = config.other_servers
         task.problems += config.problems
         analysis = self.rules.analysis if config.other_servers is None else None
-        task.setup_tool = self._check_calls(task, "setup_tool", record.get("setup_tool"), analysis) or {}
-        task.evaluate_tool = self._check_calls(task, "evaluate_tool", record.get("evaluate_tool"), analysis) or {}
+        task.setup_tool = (
+            self._check_calls(task, "setup_tool", record.get("setup_tool"), analysis) or {}
+        )
+        task.evaluate_tool = (
+            self._check_calls(task, "evaluate_tool", record.get("evaluate_tool"), analysis) or {}
+        )
         metadata = _data(task.problems, "metadata", record.get("metadata"))
         if isinstance(metadata, dict):
             task.metadata = metadata
         elif metadata is not _INVALID and not is_empty(metadata):
             task.add("metadata", f"this is {json_kind(metadata)}, and an object is needed", "type")
         if not record.keys() <= _FIELDS:
-            task.extra = {name: value for name, value in record.items() if name not in _FIELDS and value is not None}
+            task.extra = {
+                name: value
+                for name, value in record.items()
+                if name not in _FIELDS and value is not None
+            }
             if not task.extra.keys().isdisjoint(_AGENT_FIELDS):
                 task.problems += check_agent(task.extra)
 
@@ -232,8 +260,16 @@ class TaskChecker:
             config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
         if isinstance(config, dict):
             wrapper, inner = next(iter(config.items())) if len(config) == 1 else ("", None)
-            if wrapper in WRAPPERS and isinstance(inner, dict) and inner and all(isinstance(one, dict) for one in inner.values()):
-                message = f"the servers stand inside `{wrapper}`, as in files of other clients: they are taken from there"
+            if (
+                wrapper in WRAPPERS
+                and isinstance(inner, dict)
+                and inner
+                and all(isinstance(one, dict) for one in inner.values())
+            ):
+                message = (
+                    f"the servers stand inside `{wrapper}`, as in files of other clients: they are "
+                    "taken from there"
+                )
                 found.problems.append(FieldProblem("mcp_config", message, "wrapped", "warning"))
                 config = inner
             found.other_servers = rules.other_servers(config)
@@ -243,8 +279,13 @@ class TaskChecker:
         found.problems += check_config(config, rules)
         return found
 
-    def _check_calls(self, task: CheckedTask, name: str, value: Any, analysis: Analysis | None) -> Any:
-        """Return the calls of a field (one or a list) with their arguments as data; None if there are none."""
+    def _check_calls(
+        self, task: CheckedTask, name: str, value: Any, analysis: Analysis | None
+    ) -> Any:
+        """Return the calls of a field (one or a list) with their arguments as data.
+
+        None if there are none.
+        """
         if analysis is None and type(value) is dict and _is_sound_call(value):  # as most calls are
             return value
         calls = _data(task.problems, name, value)
@@ -252,11 +293,20 @@ class TaskChecker:
             return None
         if is_empty(calls):
             if name == "evaluate_tool" and self.rules.own_reward is None:
-                task.add(name, "no call judges the outcome: the configuration needs a `rubric.reward`", "unjudged", "warning")
+                task.add(
+                    name,
+                    "no call judges the outcome: the configuration needs a `rubric.reward`",
+                    "unjudged",
+                    "warning",
+                )
             elif name == "evaluate_tool" and not self.rules.own_reward:
                 task.add(name, UNJUDGED, "missing")
             return None
-        calls = [_plain_call(task, name, call) for call in calls] if type(calls) is list else _plain_call(task, name, calls)
+        calls = (
+            [_plain_call(task, name, call) for call in calls]
+            if type(calls) is list
+            else _plain_call(task, name, calls)
+        )
         if analysis is None:
             task.problems += check_calls(name, calls, None)
             return calls
@@ -280,14 +330,20 @@ _V4_FIELDS = frozenset(("prompt", "mcp_config"))
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether a field is absent, null, empty text, `"{}"`, `"null"`, or an empty object or list."""
+    """Return whether a field is absent, null, an empty collection, or text for nothing.
+
+    Such a text is empty, `"{}"`, `"[]"` or `"null"`; a collection is an object or a list.
+    """
     if isinstance(value, str):
         return value.strip() in ("", "{}", "[]", "null")
     return value is None or (not value and isinstance(value, dict | list))
 
 
 def without_nulls(value: Any) -> Any:
-    """Return nested objects without their null entries: `datasets` adds each key that another row has."""
+    """Return nested objects without their null entries.
+
+    `datasets` adds each key that another row has.
+    """
     if type(value) is dict:
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if type(value) is list:
@@ -352,24 +408,45 @@ def _check_prompt(task: CheckedTask, value: Any, budget: int | None) -> None:
     else:
         task.prompt = value
         if value.startswith(TODO):
-            task.add("prompt", "this is still the text of the template: write what the agent is to reach", "template", "warning")
+            task.add(
+                "prompt",
+                "this is still the text of the template: write what the agent is to reach",
+                "template",
+                "warning",
+            )
         if budget is not None and (tokens := -(-len(value) // CHARS_PER_TOKEN)) > budget:
-            task.add("prompt", f"about {tokens} tokens, and the budget is {budget}", "too-long", "warning")
+            task.add(
+                "prompt",
+                f"about {tokens} tokens, and the budget is {budget}",
+                "too-long",
+                "warning",
+            )
 
 
 def check_config(config: Any, rules: Rules) -> list[FieldProblem]:
     """Return what is wrong with an `mcp_config` that is data already."""
     if not isinstance(config, dict):
-        return [FieldProblem("mcp_config", f"this is {json_kind(config)}, and an object of servers is needed", "type")]
+        return [
+            FieldProblem(
+                "mcp_config",
+                f"this is {json_kind(config)}, and an object of servers is needed",
+                "type",
+            )
+        ]
     found: list[FieldProblem] = []
     for name, server in config.items():
         place = f"mcp_config.{name}"
         if not isinstance(server, dict):
-            message = f"this is {json_kind(server)}, and a server is an object with `command` or `url`"
+            message = (
+                f"this is {json_kind(server)}, and a server is an object with `command` or `url`"
+            )
             found.append(FieldProblem(place, message, "type"))
             continue
         found += _check_server(place, server)
-    found += [FieldProblem(place, message, "secret", "warning") for place, message in literal_secrets(config, rules.platform)]
+    found += [
+        FieldProblem(place, message, "secret", "warning")
+        for place, message in literal_secrets(config, rules.platform)
+    ]
     if rules.lookup is not None and not any(problem.severity == "error" for problem in found):
         found += _check_variables(config, rules.lookup, rules.lacking)
     return found
@@ -379,14 +456,24 @@ def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
     found = []
     url, command = server.get("url"), server.get("command")
     if url is None and command is None:
-        found.append(FieldProblem(place, "a server needs a `command` to start or a `url` to reach", "missing"))
+        found.append(
+            FieldProblem(
+                place, "a server needs a `command` to start or a `url` to reach", "missing"
+            )
+        )
     for name, value in (("url", url), ("command", command)):
         if value is not None and not isinstance(value, str):
-            found.append(FieldProblem(f"{place}.{name}", f"this is {json_kind(value)}, and text is needed", "type"))
+            found.append(
+                FieldProblem(
+                    f"{place}.{name}", f"this is {json_kind(value)}, and text is needed", "type"
+                )
+            )
         elif value is not None and not value.strip():
             found.append(FieldProblem(f"{place}.{name}", "this is empty", "missing"))
     args = server.get("args")
-    if args is not None and not (isinstance(args, list) and all(isinstance(item, str) for item in args)):
+    if args is not None and not (
+        isinstance(args, list) and all(isinstance(item, str) for item in args)
+    ):
         found.append(FieldProblem(f"{place}.args", "arguments are a list of texts", "type"))
     for name in ("env", "headers"):
         entries = server.get(name)
@@ -397,15 +484,19 @@ def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
             found.append(FieldProblem(f"{place}.{name}", message, "type"))
             continue
         found += [
-            FieldProblem(f"{place}.{name}.{key}", f"this is {json_kind(value)}, and text is needed", "type")
+            FieldProblem(
+                f"{place}.{name}.{key}", f"this is {json_kind(value)}, and text is needed", "type"
+            )
             for key, value in entries.items()
             if value is not None and not isinstance(value, str)
         ]
     return found
 
 
-def _check_variables(config: Mapping[str, Any], lookup: Lookup, lacking: Lacking | None) -> list[FieldProblem]:
-    """Return the variables without a value, and those that differ only in case from a variable with a value."""
+def _check_variables(
+    config: Mapping[str, Any], lookup: Lookup, lacking: Lacking | None
+) -> list[FieldProblem]:
+    """Return the variables without a value, and those with a value in another case only."""
     found = []
     for name in substitute_tree(config, lookup)[1]:
         other = name.upper()
@@ -413,7 +504,11 @@ def _check_variables(config: Mapping[str, Any], lookup: Lookup, lacking: Lacking
             message = f"the variable {name} is not set, but {other} is, and is used instead"
             found.append(FieldProblem("mcp_config", message, "variable-case", "warning"))
         else:
-            why, fix = ("has no value here", "set it in the environment or in .env") if lacking is None else lacking(name)
+            why, fix = (
+                ("has no value here", "set it in the environment or in .env")
+                if lacking is None
+                else lacking(name)
+            )
             message = f"the variable {name} {why}, and the task needs it: {fix}"
             found.append(FieldProblem("mcp_config", message, "variable", "warning"))
     return found
@@ -423,7 +518,10 @@ def _plain_call(task: CheckedTask, name: str, call: Any) -> Any:
     """Return a call with its arguments as data, also where they are JSON text."""
     if isinstance(call, dict) and isinstance(call.get("arguments"), str):
         arguments = _data(task.problems, "arguments", call["arguments"])
-        return {**call, "arguments": {} if arguments is _INVALID or is_empty(arguments) else arguments}
+        return {
+            **call,
+            "arguments": {} if arguments is _INVALID or is_empty(arguments) else arguments,
+        }
     return call
 
 
@@ -444,7 +542,9 @@ def check_calls(name: str, value: Any, analysis: Analysis | None) -> list[FieldP
     for number, call in enumerate(value if isinstance(value, list) else (value,)):
         place = f"{name}[{number}]" if isinstance(value, list) else name
         if not isinstance(call, dict):
-            message = f"this is {json_kind(call)}, and a call is an object with `name` and `arguments`"
+            message = (
+                f"this is {json_kind(call)}, and a call is an object with `name` and `arguments`"
+            )
             found.append(FieldProblem(place, message, "type"))
             continue
         tool, arguments = call.get("name"), call.get("arguments")
@@ -461,23 +561,41 @@ def check_calls(name: str, value: Any, analysis: Analysis | None) -> list[FieldP
     return found
 
 
-def check_call(place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis) -> list[FieldProblem]:
-    """Return what the environment would refuse in a call: an unknown tool or function, arguments that break its schema."""
+def check_call(
+    place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis
+) -> list[FieldProblem]:
+    """Return what the environment would refuse in a call.
+
+    An unknown tool or function, arguments that break its schema.
+    """
     tool = analysis.tool(name)
     functions = analysis.hubs.get(name)
     if tool is None and functions is None:
         known = [tool.name for tool in analysis.tools]
-        return [FieldProblem(f"{place}.name", f"the environment has no tool {name!r}{_hint(name, known)}", "unknown-tool")]
+        return [
+            FieldProblem(
+                f"{place}.name",
+                f"the environment has no tool {name!r}{_hint(name, known)}",
+                "unknown-tool",
+            )
+        ]
     if functions is not None:
         function = arguments.get("name")
         if not isinstance(function, str):
-            message = f"{name} is a hub: its arguments need the `name` of a function{_hint('', list(functions))}"
+            message = (
+                f"{name} is a hub: its arguments need the `name` of a "
+                f"function{_hint('', list(functions))}"
+            )
             return [FieldProblem(f"{place}.arguments.name", message, "missing")]
         if function not in functions:
             message = f"{name} has no function {function!r}{_hint(function, list(functions))}"
             return [FieldProblem(f"{place}.arguments.name", message, "unknown-tool")]
-        tool = next((tool for tool in analysis.tools if tool.hub == name and tool.name == function), None)
-        arguments = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
+        tool = next(
+            (tool for tool in analysis.tools if tool.hub == name and tool.name == function), None
+        )
+        arguments = arguments.get(
+            "arguments", {key: value for key, value in arguments.items() if key != "name"}
+        )
     if tool is None or tool.input_schema is None or not isinstance(arguments, dict):
         return []
     place = f"{place}.arguments"
@@ -486,7 +604,11 @@ def check_call(place: str, name: str, arguments: Mapping[str, Any], analysis: An
     except NotCheckedError as reason:
         return [FieldProblem(place, f"not checked: {reason}", "unchecked", "warning")]
     return [
-        FieldProblem(".".join([place, *map(str, error.absolute_path)]), clean_line(error.message, 300), "schema")
+        FieldProblem(
+            ".".join([place, *map(str, error.absolute_path)]),
+            clean_line(error.message, 300),
+            "schema",
+        )
         for error in errors
     ]
 

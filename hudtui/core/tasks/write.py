@@ -1,7 +1,7 @@
 """Writing datasets: Parquet, JSON lines, the directory format of `datasets`, and task files.
 
-Everything is written to a hidden folder beside the target and moved to its name when it is complete and on the disk, so an
-unfinished file never has the final name.
+Everything is written to a hidden folder beside the target and moved to its name when it is complete
+and on the disk, so an unfinished file never has the final name.
 
 Imports pyarrow and msgspec: import this module late.
 """
@@ -36,8 +36,9 @@ from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 Format = Literal["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"]
 """Format of a dataset.
 
-`parquet`: one file (with several splits a folder of them). `jsonl`: the same columns as JSON lines. `dataset`: what
-`datasets.save_to_disk` writes. `json`, `tasks-jsonl`: task files. `repository`: the files of a repository on the Hub.
+`parquet`: one file (with several splits a folder of them). `jsonl`: the same columns as JSON lines.
+`dataset`: what `datasets.save_to_disk` writes. `json`, `tasks-jsonl`: task files. `repository`: the
+files of a repository on the Hub.
 """
 
 ROW_GROUP = 20_000
@@ -47,10 +48,11 @@ SHARD = 500_000_000
 
 
 class DatasetLayout:
-    """The columns of a dataset: HUD's six, all of them text, and further ones for the fields that are only kept.
+    """The columns of a dataset.
 
-    A kept field whose values are all text becomes a column of text. Any other becomes a column of JSON, marked as such so that
-    it is read back as what it was.
+    HUD's six, all of them text, and further ones for the fields that are only kept. A kept field
+    whose values are all text becomes a column of text. Any other becomes a column of JSON, marked
+    as such so that it is read back as what it was.
 
     Attributes:
         kept: Name of each kept field -> how it is written, in the order of their appearance.
@@ -60,7 +62,10 @@ class DatasetLayout:
         self.kept: dict[str, Literal["text", "json"]] = {}
 
     def covers(self, tasks: Sequence[CheckedTask]) -> bool:
-        """Add the kept fields of some tasks; return whether the layout had a column of the right kind for each already."""
+        """Add the kept fields of some tasks.
+
+        Return whether the layout had a column of the right kind for each already.
+        """
         before = dict(self.kept)
         for task in tasks:
             for name, value in task.extra.items():
@@ -72,17 +77,28 @@ class DatasetLayout:
         """Return the schema of the columns."""
         fields = [pa.field(name, pa.string()) for name in TASK_FIELDS]
         for name, kind in self.kept.items():
-            fields.append(pa.field(name, pa.string(), metadata={JSON_MARK: b"json"} if kind == "json" else None))
+            fields.append(
+                pa.field(
+                    name, pa.string(), metadata={JSON_MARK: b"json"} if kind == "json" else None
+                )
+            )
         return pa.schema(fields)
 
     def record_batch(self, tasks: Sequence[CheckedTask]) -> pa.RecordBatch:
         """Return usable tasks as rows."""
-        columns: list[list[bytes | None]] = [[task.id.encode() for task in tasks], [task.prompt.encode() for task in tasks]]
+        columns: list[list[bytes | None]] = [
+            [task.id.encode() for task in tasks],
+            [task.prompt.encode() for task in tasks],
+        ]
         columns.append(_config_column(tasks))
-        columns += [encode_column([getattr(task, name) for task in tasks]) for name in TASK_FIELDS[3:]]
+        columns += [
+            encode_column([getattr(task, name) for task in tasks]) for name in TASK_FIELDS[3:]
+        ]
         for name, kind in self.kept.items():
             if kind == "text":
-                columns.append([task.extra[name].encode() if name in task.extra else None for task in tasks])
+                columns.append(
+                    [task.extra[name].encode() if name in task.extra else None for task in tasks]
+                )
             else:
                 columns.append(encode_column([task.extra.get(name) for task in tasks]))
         return pa.record_batch(list(map(text_column, columns)), schema=self.schema())
@@ -96,7 +112,10 @@ def _config_column(tasks: Sequence[CheckedTask]) -> list[bytes | None]:
 
 
 def text_column(texts: Sequence[bytes | None]) -> pa.StringArray:
-    """Return a column of UTF-8 texts. `pyarrow.array` would import pandas, which takes longer than converting 100 000 tasks."""
+    """Return a column of UTF-8 texts.
+
+    `pyarrow.array` would import pandas, which takes longer than converting 100 000 tasks.
+    """
     validity = None
     if None in texts:
         bits = int("".join("0" if text is None else "1" for text in reversed(texts)), 2)
@@ -105,21 +124,31 @@ def text_column(texts: Sequence[bytes | None]) -> pa.StringArray:
     offsets = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])  # type: ignore[arg-type]
     data = b"".join(texts)  # type: ignore[arg-type]
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data), validity)
+    return pa.StringArray.from_buffers(
+        len(texts), pa.py_buffer(offsets), pa.py_buffer(data), validity
+    )
 
 
 def native_rows(rows: pa.RecordBatch) -> list[bytes]:
-    """Return rows as tasks in task files: one JSON object each, with nested objects and without empty fields."""
+    """Return rows as tasks in task files.
+
+    One JSON object each, with nested objects and without empty fields.
+    """
     encode = msgspec.json.encode
     texts = [rows.column(place).to_pylist() for place in range(rows.num_columns)]
     heads = [encode(name) + b":" for name in rows.schema.names]
-    given = [name in TASK_FIELDS[2:] or bool(field.metadata) for name, field in zip(rows.schema.names, rows.schema, strict=True)]
+    given = [
+        name in TASK_FIELDS[2:] or bool(field.metadata)
+        for name, field in zip(rows.schema.names, rows.schema, strict=True)
+    ]
     made = []
     for row in range(rows.num_rows):
         parts = []
         for head, is_json, column in zip(heads, given, texts, strict=True):
             value = column[row]
-            if value is None or (is_json and value == "{}" and head in (b'"setup_tool":', b'"metadata":')):
+            if value is None or (
+                is_json and value == "{}" and head in (b'"setup_tool":', b'"metadata":')
+            ):
                 continue
             parts.append(head + (value.encode() if is_json else encode(value)))
         made.append(b"{%b}" % b",".join(parts))
@@ -174,7 +203,9 @@ class _Parquet(SplitWriter):
         if self._stream is not None and self._shards and self._stream.tell() >= SHARD:
             self._finish()
         if self._writer is None:
-            path = self._folder / (f"{self._name}-{len(self._files):05d}.parquet" if self._shards else self._name)
+            path = self._folder / (
+                f"{self._name}-{len(self._files):05d}.parquet" if self._shards else self._name
+            )
             self._stream = path.open("wb")
             self._files.append(path)
             self._writer = pq.ParquetWriter(
@@ -184,7 +215,9 @@ class _Parquet(SplitWriter):
                 use_dictionary=["mcp_config", "setup_tool", "evaluate_tool"],
                 write_statistics=["id"],  # the smallest and largest JSON text find no task
             )
-        self._writer.write_table(pa.Table.from_batches(batches, self._schema), row_group_size=ROW_GROUP)
+        self._writer.write_table(
+            pa.Table.from_batches(batches, self._schema), row_group_size=ROW_GROUP
+        )
 
     def _finish(self) -> None:
         if self._writer is not None and self._stream is not None:
@@ -205,14 +238,17 @@ class _Parquet(SplitWriter):
             return self._files
         named = []
         for number, path in enumerate(self._files):
-            named.append(path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet"))
+            named.append(
+                path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet")
+            )
             path.rename(named[-1])
         return named
 
     def abandon(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
         if (writer := self._writer) is not None:
-            # While its stream is open: it closes itself when it is thrown away, and would print that it cannot.
+            # While its stream is open: it closes itself when it is thrown away, and would print
+            # that it cannot.
             try:
                 writer.close()
             except (OSError, ValueError, MemoryError, pa.ArrowException):
@@ -228,7 +264,11 @@ class _Lines(SplitWriter):
         self._stream: BinaryIO = path.open("wb")
 
     def write(self, rows: pa.RecordBatch) -> None:
-        lines = native_rows(rows) if self._native else [msgspec.json.encode(row) for row in rows.to_pylist()]
+        lines = (
+            native_rows(rows)
+            if self._native
+            else [msgspec.json.encode(row) for row in rows.to_pylist()]
+        )
         self._stream.write(b"".join(line + b"\n" for line in lines))
 
     def close(self) -> list[Path]:
@@ -285,7 +325,9 @@ class _Saved(SplitWriter):
         info = {
             "citation": "",
             "description": "",
-            "features": {name: {"dtype": "string", "_type": "Value"} for name in self._schema.names},
+            "features": {
+                name: {"dtype": "string", "_type": "Value"} for name in self._schema.names
+            },
             "homepage": "",
             "license": "",
         }
@@ -326,7 +368,8 @@ class DatasetWriter:
         """Choose the hidden folder beside the target.
 
         Raises:
-            InputError: The target is a folder that holds something else, or a file where a folder is needed.
+            InputError: The target is a folder that holds something else, or a file where a folder
+                is needed.
         """
         self.target = target
         self._schema, self._splits = schema, splits
@@ -339,7 +382,10 @@ class DatasetWriter:
                 fix="Take another.",
             )
         if self._is_folder and path.exists() and not path.is_dir():
-            raise InputError("there is a file of this name already, and a folder is to be made", where=Location(str(path)))
+            raise InputError(
+                "there is a file of this name already, and a folder is to be made",
+                where=Location(str(path)),
+            )
         self.folder = temporary_path(path)
         self._sinks: dict[str, SplitWriter] = {}
 
@@ -381,7 +427,9 @@ class DatasetWriter:
         for split in self._splits:
             files += self.sink(split).close()
         if self.target.format == "dataset" and len(self._splits) > 1:
-            (self.folder / "dataset_dict.json").write_text(json.dumps({"splits": list(self._splits)}))
+            (self.folder / "dataset_dict.json").write_text(
+                json.dumps({"splits": list(self._splits)})
+            )
         final = Path(os.path.realpath(self.target.path))
         if not self._is_folder:
             if final.exists():
@@ -408,13 +456,21 @@ _SUFFIX = {"parquet": ".parquet", "jsonl": ".jsonl", "tasks-jsonl": ".jsonl", "j
 
 _OURS = re.compile(
     r"(data/)?\w+-\d{5}-of-\d{5}\.parquet|(train|test)\.jsonl|README\.md"
-    r"|((train|test)/)?(state\.json|dataset_info\.json|data-\d{5}-of-\d{5}\.arrow|cache-\w+\.arrow)|dataset_dict\.json"
+    r"|((train|test)/)?(state\.json|dataset_info\.json|data-\d{5}-of-\d{5}\.arrow|cache-\w+\.arrow)"
+    r"|dataset_dict\.json"
 )
 
 
 def _is_dataset(folder: Path) -> bool:
-    """Return whether a folder holds only a dataset written by this module; only then may it be replaced."""
-    files = [path.relative_to(folder).as_posix() for path in islice(folder.rglob("*"), 10_000) if not path.is_dir()]
+    """Return whether a folder holds only a dataset written by this module.
+
+    Only then may it be replaced.
+    """
+    files = [
+        path.relative_to(folder).as_posix()
+        for path in islice(folder.rglob("*"), 10_000)
+        if not path.is_dir()
+    ]
     return all(_OURS.fullmatch(name) for name in files) and files != ["README.md"]
 
 
@@ -432,6 +488,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise InputError(
             "the disk is full, or its quota is" if full else "this cannot be written",
             why=None if full else error.strerror or str(error),
-            fix="Nothing was changed: make room, or choose another place with -o." if full else None,
+            fix="Nothing was changed: make room, or choose another place with -o."
+            if full
+            else None,
             where=Location(str(path)),
         ) from None

@@ -1,7 +1,8 @@
-"""The engine `art`: GRPO with OpenPipe's ART, for models with tool calls of their own. Pure: a spec and a place become a plan.
+"""The engine `art`: GRPO with OpenPipe's ART, for models with tool calls of their own.
 
-ART never runs in hudtui's own environment: its pins are another world. A worker (`hudtui.trainers.art_worker`) drives it in an
-environment with a lock of its own, and plays the episodes with hudtui's rollouts.
+Pure: a spec and a place become a plan. ART never runs in hudtui's own environment: its pins are
+another world. A worker (`hudtui.trainers.art_worker`) drives it in an environment with a lock of
+its own, and plays the episodes with hudtui's rollouts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ AT_ONCE = 32
 _QUANTISED = 0.6
 """Bytes of a weight that ART's trainer holds in 4 bits, with the constants of the quantisation."""
 _LEFT = 4.0
-"""GiB that the sleeping one of server and trainer keeps on a shared GPU. Others ran out of 24 GB with a 3B (ART issue 452)."""
+"""GiB that the sleeping one of server and trainer keeps on a shared GPU. Others ran out of 24 GB
+with a 3B (ART issue 452)."""
 _NOT_A_NAME = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -44,7 +46,10 @@ class ArtLayout:
 
     @property
     def dedicated(self) -> bool:
-        """True if the model is served on a GPU of its own; otherwise it sleeps while the only GPU trains."""
+        """True if the model is served on a GPU of its own.
+
+        Otherwise it sleeps while the only GPU trains.
+        """
         return self.train != self.serve
 
 
@@ -59,12 +64,15 @@ def art_layout(gpus: int) -> ArtLayout:
     if gpus == 2:
         return ArtLayout((0,), (1,))
     raise InputError(
-        f"ART trains on 1 or 2 GPUs, and these are {gpus}", fix="Take --gpus 1x... or 2x..., or train with --engine trl."
+        f"ART trains on 1 or 2 GPUs, and these are {gpus}",
+        fix="Take --gpus 1x... or 2x..., or train with --engine trl.",
     )
 
 
 def art_memory(gpus: int, recipe: Recipe, shape: ModelShape) -> tuple[GpuMemory, ...]:
-    """Estimate what the server and the trainer take, one after the other where they share a GPU: each leaves before the other.
+    """Estimate what the server and the trainer take, one after the other where they share a GPU.
+
+    Each leaves before the other.
 
     Raises:
         InputError: ART does not train on so many GPUs.
@@ -72,8 +80,11 @@ def art_memory(gpus: int, recipe: Recipe, shape: ModelShape) -> tuple[GpuMemory,
     where = art_layout(gpus)
     served = shape.parameters * 2 / GIB
     episodes = min((recipe.groups_per_step or 1) * recipe.num_generations, AT_ONCE)
-    cache = episodes * recipe.max_seq_len * 2 * shape.depth * shape.cache_width * 2 / GIB  # keys and values
-    # The server takes its share of the GPU and no more: the GPU has to be larger than what it serves with.
+    cache = (
+        episodes * recipe.max_seq_len * 2 * shape.depth * shape.cache_width * 2 / GIB
+    )  # keys and values
+    # The server takes its share of the GPU and no more: the GPU has to be larger than what it
+    # serves with.
     cache += (served + cache + OVERHEAD) * (1 / recipe.gpu_memory_utilization - 1)
     # The embeddings stay in 16 bits. Conversations are trained on one by one.
     weights = (shape.parameters * _QUANTISED + 2 * shape.vocabulary * shape.width * 2) / GIB
@@ -81,8 +92,24 @@ def art_memory(gpus: int, recipe: Recipe, shape: ModelShape) -> tuple[GpuMemory,
     optimizer = adapter_parameters(recipe, shape, mlp=True) * 16 / GIB
     left = 0.0 if where.dedicated else _LEFT
     return (
-        GpuMemory(where.serve[0], "serve", weights=served, optimizer=0.0, activations=0.0, cache=cache, left=left),
-        GpuMemory(where.train[0], "train", weights=weights, optimizer=optimizer, activations=activations, cache=0.0, left=left),
+        GpuMemory(
+            where.serve[0],
+            "serve",
+            weights=served,
+            optimizer=0.0,
+            activations=0.0,
+            cache=cache,
+            left=left,
+        ),
+        GpuMemory(
+            where.train[0],
+            "train",
+            weights=weights,
+            optimizer=optimizer,
+            activations=activations,
+            cache=0.0,
+            left=left,
+        ),
     )
 
 
@@ -93,7 +120,10 @@ def model_name(recipe: Recipe) -> str:
 
 
 class Art(Training):
-    """GRPO with LoRA by ART; a rehearsal is the same without a model: random calls, or those of an endpoint."""
+    """GRPO with LoRA by ART.
+
+    A rehearsal is the same without a model: random calls, or those of an endpoint.
+    """
 
     name = "art"
     title = "train a model with ART (GRPO, native tool calls)"
@@ -107,9 +137,12 @@ class Art(Training):
         from_environment=True,
         command="hudtui art train",
         advice=Advice(
-            gpus="Take larger GPUs (--gpus), a smaller model, or lower --max-seq-length or --rollouts-per-group.",
-            trainer="Lower max_seq_length or rollouts_per_group (--max-seq-length, --rollouts-per-group), "
-            "or take a smaller model.",
+            gpus=(
+                "Take larger GPUs (--gpus), a smaller model, or lower --max-seq-length or "
+                "--rollouts-per-group."
+            ),
+            trainer="Lower max_seq_length or rollouts_per_group (--max-seq-length, "
+            "--rollouts-per-group), or take a smaller model.",
             server="Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length.",
         ),
     )
@@ -119,48 +152,80 @@ class Art(Training):
         if recipe.model == TINY:
             yield _no_tiny()
 
-    def memory(self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...]:
+    def memory(
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+    ) -> tuple[GpuMemory, ...]:
         """See `Engine.memory`."""
         return art_memory(gpus, recipe, shape)
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         if spec.tasks is None or spec.config is None:
-            raise InputError("this run needs a task file and a config", fix="hudtui art train makes both from --env.")
+            raise InputError(
+                "this run needs a task file and a config",
+                fix="hudtui art train makes both from --env.",
+            )
         tasks, config, *code = input_files(spec)
         if spec.continues is not None:
-            raise InputError("a training with ART continues by itself when it is started again", fix="hudtui runs resume RUN")
+            raise InputError(
+                "a training with ART continues by itself when it is started again",
+                fix="hudtui runs resume RUN",
+            )
         recipe = recipe_of(spec, self.features)
         if recipe.model == TINY:
             raise _no_tiny()
         where = None if spec.rehearse else art_layout(spec.gpus)
         chosen = PlanFile(RECIPE, content=json.dumps(to_plain(recipe), indent=1) + "\n")
         if where is None:
-            python, stages, made = python_environment(spec, site, "art-rehearse", ["--python", "3.11", "--disk", "2"])
+            python, stages, made = python_environment(
+                spec, site, "art-rehearse", ["--python", "3.11", "--disk", "2"]
+            )
         else:
-            options = gpu_options(spec, recipe.model, disk=_ENVIRONMENT_GIB, driver=DRIVER, vram=[0.0] * spec.gpus)
+            options = gpu_options(
+                spec, recipe.model, disk=_ENVIRONMENT_GIB, driver=DRIVER, vram=[0.0] * spec.gpus
+            )
             python, stages, made = python_environment(spec, site, "art", options)
         argv = [
-            *(python, "-m", "hudtui.trainers.art_worker", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
+            *(
+                python,
+                "-m",
+                "hudtui.trainers.art_worker",
+                "--recipe",
+                site.path(chosen.path),
+                "--tasks",
+                site.path(tasks.path),
+            ),
             *("--config", site.path(config.path), "--out", site.path("out")),
         ]
         notes = []
         if where is None:
-            notes.append("a rehearsal: episodes, judges and records are real, but no model is trained")
+            notes.append(
+                "a rehearsal: episodes, judges and records are real, but no model is trained"
+            )
             if spec.base_url is not None:
                 argv += ["--base-url", spec.base_url, "--endpoint-model", recipe.model]
         else:
             argv += ["--gpus", str(spec.gpus)]
             notes.append(
-                "one GPU trains and serves in turn: the episodes of the next step wait for the training"
+                "one GPU trains and serves in turn: the episodes of the next step wait for the "
+                "training"
                 if not where.dedicated
                 else "GPU 0 trains, GPU 1 serves"
             )
-        notes.append("ART keeps no state of the optimizer: a training that is started again continues from its adapter alone")
-        env, secrets = trainer_variables(spec, site, code=bool(code), LITELLM_LOCAL_MODEL_COST_MAP="True")
+        notes.append(
+            "ART keeps no state of the optimizer: a training that is started again continues from "
+            "its adapter alone"
+        )
+        env, secrets = trainer_variables(
+            spec, site, code=bool(code), LITELLM_LOCAL_MODEL_COST_MAP="True"
+        )
         if where is None:
             env["CUDA_VISIBLE_DEVICES"] = ""
-        stages.append(Stage("train", tuple(argv), cwd=site.workspace or "", env=env, secrets=secrets, grace=600))
+        stages.append(
+            Stage(
+                "train", tuple(argv), cwd=site.workspace or "", env=env, secrets=secrets, grace=600
+            )
+        )
         return Plan(
             engine=self.name,
             stages=tuple(stages),
@@ -177,4 +242,6 @@ class Art(Training):
 
 
 def _no_tiny() -> InputError:
-    return InputError("the model `tiny` is for rehearsals of the engine trl", fix="Name another one.")
+    return InputError(
+        "the model `tiny` is for rehearsals of the engine trl", fix="Name another one."
+    )

@@ -1,7 +1,8 @@
-"""Check of a chat template for the trainer; as a program, it reads the template as JSON from standard input.
+"""Check of a chat template for the trainer.
 
-Renders as `transformers` does, without it. A template is a foreign program: this process has a limit of memory and of
-time, and Jinja's sandbox keeps the template from anything but its text.
+As a program, it reads the template as JSON from standard input. Renders as `transformers` does,
+without it. A template is a foreign program: this process has a limit of memory and of time, and
+Jinja's sandbox keeps the template from anything but its text.
 """
 
 from __future__ import annotations
@@ -51,16 +52,27 @@ class TemplateTokenizer:
         self._environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
         )
-        self._environment.filters["tojson"] = lambda value, **how: json.dumps(value, ensure_ascii=False, **how)
+        self._environment.filters["tojson"] = lambda value, **how: json.dumps(
+            value, ensure_ascii=False, **how
+        )
         self._environment.globals["raise_exception"] = _refuse
         self._environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
 
     def apply_chat_template(
-        self, messages: Sequence[Mapping[str, Any]], *, tokenize: bool = False, add_generation_prompt: bool = False
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tokenize: bool = False,
+        add_generation_prompt: bool = False,
     ) -> str:
         """Return a conversation as the model reads it."""
         template = self._environment.from_string(self.chat_template)
-        return template.render(messages=messages, add_generation_prompt=add_generation_prompt, tools=None, **self._tokens)
+        return template.render(
+            messages=messages,
+            add_generation_prompt=add_generation_prompt,
+            tools=None,
+            **self._tokens,
+        )
 
 
 def _refuse(text: str) -> NoReturn:

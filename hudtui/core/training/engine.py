@@ -1,4 +1,7 @@
-"""An engine carries out runs: it turns a `JobSpec` into a `Plan`, without side effects, and says what it can."""
+"""An engine carries out runs.
+
+It turns a `JobSpec` into a `Plan`, without side effects, and says what it can.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from hudtui.core.training.shape import ModelShape
 
 
 class Engine(Protocol):
-    """A way to carry out runs. Those that train derive from `Training`, which has the usual answers."""
+    """A way to carry out runs.
+
+    Those that train derive from `Training`, which has the usual answers.
+    """
 
     @property
     def name(self) -> str:
@@ -40,8 +46,12 @@ class Engine(Protocol):
         """
         ...
 
-    def memory(self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...]:
-        """Return the estimated use of each GPU's memory; empty without an estimate. `gpu_memory` is that of one GPU in GiB.
+    def memory(
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+    ) -> tuple[GpuMemory, ...]:
+        """Return the estimated use of each GPU's memory; empty without an estimate.
+
+        `gpu_memory` is that of one GPU in GiB.
 
         Raises:
             InputError: The training cannot use so many GPUs.
@@ -68,8 +78,13 @@ class Training:
         """Return an empty tuple: every request can be carried out."""
         return ()
 
-    def memory(self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...]:
-        """Return the estimate for one GPU that serves and trains, or several of which up to half serve."""
+    def memory(
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+    ) -> tuple[GpuMemory, ...]:
+        """Return the estimate for one GPU that serves and trains, or for several.
+
+        Of several, up to half serve.
+        """
         where = layout(gpus, recipe, gpu_memory, shape)
         recipe.check_batch(len(where.train))
         return where.memory or ()

@@ -1,4 +1,7 @@
-"""The engines of this installation: those of hudtui, and those of other packages by their entry points."""
+"""The engines of this installation.
+
+Those of hudtui, and those of other packages by their entry points.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from hudtui.core.training.trl import Trl
 S = TypeVar("S", bound=JobSpec)
 
 ENTRY_POINTS = "hudtui.engines"
-"""Group under which other packages offer engines: each entry is an object that is an `Engine`, or a class that makes one."""
+"""Group under which other packages offer engines: each entry is an object that is an `Engine`, or a
+class that makes one."""
 
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(), Trl(), Art())}
@@ -31,7 +35,10 @@ _PARTS = ("name", "title", "features", "check", "memory", "plan", "reader")
 
 
 def _others() -> dict[str, str]:
-    """Return the entry points of other packages' engines by name. Their code runs only when one is chosen."""
+    """Return the entry points of other packages' engines by name.
+
+    Their code runs only when one is chosen.
+    """
     return {name: place for name, place in entries(ENTRY_POINTS).items() if name not in ENGINES}
 
 
@@ -49,7 +56,9 @@ def find_engine(name: str) -> Engine:
     if name in ENGINES:
         return ENGINES[name]
     if name not in _others():
-        raise InputError(f"there is no engine called {name!r}", fix=f"Engines: {', '.join(engine_names())}.")
+        raise InputError(
+            f"there is no engine called {name!r}", fix=f"Engines: {', '.join(engine_names())}."
+        )
     return _load(name, _others()[name])
 
 
@@ -60,15 +69,28 @@ def _load(name: str, place: str) -> Engine:
         engine: Engine = loaded() if isinstance(loaded, type) else loaded
         lacking = [part for part in _PARTS if not hasattr(engine, part)]
     except Exception as error:  # code of another package
-        raise InputError(f"the engine {name!r} cannot be loaded", why=f"{type(error).__name__}: {error}") from None
+        raise InputError(
+            f"the engine {name!r} cannot be loaded", why=f"{type(error).__name__}: {error}"
+        ) from None
     if lacking or not isinstance(engine.features, Features):
-        why = f"It has no {', '.join(lacking)}." if lacking else "Its features are not a value of the class Features."
-        raise InputError(f"the engine {name!r} cannot be used", why=why, fix="See core/training/engine.py: Engine, Training.")
+        why = (
+            f"It has no {', '.join(lacking)}."
+            if lacking
+            else "Its features are not a value of the class Features."
+        )
+        raise InputError(
+            f"the engine {name!r} cannot be used",
+            why=why,
+            fix="See core/training/engine.py: Engine, Training.",
+        )
     return engine
 
 
 def features_of(name: str) -> Features:
-    """Return the features of an engine; those of a training for an engine that is not installed any more."""
+    """Return the features of an engine.
+
+    Those of a training for an engine that is not installed any more.
+    """
     try:
         return find_engine(name).features
     except InputError:
@@ -84,7 +106,7 @@ def recipe_for(spec: JobSpec) -> Recipe:
     return recipe_of(spec, features_of(spec.engine))
 
 
-# --- rehearsals --------------------------------------------------------------------------------------------------------------
+# --- rehearsals -----------------------------------------------------------------------------------
 
 PYTHON_VARIABLE = "HUDTUI_TRAINER_PYTHON"
 """Variable with the Python of an existing training environment, used instead of a new one."""
@@ -100,7 +122,9 @@ class TrainerEnvironment:
 
 
 def rehearsing_engine(name: str) -> str:
-    """Return the engine that rehearses the runs of an engine: itself, or the usual trainer for one that only plays.
+    """Return the engine that rehearses the runs of an engine.
+
+    Itself, or the usual trainer for one that only plays.
 
     Raises:
         InputError: The engine does not exist, or it trains and cannot be rehearsed.
@@ -109,15 +133,18 @@ def rehearsing_engine(name: str) -> str:
     if features.rehearsal is not None:
         return name
     if features.trains:
-        raise InputError(f"the engine {name} cannot be rehearsed", fix="Start a training of one step instead.")
+        raise InputError(
+            f"the engine {name} cannot be rehearsed", fix="Start a training of one step instead."
+        )
     return TRAINER
 
 
 def as_rehearsal(spec: S, *, steps: int | None = None, gpus: int = 0) -> S:
     """Return the spec of a rehearsal: the same files and settings, few steps, no GPU.
 
-    It has as many steps as the engine's rehearsals have unless `steps` says how many. `gpus` are those of the training that is
-    rehearsed: with two or more, a model of the user's gets a server beside the trainer.
+    It has as many steps as the engine's rehearsals have unless `steps` says how many. `gpus` are
+    those of the training that is rehearsed: with two or more, a model of the user's gets a server
+    beside the trainer.
     """
     changes = features_of(spec.engine).rehearsal or {}
     spec = replace(spec, rehearse=True, steps=steps)

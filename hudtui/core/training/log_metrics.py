@@ -1,11 +1,12 @@
 """Reads metrics from the lines of any log.
 
-It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, verl and
-torchtune, the results that NeMo RL prints one below the other, the statistics of vLLM, progress bars followed by numbers, and
-plain `key=value`. A line counts only if it has a known quantity (`metrics.QUANTITIES`) or a step: a port number is not a metric.
+It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step
+lines of prime-rl, verl and torchtune, the results that NeMo RL prints one below the other, the
+statistics of vLLM, progress bars followed by numbers, and plain `key=value`. A line counts only if
+it has a known quantity (`metrics.QUANTITIES`) or a step: a port number is not a metric.
 
-The step of a line is the one that it names. A line that names none has the step of the progress bar of the training around it, or
-else its epoch tells the step: lines of one epoch are one step.
+The step of a line is the one that it names. A line that names none has the step of the progress bar
+of the training around it, or else its epoch tells the step: lines of one epoch are one step.
 """
 
 from __future__ import annotations
@@ -41,31 +42,47 @@ _MOST = 200
 _LONGEST_OBJECT = 256 * 1024
 """Most characters of a line that is a JSON object."""
 
-_GROUPED = r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?|[1-9]\d{0,2}(?:['\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?"
+_GROUPED = (
+    r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?|[1-9]\d{0,2}(?:['\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?"
+)
 """A number with marks between its thousands: 1,234.5 or 1'234.5."""
 _COMMA = r"[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+,\d+"
 """A number with a decimal comma: 1.234,5 or 0,25."""
-_VALUE = rf"[-+\u2212]?(?:(?:{_GROUPED}|{_COMMA}|\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|Infinity)"
+_VALUE = (
+    rf"[-+\u2212]?(?:(?:{_GROUPED}|{_COMMA}|\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|NaN"
+    r"|NAN|inf|Infinity)"
+)
 _MARKS = re.compile(r"[_'\u00a0\u2009\u202f]")
-_COMMAS = re.compile(rf"[-+]?(?!{_GROUPED}(?:[eE]|$))(?:{_COMMA})(?:[eE][-+]?\d+)?|[-+]?\d+,\d{{1,2}}")
-_ITEM = re.compile(rf"""(?<![\w'"])(['"])([\w./@%:+\- ]{{1,80}})\1\s*:\s*(['"]?)({_VALUE})\3\s*(?=[,}}\]])""")
-_PAIR = re.compile(rf"(?<![\w./=-])([A-Za-z_][\w./@-]{{0,60}})\s?=\s?({_VALUE})(?:%|s|ms|it/s)?(?![\w.=])")
-_SEGMENT = re.compile(rf"([A-Za-z][\w.@\- ]{{0,40}}?):?\s+({_VALUE})\s*(?:%|s|[A-Za-z]+(?:/[A-Za-z]+)?)?(?:\s.*)?$")
+_COMMAS = re.compile(
+    rf"[-+]?(?!{_GROUPED}(?:[eE]|$))(?:{_COMMA})(?:[eE][-+]?\d+)?|[-+]?\d+,\d{{1,2}}"
+)
+_ITEM = re.compile(
+    rf"""(?<![\w'"])(['"])([\w./@%:+\- ]{{1,80}})\1\s*:\s*(['"]?)({_VALUE})\3\s*(?=[,}}\]])"""
+)
+_PAIR = re.compile(
+    rf"(?<![\w./=-])([A-Za-z_][\w./@-]{{0,60}})\s?=\s?({_VALUE})(?:%|s|ms|it/s)?(?![\w.=])"
+)
+_SEGMENT = re.compile(
+    rf"([A-Za-z][\w.@\- ]{{0,40}}?):?\s+({_VALUE})\s*(?:%|s|[A-Za-z]+(?:/[A-Za-z]+)?)?(?:\s.*)?$"
+)
 _SAID = re.compile(
-    rf"(?<![\w./])([A-Za-z][\w./@-]{{0,60}}(?: [A-Za-z][\w./@-]{{0,60}}){{0,2}}) ?: ?({_VALUE})(?:%|s|ms)?(?=[\s,;|)\]]|$)"
+    rf"(?<![\w./])([A-Za-z][\w./@-]{{0,60}}(?: [A-Za-z][\w./@-]{{0,60}}){{0,2}}) ?: ?({_VALUE})"
+    r"(?:%|s|ms)?(?=[\s,;|)\]]|$)"
 )
 """`loss: 0.5` in a line of text."""
 _SECONDS = re.compile(rf"(?:Time:?\s*)?({_VALUE})s$")
 _COLON = re.compile(rf"(?<!\S)([A-Za-z][\w./@%+\-:]{{0,80}}):({_VALUE})(?=\s|$)")
 _STEP = re.compile(
     r"(?<!micro[ -])\b(?:global[ _-]?step|step|iteration|iter|update)\b[ \t]*[=:#]?[ \t]*"
-    r"(\d{1,3}(?:[,_]\d{3})+|\d{1,12})(?!\d|\.\d)(?:[ \t]*(?:/|of)[ \t]*(\d{1,3}(?:[,_]\d{3})+|\d{1,12}))?",
+    r"(\d{1,3}(?:[,_]\d{3})+|\d{1,12})(?!\d|\.\d)(?:[ \t]*(?:/|of)[ \t]*"
+    r"(\d{1,3}(?:[,_]\d{3})+|\d{1,12}))?",
     re.I,
 )
 _BAR = re.compile(r"\d+%\|.*?\|\s*(\d{1,12})/(\d{1,12})\s*\[")
 _EPISODE = re.compile(r"\b(?:episode|rollout|task)\s+(\d{1,12})\s*/\s*(\d{1,12})\b")
 _SERVER = re.compile(
-    rf"(Avg prompt throughput|Avg generation throughput|Running|Waiting|[GC]PU KV cache usage|Prefix cache hit rate)"
+    r"(Avg prompt throughput|Avg generation throughput|Running|Waiting|[GC]PU KV cache usage"
+    r"|Prefix cache hit rate)"
     rf":\s*({_VALUE})"
 )
 _EVALUATED = re.compile(r"\bEvaluated (\S{1,80}) in \d")
@@ -85,18 +102,27 @@ _OF_EPOCH = re.compile(r"\bepoch\W{0,3}(\d{1,6})(?:\s*(?:/|of)\s*(\d{1,6}))?", r
 """An epoch before a bar that begins anew with each of them."""
 _NO_STEPS = re.compile(r"eval|valid|test", re.I)
 _OPENS = re.compile(r"[{,:]\s*$")
-_GOES_ON = re.compile(r"\s*(?:['\"\]})(\[\d.+-]|(?:np|array|tensor|nan|inf|none|null|true|false)\b)", re.I)
+_GOES_ON = re.compile(
+    r"\s*(?:['\"\]})(\[\d.+-]|(?:np|array|tensor|nan|inf|none|null|true|false)\b)", re.I
+)
 """Beginning of a line that continues a printed dictionary."""
 _SPEAKER = re.compile(r"^\s*\([\w .:=-]{1,80}\) ?")
 """The worker of a line, as Ray writes it."""
-_LISTED = re.compile(rf"[^\w\n]*([A-Za-z][\w ./@:%+\-]{{0,80}}?)\s*[:│┃|]\s*({_VALUE})\s*(?:s|%)?\s*[│┃|]?\s*")
-_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])")
-_DRAWN = re.compile(r"(?<!\d)\d{1,3}%\|[^|\r\n]{0,500}\|\s{0,9}(\d{1,12})/(\d{1,12})\s{0,9}\[([^\]\r\n]{0,500})\]")
+_LISTED = re.compile(
+    rf"[^\w\n]*([A-Za-z][\w ./@:%+\-]{{0,80}}?)\s*[:│┃|]\s*({_VALUE})\s*(?:s|%)?\s*[│┃|]?\s*"
+)
+_CONTROL = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])"
+)
+_DRAWN = re.compile(
+    r"(?<!\d)\d{1,3}%\|[^|\r\n]{0,500}\|\s{0,9}(\d{1,12})/(\d{1,12})\s{0,9}\[([^\]\r\n]{0,500})\]"
+)
 """A progress bar of tqdm, without what it is about."""
 _ABOUT = re.compile(r"\[[^\]]*\]|\([^)]*\)|[\W\d_]+")
 _TRAINS = re.compile(r"train|step|iter|epoch|progress|optim", re.I)
 _HELPS = re.compile(
-    r"map|load|token|process|generat|eval|filter|captur|dataset|shard|prompt|chat|template|valid|prepar|sav|weight|gather|roll|"
+    r"map|load|token|process|generat|eval|filter|captur|dataset|shard|prompt|chat|template|valid"
+    r"|prepar|sav|weight|gather|roll|"
     r"sampl",
     re.I,
 )
@@ -104,7 +130,8 @@ _CLEARED = re.compile(r"\r {8,}\r?[^\S\r]*$|^ {8,}\r?$")
 _NOTHING = re.compile(r"\r {8,}\r\r *\d")
 """A bar that was taken away for a line and drawn again, without the line."""
 _RANK = re.compile(
-    r"(?:\b|_)rank[ :=_]*(\d+)|\[(?:default|rank)?(\d+)\]:|\[\d+,(\d+)\]<std|^\s*(\d+):\s|\[(?:gpu|cuda)[ :=_]?(\d+)\]|"
+    r"(?:\b|_)rank[ :=_]*(\d+)|\[(?:default|rank)?(\d+)\]:|\[\d+,(\d+)\]<std|^\s*(\d+):\s"
+    r"|\[(?:gpu|cuda)[ :=_]?(\d+)\]|"
     r"\[pod/[^\]\s]{0,80}?-(\d+)/",
     re.I,
 )
@@ -130,7 +157,8 @@ _PIECE = 32 * 1024
 def parse_log_line(line: str) -> dict[str, float] | None:
     """Return the numbers in a line by their names there; None if the line has none.
 
-    They include values that are not finite. The step has the name `step`, the last step of the training `max_steps`.
+    They include values that are not finite. The step has the name `step`, the last step of the
+    training `max_steps`.
     """
     most = _LONGEST_OBJECT if line.startswith("{") else _LONGEST
     if len(line) > most or not any(mark in line for mark in ("=", ":", "|", "{")):
@@ -139,13 +167,21 @@ def parse_log_line(line: str) -> dict[str, float] | None:
         line = _WRAPPED.sub(r"\1", line)
     found = _braces(line) if "{" in line else None
     if found is None and " - " in line and "step:" in line:
-        found = {name: _float(value) for part in line[line.index("step:") :].split(" - ") for name, value in _COLON.findall(part)}
+        found = {
+            name: _float(value)
+            for part in line[line.index("step:") :].split(" - ")
+            for name, value in _COLON.findall(part)
+        }
     if found is None and ("vLLM" in line or "throughput:" in line):
         found = {name: _float(value) for name, value in _SERVER.findall(line)} or None
     if found is None and "|" in line:
         found = _segments(line)
     if found is None and "=" in line:
-        found = {name: _float(value) for name, value in _PAIR.findall(line)[:_MOST] if name not in _NO_METRICS}
+        found = {
+            name: _float(value)
+            for name, value in _PAIR.findall(line)[:_MOST]
+            if name not in _NO_METRICS
+        }
         if found and (evaluated := _EVALUATED.search(line)) is not None:
             found = {f"eval/{evaluated[1]}/{name}": value for name, value in found.items()}
     if not found and ": " in line and _STEP.search(line) is not None:
@@ -154,12 +190,19 @@ def parse_log_line(line: str) -> dict[str, float] | None:
         return None
     if step_of(found) is None:
         found |= _step(line)
-    counts = step_of(found) is not None or sums_up(found) or any(quantity_named(name) or of_evaluation(name) for name in found)
+    counts = (
+        step_of(found) is not None
+        or sums_up(found)
+        or any(quantity_named(name) or of_evaluation(name) for name in found)
+    )
     return found if counts else None
 
 
 def _said(line: str) -> dict[str, float] | None:
-    """Return the numbers of `Step 12: loss: 0.5, reward: 0.25`, if one of them is a known quantity."""
+    """Return the numbers of `Step 12: loss: 0.5, reward: 0.25`, or None.
+
+    One of them has to be a known quantity.
+    """
     found: dict[str, float] = {}
     for name, value in _SAID.findall(line)[:_MOST]:
         words = name.split(" ")
@@ -188,16 +231,26 @@ def _braces(line: str) -> dict[str, float] | None:
     return {name: _float(value) for _, name, _, value in _ITEM.findall(text)[:_MOST]} or None
 
 
-def _numbers(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+def _numbers(
+    row: Mapping[str, Any], prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, float]]:
     if len(row) > _MOST:  # the numbers that have a chart come first
-        row = dict(sorted(row.items(), key=lambda one: one[0] not in STEPS and quantity_named(one[0]) is None)[:_MOST])
+        row = dict(
+            sorted(
+                row.items(), key=lambda one: one[0] not in STEPS and quantity_named(one[0]) is None
+            )[:_MOST]
+        )
     for name, value in row.items():
         if isinstance(value, Mapping):
             if depth < 3:
                 yield from _numbers(value, f"{prefix}{name}/", depth + 1)
         elif _is_number(value):
             yield f"{prefix}{name}", _float(value)
-        elif name == "global_step/max_steps" and isinstance(value, str) and (match := _OF_MANY.fullmatch(value)):
+        elif (
+            name == "global_step/max_steps"
+            and isinstance(value, str)
+            and (match := _OF_MANY.fullmatch(value))
+        ):
             yield "step", float(match[1])
             yield LAST_STEPS[0], float(match[2])
 
@@ -209,13 +262,21 @@ def _is_number(value: Any) -> bool:
 
 
 def _segments(line: str) -> dict[str, float] | None:
-    """Return the numbers of `Step 12 | 8.31s | Loss 0.0123 | ...` or `Step 12 | loss:0.0123 ...`, with or without colons."""
+    """Return the numbers of a line such as `Step 12 | 8.31s | Loss 0.0123 | ...`.
+
+    `Step 12 | loss:0.0123 ...` is the same: with or without colons.
+    """
     parts = [part.strip() for part in line.split("|")]
-    place = next((place for place, part in enumerate(parts[:_BEFORE]) if _STEP.search(part) is not None), None)
+    place = next(
+        (place for place, part in enumerate(parts[:_BEFORE]) if _STEP.search(part) is not None),
+        None,
+    )
     if place is None:
         return None
     first, rest = parts[place], parts[place + 1 :]
-    evaluated = any(re.search(r"\b(?:evaluat|validation)", part, re.I) for part in parts[: place + 1])
+    evaluated = any(
+        re.search(r"\b(?:evaluat|validation)", part, re.I) for part in parts[: place + 1]
+    )
     found, numbers = _step(first), dict[str, float]()
     for part in rest[:_MOST]:
         if match := _SECONDS.fullmatch(part):
@@ -226,7 +287,9 @@ def _segments(line: str) -> dict[str, float] | None:
             numbers |= {name: _float(value) for name, value in _COLON.findall(part)}
     if not numbers:
         return None
-    return found | ({f"eval/{name}": value for name, value in numbers.items()} if evaluated else numbers)
+    return found | (
+        {f"eval/{name}": value for name, value in numbers.items()} if evaluated else numbers
+    )
 
 
 def _step(line: str) -> dict[str, float]:
@@ -261,7 +324,8 @@ class _LineWithoutStep:
     row: dict[str, float]
     at: float | None
     drawn: bool
-    """True if the bar was taken away for this line, and so is drawn again after it, at the line's own step."""
+    """True if the bar was taken away for this line, and so is drawn again after it, at the line's
+    own step."""
     bar: tuple[int, int] | None
     """The bar before it."""
 
@@ -271,13 +335,16 @@ class LogMetricsReader(MetricsReader):
 
     The step of a line that names none is, in this order:
 
-    - that of the training's progress bar: tqdm takes its bar away before a line and draws it again after it;
-    - where several lines of different steps came between two bars, because the trainer's output was held back, or where only the
-      newest bar is to be seen, as in a terminal: in the proportion of its epoch to the epoch at a bar;
-    - without a bar, the number of epochs up to its own; without an epoch, the number of lines of its kind. A line of an
-      evaluation has the step that the training has reached.
+    - that of the training's progress bar: tqdm takes its bar away before a line and draws it again
+      after it;
+    - where several lines of different steps came between two bars, because the trainer's output was
+      held back, or where only the newest bar is to be seen, as in a terminal: in the proportion of
+      its epoch to the epoch at a bar;
+    - without a bar, the number of epochs up to its own; without an epoch, the number of lines of
+      its kind. A line of an evaluation has the step that the training has reached.
 
-    Of the processes that print the same step, told apart by what stands before the line, the first one counts.
+    Of the processes that print the same step, told apart by what stands before the line, the first
+    one counts.
     """
 
     def __init__(self) -> None:
@@ -290,21 +357,25 @@ class LogMetricsReader(MetricsReader):
         self._ready: list[dict[str, float]] = []
         self._waiting: list[_LineWithoutStep] = []
         self._bars: dict[int, int] = {}
-        """Progress bars that may be the training's: how many there are of it -> how many are done."""
+        """Progress bars that may be the training's: how many there are of it -> how many are
+        done."""
         self._total: int | None = None
         """The number of steps of the training's bar."""
         self._guessed = True
         """True if no line of the training has told yet which bar is the training's."""
         self._seen: dict[int, None] = {}
-        """The totals of the bars since the last line of the training, the one that was drawn last at the end."""
+        """The totals of the bars since the last line of the training, the one that was drawn last
+        at the end."""
         self._blank = False
         """True if a bar was taken away, and nothing was written since."""
         self._epochs: list[float] = []
         """The epochs of the training's lines, in order."""
         self._pace: tuple[float, float] | None = None
-        """Most steps an epoch that a bar allows, given how the epoch was rounded, and the steps an epoch there."""
+        """Most steps an epoch that a bar allows, given how the epoch was rounded, and the steps an
+        epoch there."""
         self._held_back = False
-        """True if the trainer's lines come later than its bars, in bunches, since Python keeps back what goes to a file."""
+        """True if the trainer's lines come later than its bars, in bunches, since Python keeps back
+        what goes to a file."""
         self._begun = ""
         """The beginning of a line whose rest was held back."""
         self._heading: dict[str, float] = {}
@@ -316,16 +387,21 @@ class LogMetricsReader(MetricsReader):
         self._reached: float | None = None
         """The newest step that a line of the training named itself."""
         self._of_bars: set[str] | None = set()
-        """The series whose numbers stand at progress bars; None if bars count something else than the training's steps."""
+        """The series whose numbers stand at progress bars; None if bars count something else than
+        the training's steps."""
         self._first_epoch = 1
         """The number of the first epoch before bars: 0 once such an epoch was seen."""
         self._drawn_at: float | None = None
         """The step of the newest bar with numbers."""
 
-    # -- what is fed -------------------------------------------------------------------------------------------------
+    # -- what is fed
+    # ----------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> int:
-        """Read more bytes of the log and return the number of lines with numbers that they complete."""
+        """Read more bytes of the log and return the number of new lines with numbers.
+
+        The bytes complete these lines.
+        """
         before = self.count
         data = data.replace(b"\0", b"") if b"\0" in data else data
         for start in range(0, len(data), _PIECE):
@@ -362,7 +438,10 @@ class LogMetricsReader(MetricsReader):
         return rows[-1] if rows else None
 
     def see_screen(self, lines: list[str], last: str) -> None:
-        """Read lines that a terminal shows; a progress bar overwrites itself there, and only the newest is in the last line."""
+        """Read lines that a terminal shows.
+
+        A progress bar overwrites itself there, and only the newest is in the last line.
+        """
         bars = self._draws(last)
         for line in lines:
             self._line(line)
@@ -378,15 +457,18 @@ class LogMetricsReader(MetricsReader):
         self._line(line.decode("utf-8", "replace"))
 
     def _folded(self, rest: bytes) -> bytes:
-        """Return an unfinished line without its progress bars but the last one; what else stands there is kept.
+        """Return an unfinished line without its progress bars but the last one.
 
+        What else stands there is kept.
         The numbers at those bars are taken, and so are overwritten texts that name their step.
         """
         text = rest.decode("utf-8", "replace")
         bars = _bars(text)
         if not bars and b"%|" not in rest:
             *overwritten, last = text.split("\r")
-            return "\r".join([*(one for one in overwritten if not self._overwritten(one)), last])[-_ROOM:].encode()
+            return "\r".join([*(one for one in overwritten if not self._overwritten(one)), last])[
+                -_ROOM:
+            ].encode()
         if len(rest) <= _ROOM and (len(bars) < 2 or not all(map(_has_numbers, bars))):
             return rest
         self._draws(text)
@@ -395,14 +477,25 @@ class LogMetricsReader(MetricsReader):
         for place, words in enumerate(_between(text, bars)):
             pieces.append(words)
             kept = kept or words.strip()
-            if place < len(bars) and (kept or place == len(bars) - 1):  # the first bar after words tells their step
-                end = bars[place].end  # without its numbers, which were taken, unless it is the last one
-                pieces.append(text[bars[place].start : end if place == len(bars) - 1 else end - 1 - len(bars[place].rest)])
+            if place < len(bars) and (
+                kept or place == len(bars) - 1
+            ):  # the first bar after words tells their step
+                end = bars[
+                    place
+                ].end  # without its numbers, which were taken, unless it is the last one
+                pieces.append(
+                    text[
+                        bars[place].start : end
+                        if place == len(bars) - 1
+                        else end - 1 - len(bars[place].rest)
+                    ]
+                )
                 pieces.append("" if place == len(bars) - 1 else "]")
                 kept = ""
         return "".join(pieces)[-_ROOM:].encode()
 
-    # -- lines -------------------------------------------------------------------------------------------------------
+    # -- lines
+    # ----------------------------------------------------------------------------------------------
 
     def _line(self, line: str) -> None:
         if "\x1b" in line:
@@ -450,7 +543,10 @@ class LogMetricsReader(MetricsReader):
             self._heading = self._heading or {"step": 0.0}
             return
         if (heading := _HEADING.fullmatch(line)) is not None:
-            self._heading = {"step": float(heading[1]), **({LAST_STEPS[0]: float(heading[2])} if heading[2] else {})}
+            self._heading = {
+                "step": float(heading[1]),
+                **({LAST_STEPS[0]: float(heading[2])} if heading[2] else {}),
+            }
             self._section = ""
             return
         row = parse_log_line(line)
@@ -462,7 +558,11 @@ class LogMetricsReader(MetricsReader):
             and quantity_named(f"{self._section}{listed[1]}")
         ):
             row = {f"{self._section}{listed[1]}": _float(listed[2]), **self._heading}
-        if several and row is not None and not any(quantity_named(name) in _RESULTS for name in row):
+        if (
+            several
+            and row is not None
+            and not any(quantity_named(name) in _RESULTS for name in row)
+        ):
             row = None  # a configuration
         if row is None:
             self._blank = len(line) - len(line.rstrip(" ")) >= _WIDTH
@@ -480,7 +580,9 @@ class LogMetricsReader(MetricsReader):
             self._add({**row, "step": self._reached}, self._reached)
             return
         if _trains(row):
-            if self._seen and (self._guessed or self._total not in self._seen):  # one drawn no more was of something else
+            if self._seen and (
+                self._guessed or self._total not in self._seen
+            ):  # one drawn no more was of something else
                 self._total, self._guessed = next(reversed(self._seen)), False
             self._seen = {}
         elif self._guessed and self._bars:
@@ -491,14 +593,20 @@ class LogMetricsReader(MetricsReader):
             self._settle(None)
 
     def _overwritten(self, text: str) -> bool:
-        """Take a text that the next one overwrites in its line, if it names its step; returns whether it does."""
+        """Take a text that the next one overwrites in its line, if it names its step.
+
+        Returns whether it does.
+        """
         if not text.strip() or _STEP.search(text) is None:
             return False
         self._record(text)
         return True
 
     def _gathered(self, line: str) -> str | None:
-        """Return a line, or the whole dictionary that ends with it; None while the end of a dictionary is missing."""
+        """Return a line, or the whole dictionary that ends with it.
+
+        None while the end of a dictionary is missing.
+        """
         opened = line.count("{") - line.count("}")
         if self._parts:
             more = _SPEAKER.sub("", line, count=1)
@@ -533,18 +641,30 @@ class LogMetricsReader(MetricsReader):
             self._voices[kind] = rank, here
         return False
 
-    # -- progress bars -----------------------------------------------------------------------------------------------
+    # -- progress bars
+    # ----------------------------------------------------------------------------------------------
 
     def _at_bars(self, bars: list[_Bar], *, more: bool = False) -> None:
-        """Take the numbers behind progress bars, and those before them; with `more` not of the last one, which goes on."""
+        """Take the numbers behind progress bars, and those before them.
+
+        With `more` not of the last one, which goes on.
+        """
         for place, one in enumerate(bars):
             after = bars[place + 1] if place + 1 < len(bars) else None
             if self._of_bars is None or (after is None and more) or not _has_numbers(one):
                 continue
-            if after is not None and (one.done, one.total, one.counted) == (after.done, after.total, after.counted):
+            if after is not None and (one.done, one.total, one.counted) == (
+                after.done,
+                after.total,
+                after.counted,
+            ):
                 continue  # drawn again at the same step, with newer numbers
             about = one.about.rstrip(": ")
-            row = {name: _float(value) for name, value in _PAIR.findall(f"{about} {one.rest}")[:_MOST] if name not in _NO_METRICS}
+            row = {
+                name: _float(value)
+                for name, value in _PAIR.findall(f"{about} {one.rest}")[:_MOST]
+                if name not in _NO_METRICS
+            }
             row |= _said(about) or {} if ":" in about else {}
             if not any(map(quantity_named, row)) or _NO_STEPS.search(about):
                 continue
@@ -554,7 +674,10 @@ class LogMetricsReader(MetricsReader):
             self._add(row, row["step"])
 
     def _step_of_bar(self, bar: _Bar) -> dict[str, float]:
-        """Return the step of a bar with numbers, and the last one if it is known: a bar may be that of one epoch."""
+        """Return the step of a bar with numbers, and the last one if it is known.
+
+        A bar may be that of one epoch.
+        """
         if bar.counted is not None:
             return {"step": float(bar.counted)}
         if _STEP.search(bar.about) is not None:
@@ -577,7 +700,8 @@ class LogMetricsReader(MetricsReader):
         """Return the bars in a text that may be the training's, and keep them."""
         bars = []
         for drawn in _bars(text):
-            # tqdm puts a colon behind what a bar is about; anything else before it, such as a time, is not of the bar
+            # tqdm puts a colon behind what a bar is about; anything else before it, such as a time,
+            # is not of the bar
             about = _ABOUT.sub("", drawn.about) if drawn.about.rstrip().endswith(":") else ""
             done, total = drawn.done, drawn.total
             if about and (_HELPS.search(about) or not _TRAINS.search(about)):
@@ -591,8 +715,13 @@ class LogMetricsReader(MetricsReader):
         return bars
 
     def _first_bar(self) -> int:
-        """Return the total of the first bar that is not full: that of an evaluation comes later than the training's."""
-        return next((total for total, done in self._bars.items() if done < total), next(iter(self._bars)))
+        """Return the total of the first bar that is not full.
+
+        That of an evaluation comes later than the training's.
+        """
+        return next(
+            (total for total, done in self._bars.items() if done < total), next(iter(self._bars))
+        )
 
     def _after(self, text: str) -> None:
         """Take the bars of a text that follows lines, or stands before the next one."""
@@ -606,7 +735,10 @@ class LogMetricsReader(MetricsReader):
             self._settle(first)
 
     def _settle(self, after: tuple[int, int] | None) -> None:
-        """Give the lines that wait their step. `after` is the bar that was drawn after them, if one was."""
+        """Give the lines that wait their step.
+
+        `after` is the bar that was drawn after them, if one was.
+        """
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
@@ -620,16 +752,27 @@ class LogMetricsReader(MetricsReader):
             self._by_epoch(after or bar)
             return
         for one in waiting:
-            ahead = after is not None and one.drawn and (one.bar is None or one.bar[1] != after[1] or after[0] >= one.bar[0])
+            ahead = (
+                after is not None
+                and one.drawn
+                and (one.bar is None or one.bar[1] != after[1] or after[0] >= one.bar[0])
+            )
             done, total = after if ahead and after is not None else one.bar or after or (0, 0)
             epoch = _epoch(one.row)
             if epoch is not None and epoch > 0 and _trains(one.row):
                 self._paced(done, epoch)
                 self._insert(epoch)
-            self._add({**one.row, "step": float(done), LAST_STEPS[0]: float(total)}, float(done), at=one.at)
+            self._add(
+                {**one.row, "step": float(done), LAST_STEPS[0]: float(total)},
+                float(done),
+                at=one.at,
+            )
 
     def _by_epoch(self, bar: tuple[int, int] | None) -> None:
-        """Give the lines that wait the step that their epoch tells; the newest of them came at a bar, or before it."""
+        """Give the lines that wait the step that their epoch tells.
+
+        The newest of them came at a bar, or before it.
+        """
         waiting, self._waiting = self._waiting, []
         epochs = [epoch for one in waiting if (epoch := _epoch(one.row)) is not None]
         if bar is not None and epochs and epochs[-1] > 0:
@@ -640,12 +783,18 @@ class LogMetricsReader(MetricsReader):
             if epoch is not None:
                 if _trains(one.row):
                     self._insert(epoch)
-                self._add({**one.row, "step": self._counted(epoch), **last}, Epoch(epoch), at=one.at)
+                self._add(
+                    {**one.row, "step": self._counted(epoch), **last}, Epoch(epoch), at=one.at
+                )
                 continue
             kind = _kind(one.row)
             if _trains(one.row) and (kind in self._kinds or len(self._kinds) < _GAP):
                 self._kinds[kind] = self._kinds.get(kind, 0) + 1
-            x = float(self._kinds.get(kind, self.count) if _trains(one.row) else max(self._kinds.values(), default=0))
+            x = float(
+                self._kinds.get(kind, self.count)
+                if _trains(one.row)
+                else max(self._kinds.values(), default=0)
+            )
             self._add({**one.row, "step": x, **last}, x, at=one.at)
 
     def _insert(self, epoch: float) -> None:
@@ -654,7 +803,7 @@ class LogMetricsReader(MetricsReader):
             insort(self._epochs, epoch)
 
     def _paced(self, done: int, epoch: float) -> None:
-        """Learn how many steps an epoch has, from a bar that is at the step of an epoch, or further."""
+        """Learn how many steps an epoch has, from a bar at the step of an epoch or further."""
         digits = len(f"{epoch:.10g}".partition(".")[2])
         most = done / max(epoch - 0.5 / 10**digits, epoch / 2)
         if done > 0 and epoch > _LEAST and (self._pace is None or most <= self._pace[0]):
@@ -666,7 +815,8 @@ class LogMetricsReader(MetricsReader):
             return float(max(round(x * self._pace[1]), 0))
         return float(bisect_right(self._epochs, x))
 
-    # -- what was read -----------------------------------------------------------------------------------------------
+    # -- what was read
+    # ----------------------------------------------------------------------------------------------
 
     def _add(self, row: dict[str, float], x: float, *, at: float | None = None) -> None:
         self._ready.append(row if "step" in row else {**row, "step": float(x)})
@@ -678,7 +828,11 @@ class LogMetricsReader(MetricsReader):
             del self._epochs[bisect_left(self._epochs, x) + 1 :]
 
     def _placed(self, point: Point) -> Point:
-        return Point(self._counted(point.x), point.y, point.at) if isinstance(point.x, Epoch) else point
+        return (
+            Point(self._counted(point.x), point.y, point.at)
+            if isinstance(point.x, Epoch)
+            else point
+        )
 
     def series(self, name: str) -> tuple[Point, ...]:
         """Return the points of a series; empty if the series does not exist."""
@@ -691,7 +845,10 @@ class LogMetricsReader(MetricsReader):
     @property
     def wrong(self) -> tuple[NotFiniteStreak, ...]:
         """The series whose newest value is not finite."""
-        return tuple(replace(one, x=self._counted(one.x)) if isinstance(one.x, Epoch) else one for one in super().wrong)
+        return tuple(
+            replace(one, x=self._counted(one.x)) if isinstance(one.x, Epoch) else one
+            for one in super().wrong
+        )
 
     def last(self, name: str) -> Point | None:
         """Return the newest value of a series, not averaged."""
@@ -723,7 +880,11 @@ def _bars(text: str) -> list[_Bar]:
         about = before[max(map(before.rfind, "\r\n|")) + 1 :]
         counted = _COUNTED.search(before[max(map(before.rfind, "\r\n")) + 1 :])
         step = int(counted[1]) if counted is not None else None
-        bars.append(_Bar(start - len(about), match.end(), about, int(match[1]), int(match[2]), match[3], step))
+        bars.append(
+            _Bar(
+                start - len(about), match.end(), about, int(match[1]), int(match[2]), match[3], step
+            )
+        )
     return bars
 
 
@@ -751,7 +912,7 @@ def _epoch(row: Mapping[str, float]) -> float | None:
 
 
 def _trains(row: Mapping[str, float]) -> bool:
-    """Return whether a line is one of the training, and not of an evaluation or of the training's end."""
+    """Return whether a line is of the training, not of an evaluation or the training's end."""
     return not sums_up(row) and not any(of_evaluation(name) for name in row)
 
 

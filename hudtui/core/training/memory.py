@@ -1,4 +1,7 @@
-"""Memory that a training run takes on each GPU: estimates from the model's size, good to about a third."""
+"""Memory that a training run takes on each GPU.
+
+Estimates from the model's size, good to about a third.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,12 @@ class GpuMemory:
 
     def line(self) -> str:
         """One line of text for users."""
-        parts = {"weights": self.weights, "optimizer": self.optimizer, "activations": self.activations, "cache": self.cache}
+        parts = {
+            "weights": self.weights,
+            "optimizer": self.optimizer,
+            "activations": self.activations,
+            "cache": self.cache,
+        }
         shown = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value >= 0.05)
         return f"GPU {self.gpu} ({self.role}): about {self.total:.0f} GiB ({shown})"
 
@@ -65,7 +73,8 @@ class GpuLayout:
 
 
 _FLOPS = 1.3e11
-"""Operations a second of one processor core, measured with PyTorch on a server's CPU: see docs/training.md."""
+"""Operations a second of one processor core, measured with PyTorch on a server's CPU: see
+docs/training.md."""
 _PROMPT = 200
 """Tokens of a typical task before its first reply, and of the answer of a tool (a third of it)."""
 
@@ -90,34 +99,46 @@ def cpu_estimate(recipe: Recipe, shape: ModelShape, turns: int) -> CpuEstimate:
     floor = (shape.parameters * 4 + trained * 16) / GIB + OVERHEAD
     kept = shape.depth * (4 if recipe.gradient_checkpointing else 68)
     activations = recipe.batch_size * length * (shape.width * kept + shape.vocabulary * 12) / GIB
-    # Each turn reads the conversation so far (2 operations a parameter and token); the update reads it, and goes back (6).
+    # Each turn reads the conversation so far (2 operations a parameter and token); the update reads
+    # it, and goes back (6).
     tokens = episodes * (turns * (length / 2 + recipe.max_tokens) * 2 + length * 8)
     return CpuEstimate(floor, floor + activations, tokens * shape.parameters / _FLOPS)
 
 
 def adapter_parameters(recipe: Recipe, shape: ModelShape, *, mlp: bool = False) -> float:
-    """Return about how many numbers an adapter has: 2 matrices of width x rank for each of a layer's 4 attention targets.
+    """Return about how many numbers an adapter has.
+
+    2 matrices of width x rank for each of a layer's 4 attention targets.
 
     `mlp`: also on the 3 targets of its MLP, which is about 4 times as wide on one side.
     """
     return (8 + 15 * mlp) * shape.width * recipe.lora_rank * shape.depth
 
 
-def layout(gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None) -> GpuLayout:
-    """Assign the GPUs: a single GPU serves and trains; with two, each has one task; with more, up to half (a power of two) serve.
+def layout(
+    gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None
+) -> GpuLayout:
+    """Assign the GPUs.
 
-    The weights are spread over the training GPUs if one of them cannot hold them. `gpu_memory` is that of each GPU in GiB.
-    Without a shape the size of the model is as its name tells.
+    A single GPU serves and trains; with two, each has one task; with more, up to half (a power of
+    two) serve. The weights are spread over the training GPUs if one of them cannot hold them.
+    `gpu_memory` is that of each GPU in GiB. Without a shape the size of the model is as its name
+    tells.
 
     Raises:
         InputError: `gpus` is not between 1 and 8.
     """
     if not 1 <= gpus <= 8:
-        raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="Take a machine with fewer.")
+        raise InputError(
+            f"{gpus} GPUs: this engine trains on 1 to 8 of one machine",
+            fix="Take a machine with fewer.",
+        )
     if gpus == 1:
         return _with_memory(GpuLayout((0,), (0,)), recipe, shape)
     serving = 1 << int(math.log2(gpus // 2))
-    plain = _with_memory(GpuLayout(tuple(range(serving)), tuple(range(serving, gpus))), recipe, shape)
+    plain = _with_memory(
+        GpuLayout(tuple(range(serving)), tuple(range(serving, gpus))), recipe, shape
+    )
     if len(plain.train) > 1 and plain.memory is not None and plain.memory[-1].total > gpu_memory:
         return _with_memory(replace(plain, sharded=True), recipe, shape)
     return plain
@@ -131,14 +152,18 @@ def _with_memory(where: GpuLayout, recipe: Recipe, shape: ModelShape | None) -> 
 def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMemory, ...]:
     width, depth = shape.width, shape.depth
     served = shape.parameters * 2 / GIB
-    weights = shape.parameters * (2 if recipe.bf16 else 4) / GIB  # of the trainer; the server takes 16 bits
+    weights = (
+        shape.parameters * (2 if recipe.bf16 else 4) / GIB
+    )  # of the trainer; the server takes 16 bits
     trained = adapter_parameters(recipe, shape) if recipe.lora else shape.parameters
     optimizer = trained * 16 / GIB  # weight, gradient, and two moments in 32 bits
     tokens = recipe.batch_size * recipe.max_seq_len
     kept = depth * 2 if recipe.gradient_checkpointing else depth * 34
     activations = tokens * (width * kept + shape.vocabulary * 4) / GIB
     episodes = recipe.batch_size * recipe.gradient_accumulation * len(where.train)
-    cache = episodes * recipe.max_seq_len * 2 * depth * shape.cache_width * 2 / GIB  # keys and values
+    cache = (
+        episodes * recipe.max_seq_len * 2 * depth * shape.cache_width * 2 / GIB
+    )  # keys and values
     shards = len(where.train) if where.sharded else 1
     found = []
     for gpu in range(max(*where.serve, *where.train) + 1):
@@ -147,7 +172,8 @@ def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMem
             GpuMemory(
                 gpu,
                 "serve and train" if serves and trains else "serve" if serves else "train",
-                weights=(served / len(where.serve) if serves else 0.0) + (weights / shards if trains else 0.0),
+                weights=(served / len(where.serve) if serves else 0.0)
+                + (weights / shards if trains else 0.0),
                 optimizer=optimizer / shards if trains else 0.0,
                 activations=activations if trains else 0.0,
                 cache=cache / len(where.serve) if serves else 0.0,
@@ -165,7 +191,8 @@ def check_memory(found: tuple[GpuMemory, ...], gpu_memory: float) -> None:
     for need in found:
         if need.floor > gpu_memory:
             raise InputError(
-                f"GPU {need.gpu} would have to hold {need.floor:.0f} GiB at least; it has {gpu_memory:.0f}",
+                f"GPU {need.gpu} would have to hold {need.floor:.0f} GiB at least; it has "
+                f"{gpu_memory:.0f}",
                 why=need.line(),
                 fix="Take larger GPUs, more of them, or a smaller model.",
             )

@@ -15,10 +15,26 @@ from itertools import islice
 from typing import Any
 
 STEPS = (
-    *("train/global_step", "trainer/global_step", "training/global_step", "current_steps", "training_step", "step"),
-    *("global_step", "train_step", "train/step", "eval/global_step", "iteration", "training_iteration", "_step"),
+    *(
+        "train/global_step",
+        "trainer/global_step",
+        "training/global_step",
+        "current_steps",
+        "training_step",
+        "step",
+    ),
+    *(
+        "global_step",
+        "train_step",
+        "train/step",
+        "eval/global_step",
+        "iteration",
+        "training_iteration",
+        "_step",
+    ),
 )
-"""Names of the step in a line, the best first: W&B's own `_step` counts its rows, not the steps of the trainer."""
+"""Names of the step in a line, the best first: W&B's own `_step` counts its rows, not the steps of
+the trainer."""
 TIMES = ("time", "timestamp", "_timestamp", "ts", "recorded_at")
 """Names of the time in a line."""
 LAST_STEPS = ("max_steps", "total_steps", "num_steps")
@@ -28,7 +44,8 @@ CURVE_CAP = 4096
 ROW_CAP = 10_000
 """Most lines in memory."""
 SERIES_CAP = 500
-"""Most series in memory, and as many again of known quantities: a log that invents new names must not fill it."""
+"""Most series in memory, and as many again of known quantities: a log that invents new names must
+not fill it."""
 _LONG = 256 * 1024
 """Longest line in bytes; a longer line holds no metrics."""
 _DEPTH = 3
@@ -56,77 +73,98 @@ class Quantity:
 _TRAINERS: tuple[tuple[str, str, str, str], ...] = (
     (
         *("reward", "reward", ""),
-        "reward train/reward reward/all/mean reward/mean rewards/mean mean_reward avg_reward critic/rewards/mean "
-        "critic/score/mean env/all/reward/total reward/avg_raw_reward loss/avg_final_rewards train/agg/effective/*/reward/mean "
-        "train/agg/all/*/reward/mean train/*/effective/*/reward/mean train/*/all/*/reward/mean env/*/reward/total "
-        "objective/rlhf_reward objective/scores avg_raw_reward avg_final_rewards avg_filtered_reward avg_total_reward "
-        "rewards/env_reward/mean rewards env/reward_mean",
+        "reward train/reward reward/all/mean reward/mean rewards/mean mean_reward avg_reward "
+        "critic/rewards/mean critic/score/mean env/all/reward/total reward/avg_raw_reward "
+        "loss/avg_final_rewards train/agg/effective/*/reward/mean train/agg/all/*/reward/mean "
+        "train/*/effective/*/reward/mean train/*/all/*/reward/mean env/*/reward/total "
+        "objective/rlhf_reward objective/scores avg_raw_reward avg_final_rewards "
+        "avg_filtered_reward avg_total_reward rewards/env_reward/mean rewards env/reward_mean",
     ),
     (
         *("reward_std", "reward std", ""),
-        "reward_std train/reward_std_dev reward_std_dev reward/all/std reward/std rewards/std critic/rewards/std "
-        "train/agg/effective/*/reward/std train/agg/all/*/reward/std reward/std_reward rewards/env_reward/std std_reward "
-        "env/reward_std",
+        "reward_std train/reward_std_dev reward_std_dev reward/all/std reward/std rewards/std "
+        "critic/rewards/std train/agg/effective/*/reward/std train/agg/all/*/reward/std "
+        "reward/std_reward rewards/env_reward/std std_reward env/reward_std",
     ),
     (
         *("loss", "loss", ""),
-        "loss loss/mean loss/train train/loss train_loss policy_loss trainer_loss loss/all/mean actor/loss actor/pg_loss "
-        "policy/final_loss policy/policy_loss act_loss total_loss lm_loss gpt_loss train_mean_nll loss/policy_avg",
+        "loss loss/mean loss/train train/loss train_loss policy_loss trainer_loss loss/all/mean "
+        "actor/loss actor/pg_loss policy/final_loss policy/policy_loss act_loss total_loss lm_loss "
+        "gpt_loss train_mean_nll loss/policy_avg",
     ),
     (
         *("kl", "KL", ""),
-        "kl mismatch_kl/all/mean mismatch_kl/mean mismatch_kl loss/kl_policy_ref loss/kl_div kl_div approx_kl mean_kl train/kl "
-        "trainer_mismatch_kl actor/kl_loss kl_policy_base policy/policy_kl loss/avg_kl objective/kl kl_loss kl_penalty "
-        "actor/ppo_kl optim/kl_sample_train_v1 approx_policy_kl policy/approxkl_avg gen_kl_error generation_kl_error "
-        "kl_divergence",
+        "kl mismatch_kl/all/mean mismatch_kl/mean mismatch_kl loss/kl_policy_ref loss/kl_div "
+        "kl_div approx_kl mean_kl train/kl trainer_mismatch_kl actor/kl_loss kl_policy_base "
+        "policy/policy_kl loss/avg_kl objective/kl kl_loss kl_penalty actor/ppo_kl "
+        "optim/kl_sample_train_v1 approx_policy_kl policy/approxkl_avg gen_kl_error "
+        "generation_kl_error kl_divergence",
     ),
     (
         *("entropy", "entropy", ""),
-        "entropy entropy/all/mean entropy/mean loss/entropy train/entropy trainer_entropy actor/entropy optim/entropy "
-        "policy/policy_entropy policy_entropy objective/entropy policy/entropy_avg approx_entropy actor/entropy_loss "
-        "entropy_loss ent_loss",
+        "entropy entropy/all/mean entropy/mean loss/entropy train/entropy trainer_entropy "
+        "actor/entropy optim/entropy policy/policy_entropy policy_entropy objective/entropy "
+        "policy/entropy_avg approx_entropy actor/entropy_loss entropy_loss ent_loss",
     ),
     (
         *("learning_rate", "learning rate", ""),
-        "learning_rate optim/lr loss/learning_rate train/learning_rate lr trainer_learning_rate actor/lr policy/policy_lr "
-        "policy_lr actor_lr",
+        "learning_rate optim/lr loss/learning_rate train/learning_rate lr trainer_learning_rate "
+        "actor/lr policy/policy_lr policy_lr actor_lr",
     ),
     (
         *("tokens_per_s", "tokens/s", ""),
-        "tokens_per_s perf/throughput tokens_per_second tokens/s throughput throughput/tokens_per_s "
-        "trainer_throughput_tokens_per_sec avg_generation_throughput tokens_per_second_per_gpu perf/throughput_per_gpu",
+        "tokens_per_s perf/throughput tokens_per_second tokens/s throughput "
+        "throughput/tokens_per_s trainer_throughput_tokens_per_sec avg_generation_throughput "
+        "tokens_per_second_per_gpu perf/throughput_per_gpu",
     ),
     (
         *("step_time", "step time", "s"),
-        "step_time time/step time/step_wall_s time/step_trainer_s timing_s/step perf/time_per_step timing/step timing/step_total "
-        "timing/train/total_step_time total_step_time time/total",
+        "step_time time/step time/step_wall_s time/step_trainer_s timing_s/step perf/time_per_step "
+        "timing/step timing/step_total timing/train/total_step_time total_step_time time/total",
     ),
     (
         *("completion_length", "completion length", "tokens"),
-        "completions/mean_length completion_length mean_completion_length response_length/mean response_length seq_len/all/mean "
-        "seq_len/mean seq_length train/completion_tokens completion_tokens policy/response_length generate/avg_num_tokens "
-        "avg_response_length response_lengths env/all/ac_tokens_per_turn gen_len mean_generation_length "
-        "mean_gen_tokens_per_sample train/agg/effective/*/num_output_tokens/mean train/agg/all/*/num_output_tokens/mean",
+        "completions/mean_length completion_length mean_completion_length response_length/mean "
+        "response_length seq_len/all/mean seq_len/mean seq_length train/completion_tokens "
+        "completion_tokens policy/response_length generate/avg_num_tokens avg_response_length "
+        "response_lengths env/all/ac_tokens_per_turn gen_len mean_generation_length "
+        "mean_gen_tokens_per_sample train/agg/effective/*/num_output_tokens/mean "
+        "train/agg/all/*/num_output_tokens/mean",
     ),
     (
         *("grad_norm", "gradient norm", ""),
-        "grad_norm optim/grad_norm actor/grad_norm policy/grad_norm policy/raw_grad_norm raw_grad_norm actor_grad_norm "
-        "grad_norm:mean optim/grad_norm:mean loss/grad_norm trainer_grad_norm gradient_norm",
+        "grad_norm optim/grad_norm actor/grad_norm policy/grad_norm policy/raw_grad_norm "
+        "raw_grad_norm actor_grad_norm grad_norm:mean optim/grad_norm:mean loss/grad_norm "
+        "trainer_grad_norm gradient_norm",
     ),
     (
         *("eval_reward", "evaluation reward", ""),
-        "eval_reward val/reward eval/all/avg_score val-core/*/reward/mean@* val-core/*/acc/mean@* val-core/*/score/mean@* "
-        "eval/*/effective/*/avg@* eval/*/all/*/avg@* eval/*/avg@* validation/accuracy eval/eval_*_pass1 eval_*_pass1",
+        "eval_reward val/reward eval/all/avg_score val-core/*/reward/mean@* val-core/*/acc/mean@* "
+        "val-core/*/score/mean@* eval/*/effective/*/avg@* eval/*/all/*/avg@* eval/*/avg@* "
+        "validation/accuracy eval/eval_*_pass1 eval_*_pass1",
     ),
     (*("eval_loss", "evaluation loss", ""), "eval_loss val/loss val_loss validation_loss"),
 )
-"""For each quantity its name here, its title, its unit, and the names that trainers use, the best first (see `normal`). `*`
-stands for anything. They are those of TRL, transformers, verifiers, prime-rl, ART, verl, OpenRLHF, SkyRL, NeMo RL, the Tinker
-cookbook, LLaMA-Factory, torchtune and vLLM. Before a name may stand `train/`; a name of an evaluation begins as in
-`_EVALUATIONS`."""
-_EVALUATIONS = ("eval_", "eval/", "evaluation/", "val_", "val/", "val-core/", "val-aux/", "validation/", "test_", "test/")
+"""For each quantity its name here, its title, its unit, and the names that trainers use, the best
+first (see `normal`). `*` stands for anything. They are those of TRL, transformers, verifiers,
+prime-rl, ART, verl, OpenRLHF, SkyRL, NeMo RL, the Tinker cookbook, LLaMA-Factory, torchtune and
+vLLM. Before a name may stand `train/`; a name of an evaluation begins as in `_EVALUATIONS`."""
+_EVALUATIONS = (
+    "eval_",
+    "eval/",
+    "evaluation/",
+    "val_",
+    "val/",
+    "val-core/",
+    "val-aux/",
+    "validation/",
+    "test_",
+    "test/",
+)
 """Beginnings of the names in a line of an evaluation."""
-_SUMMARY = frozenset({"train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"})
+_SUMMARY = frozenset(
+    {"train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}
+)
 """Names in the line that sums a training up at its end."""
 
 QUANTITIES: tuple[Quantity, ...] = tuple(
@@ -134,8 +172,16 @@ QUANTITIES: tuple[Quantity, ...] = tuple(
 )
 """The quantities in display order."""
 
-_PLACE = {alias: (quantity.name, place) for quantity in QUANTITIES for place, alias in enumerate(quantity.aliases)}
-_PATTERNS = tuple((re.compile(re.escape(alias).replace(r"\*", ".+")), found) for alias, found in _PLACE.items() if "*" in alias)
+_PLACE = {
+    alias: (quantity.name, place)
+    for quantity in QUANTITIES
+    for place, alias in enumerate(quantity.aliases)
+}
+_PATTERNS = tuple(
+    (re.compile(re.escape(alias).replace(r"\*", ".+")), found)
+    for alias, found in _PLACE.items()
+    if "*" in alias
+)
 _SPACES = re.compile(r"[\s]+")
 
 
@@ -146,17 +192,26 @@ def normal(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _known(name: str) -> tuple[str, int] | None:
-    """Return the quantity that a trainer's name stands for, and how good the name is: 0 is the best."""
+    """Return the quantity that a trainer's name stands for, and how good the name is.
+
+    0 is the best.
+    """
     name = normal(name).removeprefix("data/")  # verl's file of JSON lines puts the numbers there
     for one in (name, name.removeprefix("train/")):
         if one in _PLACE:
             return _PLACE[one]
-        if (found := next((found for pattern, found in _PATTERNS if pattern.fullmatch(one)), None)) is not None:
+        if (
+            found := next((found for pattern, found in _PATTERNS if pattern.fullmatch(one)), None)
+        ) is not None:
             return found
     for start in _EVALUATIONS:
         if name.startswith(start):
             found = _known(name.removeprefix(start))
-            return (f"eval_{found[0]}", found[1] + 1) if found is not None and found[0] in ("reward", "loss") else None
+            return (
+                (f"eval_{found[0]}", found[1] + 1)
+                if found is not None and found[0] in ("reward", "loss")
+                else None
+            )
     return None
 
 
@@ -178,7 +233,10 @@ def best_series(quantity: str, names: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def reward_part(name: str) -> str | None:
-    """Return the name of the part of the reward whose mean a series holds: `rewards/NAME`, `rewards/NAME/mean`; else None."""
+    """Return the name of the part of the reward whose mean a series holds.
+
+    `rewards/NAME`, `rewards/NAME/mean`; else None.
+    """
     part = normal(name).removeprefix("train/")
     if not part.startswith("rewards/") or part.endswith("/std") or quantity_named(name) is not None:
         return None
@@ -192,8 +250,9 @@ def of_evaluation(name: str) -> bool:
 
 
 def sums_up(names: Iterable[str]) -> bool:
-    """Return whether a line with these names sums a training up: its loss is then the mean of all steps, and not of one.
+    """Return whether a line with these names sums a training up.
 
+    Its loss is then the mean of all steps, and not of one.
     A line with the loss of a step may hold the time of the training so far.
     """
     found = set(names)
@@ -222,7 +281,10 @@ class Point:
 
 
 class _Bin:
-    """Values of neighbouring steps, of which a curve shows the mean; in most curves the value of one step."""
+    """Values of neighbouring steps, of which a curve shows the mean.
+
+    In most curves the value of one step.
+    """
 
     __slots__ = ("at", "before", "count", "high", "low", "newest", "total", "x")
 
@@ -234,7 +296,10 @@ class _Bin:
         """The step before the newest one."""
 
     def again(self, point: Point) -> None:
-        """Take another value of the newest step: it stands for the step, and the others count for lowest and highest."""
+        """Take another value of the newest step.
+
+        It stands for the step, and the others count for lowest and highest.
+        """
         self.total = point.y if self.count == 1 else self.total + (point.y - self.newest)
         self.newest, self.at = point.y, point.at
         self.low, self.high = min(self.low, point.y), max(self.high, point.y)
@@ -248,7 +313,10 @@ class _Bin:
 
 
 class Curve:
-    """A series in bounded memory: one value a step. When it is full, each pair of neighbours is replaced by its mean."""
+    """A series in bounded memory: one value a step.
+
+    When it is full, each pair of neighbours is replaced by its mean.
+    """
 
     def __init__(self) -> None:
         self._bins: list[_Bin] = []
@@ -259,14 +327,24 @@ class Curve:
         """The newest value, not averaged."""
 
     def goes_back(self, point: Point) -> bool:
-        """Return whether a value begins a part that is done again: its step is lower than the newest one, and it is not older."""
+        """Return whether a value begins a part that is done again.
+
+        Its step is lower than the newest one, and it is not older.
+        """
         last = self.last
-        return last is not None and _comparable(point.x, last.x) and point.x < last.x and not _older(point, last)
+        return (
+            last is not None
+            and _comparable(point.x, last.x)
+            and point.x < last.x
+            and not _older(point, last)
+        )
 
     def add(self, point: Point) -> None:
-        """Add a value. One with a lower step than the newest one cuts off what was above it: a training was resumed there.
+        """Add a value.
 
-        A lower step whose time is older is that of another process or of a copy; only steps that are not known yet are taken.
+        One with a lower step than the newest one cuts off what was above it: a training was resumed
+        there. A lower step whose time is older is that of another process or of a copy; only steps
+        that are not known yet are taken.
         """
         self.count += 1
         last = self.last
@@ -322,7 +400,10 @@ class Curve:
 
 
 class Epoch(float):
-    """An x that is an epoch, which a reader turns into a step when it knows how (see `LogMetricsReader`)."""
+    """An x that is an epoch.
+
+    A reader turns it into a step when it knows how (see `LogMetricsReader`).
+    """
 
 
 def _comparable(one: float, other: float) -> bool:
@@ -347,9 +428,10 @@ class NotFiniteStreak:
 class MetricsReader:
     """Reads a metrics file piece by piece.
 
-    Each line is an object. Its numbers become series by their names, those of nested objects as `name/nested`. An incomplete line
-    waits for the rest of it. A line that is not an object is skipped and counted in `bad`; values that are not finite are skipped
-    and counted in `not_finite`.
+    Each line is an object. Its numbers become series by their names, those of nested objects as
+    `name/nested`. An incomplete line waits for the rest of it. A line that is not an object is
+    skipped and counted in `bad`; values that are not finite are skipped and counted in
+    `not_finite`.
     """
 
     _OTHER = frozenset({*STEPS, *TIMES, *LAST_STEPS})
@@ -393,12 +475,22 @@ class MetricsReader:
         return curve.last if curve else None
 
     def span(self, name: str) -> tuple[float, float]:
-        """Return the lowest and the highest value of a series, among all values that its lines had, also several of one step."""
+        """Return the lowest and the highest value of a series.
+
+        All values of its lines count, also several of one step.
+        """
         return self._curves[name].span
 
     def named(self, quantity: str) -> str | None:
         """Return the name of the series of a quantity; None if the trainer writes none."""
-        return best_series(quantity, (name for name, curve in self._curves.items() if name not in self._summary and curve.last))
+        return best_series(
+            quantity,
+            (
+                name
+                for name, curve in self._curves.items()
+                if name not in self._summary and curve.last
+            ),
+        )
 
     def quantity(self, quantity: str) -> tuple[Point, ...]:
         """Return the points of a quantity, under any of its names."""
@@ -442,7 +534,9 @@ class MetricsReader:
             self._rest, self._skipping = b"", True
         return self.count - before
 
-    def add(self, row: Mapping[str, Any], *, at: float | None = None, x: float | None = None) -> None:
+    def add(
+        self, row: Mapping[str, Any], *, at: float | None = None, x: float | None = None
+    ) -> None:
         """Add the numbers of one line.
 
         Args:
@@ -454,14 +548,23 @@ class MetricsReader:
         self.count += 1
         if x is None:
             x = found if (found := step_of(row)) is not None else float(self.count)
-        moment = next((found for name in TIMES if (found := _moment(row.get(name))) is not None), at)
+        moment = next(
+            (found for name in TIMES if (found := _moment(row.get(name))) is not None), at
+        )
         last = next((float(row[name]) for name in LAST_STEPS if is_number(row.get(name))), None)
         if last is not None and last > 0:
             self.max_step = last
-        values = [(name, value) for name, value in _flat(row) if name not in self._OTHER and len(name) <= _NAME]
+        values = [
+            (name, value)
+            for name, value in _flat(row)
+            if name not in self._OTHER and len(name) <= _NAME
+        ]
         if sums_up(row):
             self._summary.update(name for name, _ in values[:_FIELDS] if name not in self._curves)
-        if any(name in self._leading and self._curves[name].goes_back(Point(x, 0.0, moment)) for name, _ in values):
+        if any(
+            name in self._leading and self._curves[name].goes_back(Point(x, 0.0, moment))
+            for name, _ in values
+        ):
             self._cut(x)
         for name, value in values:
             if is_number(value):
@@ -478,10 +581,15 @@ class MetricsReader:
                 self.not_finite += 1
                 before = self._wrong.get(name)
                 if before is not None or len(self._wrong) < SERIES_CAP:
-                    self._wrong[name] = NotFiniteStreak(name, before.x if before else x, before.count + 1 if before else 1)
+                    self._wrong[name] = NotFiniteStreak(
+                        name, before.x if before else x, before.count + 1 if before else 1
+                    )
 
     def _cut(self, x: float) -> None:
-        """Leave out what all series have from a step on: the training was resumed there, and does it again."""
+        """Leave out what all series have from a step on.
+
+        The training was resumed there, and does it again.
+        """
         for curve in self._curves.values():
             curve.cut(x)
 
@@ -509,7 +617,9 @@ def _held(row: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _flat(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, int | float]]:
+def _flat(
+    row: Mapping[str, Any], prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, int | float]]:
     for name, value in row.items():
         if isinstance(value, Mapping):
             if depth < _DEPTH:
@@ -529,7 +639,10 @@ def is_number(value: Any) -> bool:
 
 
 def _moment(value: Any) -> float | None:
-    """Return seconds since the epoch for a number of seconds or milliseconds, or an ISO 8601 text; None for anything else."""
+    """Return seconds since the epoch for a number of seconds or milliseconds, or an ISO 8601 text.
+
+    None for anything else.
+    """
     if is_number(value):
         seconds = float(value) / (1000 if value > 1e11 else 1)
         return seconds if 1e9 < seconds < 1e10 else None

@@ -1,6 +1,7 @@
-"""A folder with a model on this computer: the files that a training reads, and what is wrong with them.
+"""A folder with a model on this computer.
 
-No weights are read. The chat template, which is a program, runs in a process of its own with little time and memory.
+The files that a training reads, and what is wrong with them. No weights are read. The chat
+template, which is a program, runs in a process of its own with little time and memory.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from hudtui.core.text import clean_line, plural
 from hudtui.core.training.shape import safetensors_header
 
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
-"""Patterns of the files that a training reads. Many models also have the weights in other formats, which are left out."""
+"""Patterns of the files that a training reads. Many models also have the weights in other formats,
+which are left out."""
 _INDEX = "model.safetensors.index.json"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _UNFINISHED = ("*.incomplete", "*.part", "*.crdownload", "*.aria2", "*.tmp")
 _POINTER = b"version https://git-lfs.github.com/spec/"
-_TOKENIZERS = (("tokenizer.json",), ("tokenizer.model",), ("spiece.model",), ("vocab.json", "merges.txt"), ("vocab.txt",))
+_TOKENIZERS = (
+    ("tokenizer.json",),
+    ("tokenizer.model",),
+    ("spiece.model",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.txt",),
+)
 _AGAIN = "Fetch the model again, whole: hf download OWNER/NAME --local-dir FOLDER."
 _TALKS = "Choose a model that was trained for conversations (often called Instruct)."
 _JSON = 64 * 1024 * 1024
@@ -53,12 +61,15 @@ def read_model_folder(folder: Path, opening: Sequence[Mapping[str, str]] = ()) -
     The chat template has to show the `opening` messages, which stand before each task.
 
     Raises:
-        InputError: No model, weights or tokenizer is there, one is incomplete, or the chat template cannot be used.
+        InputError: No model, weights or tokenizer is there, one is incomplete, or the chat template
+            cannot be used.
     """
     try:
         return _read(folder, opening)
     except OSError as error:
-        raise InputError("the folder with the model cannot be read", why=error.strerror or str(error)) from None
+        raise InputError(
+            "the folder with the model cannot be read", why=error.strerror or str(error)
+        ) from None
 
 
 def _read(folder: Path, opening: Sequence[Mapping[str, str]]) -> ModelFolder:
@@ -75,13 +86,19 @@ def _read(folder: Path, opening: Sequence[Mapping[str, str]]) -> ModelFolder:
         with open_file(file) as stream:
             if stream.read(len(_POINTER)) == _POINTER:
                 raise InputError(
-                    f"{file.name} is a pointer of git-lfs, and not the file itself", fix="Run in the folder: git lfs pull"
+                    f"{file.name} is a pointer of git-lfs, and not the file itself",
+                    fix="Run in the folder: git lfs pull",
                 )
     if not isinstance(_json(folder / "config.json").get("model_type"), str):
         raise InputError("its config.json names no model_type", fix=_AGAIN)
     _check_weights(folder, names)
-    if not any(set(kind) <= set(names) for kind in _TOKENIZERS) and not any(name.endswith(".tiktoken") for name in names):
-        raise InputError("it has no tokenizer (tokenizer.json, tokenizer.model, ...)", fix="Copy the tokenizer's files into it.")
+    if not any(set(kind) <= set(names) for kind in _TOKENIZERS) and not any(
+        name.endswith(".tiktoken") for name in names
+    ):
+        raise InputError(
+            "it has no tokenizer (tokenizer.json, tokenizer.model, ...)",
+            fix="Copy the tokenizer's files into it.",
+        )
     if "tokenizer.json" in names:
         _json(folder / "tokenizer.json")
     keeps = _try_template(folder, names, opening)
@@ -111,36 +128,54 @@ def _check_weights(folder: Path, names: Sequence[str]) -> None:
         begun = [*names, *(entry.name for entry in cache.iterdir())] if cache.is_dir() else names
         if any(fnmatch(name, pattern) for name in begun for pattern in _UNFINISHED):
             raise InputError("the download of its weights has not finished", fix=_AGAIN)
-        if pickled := [name for name in names if any(fnmatch(name, pattern) for pattern in _PICKLED)]:
+        if pickled := [
+            name for name in names if any(fnmatch(name, pattern) for pattern in _PICKLED)
+        ]:
             raise InputError(
                 f"its weights are pickled ({pickled[0]}): loading them would run the code in them",
                 fix="Take the weights as safetensors; many models on the Hub have both.",
             )
         if any(name.endswith(".gguf") for name in names):
-            raise InputError("its weights are a GGUF file, which the trainer does not read", fix="Take them as safetensors.")
+            raise InputError(
+                "its weights are a GGUF file, which the trainer does not read",
+                fix="Take them as safetensors.",
+            )
         raise InputError("it has no weights (*.safetensors)", fix=_AGAIN)
     if _INDEX in names:
         listed = _json(folder / _INDEX).get("weight_map")
         parts = sorted({str(part) for part in listed.values()}) if isinstance(listed, dict) else []
         if absent := [part for part in parts if part not in names]:
-            raise InputError(f"{len(absent)} of {plural(len(parts), 'file')} with weights are missing: {absent[0]}", fix=_AGAIN)
+            raise InputError(
+                f"{len(absent)} of {plural(len(parts), 'file')} with weights are missing: "
+                f"{absent[0]}",
+                fix=_AGAIN,
+            )
     for name in weights:
         has, wanted = (folder / name).stat().st_size, _whole_size(folder / name)
         if has != wanted:
-            why = "it is not a safetensors file" if wanted is None else f"it has {has} bytes of {wanted}"
+            why = (
+                "it is not a safetensors file"
+                if wanted is None
+                else f"it has {has} bytes of {wanted}"
+            )
             raise InputError(f"{name} is incomplete: {why}", fix=_AGAIN)
 
 
 def _whole_size(path: Path) -> int | None:
-    """Return the bytes that a safetensors file should have by its header; None if it has no header."""
+    """Return the bytes that a safetensors file should have by its header.
+
+    None if it has no header.
+    """
     try:
         size, tensors = safetensors_header(path)
-        return size + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+        return size + max(
+            (int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0
+        )
     except (ValueError, LookupError, TypeError):
         return None
 
 
-# --- the chat template ----------------------------------------------------------------------------------------------------
+# --- the chat template ----------------------------------------------------------------------------
 
 
 def _template(folder: Path, names: Sequence[str], settings: Mapping[str, Any]) -> str | None:
@@ -150,7 +185,14 @@ def _template(folder: Path, names: Sequence[str], settings: Mapping[str, Any]) -
     if found is None and "chat_template.json" in names:
         found = _json(folder / "chat_template.json").get("chat_template")
     if isinstance(found, list):
-        found = next((one.get("template") for one in found if isinstance(one, dict) and one.get("name") == "default"), None)
+        found = next(
+            (
+                one.get("template")
+                for one in found
+                if isinstance(one, dict) and one.get("name") == "default"
+            ),
+            None,
+        )
     if isinstance(found, str) and len(found) > _TEMPLATE:
         raise InputError(f"its chat template has more than {_TEMPLATE >> 20} MiB", fix=_AGAIN)
     return found if isinstance(found, str) and found.strip() else None
@@ -161,7 +203,10 @@ def _try_template(folder: Path, names: Sequence[str], opening: Sequence[Mapping[
     settings = _json(folder / "tokenizer_config.json") if "tokenizer_config.json" in names else {}
     text = _template(folder, names, settings)
     if text is None:
-        raise InputError("its tokenizer has no chat template: it does not know what a conversation looks like", fix=_TALKS)
+        raise InputError(
+            "its tokenizer has no chat template: it does not know what a conversation looks like",
+            fix=_TALKS,
+        )
     tokens = {
         name: value.get("content") if isinstance(value, dict) else value
         for name, value in settings.items()
@@ -181,7 +226,9 @@ def _try_template(folder: Path, names: Sequence[str], opening: Sequence[Mapping[
         answer = json.loads(done.stdout)
         if "error" not in answer:
             return bool(answer["keeps_thoughts"])
-        what, why, fix = (clean_line(str(answer[name] or ""), 300) for name in ("error", "why", "fix"))
+        what, why, fix = (
+            clean_line(str(answer[name] or ""), 300) for name in ("error", "why", "fix")
+        )
     except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
         what, why, fix = "the chat template of this model takes too much memory or time", "", ""
     raise InputError(what, why=why or None, fix=fix or "Choose another model.")

@@ -1,4 +1,7 @@
-"""Options of runs that engines take as they are, and when options count. Commands import this at their start: it stays small."""
+"""Options of runs that engines take as they are, and when options count.
+
+Commands import this at their start: it stays small.
+"""
 
 from __future__ import annotations
 
@@ -51,18 +54,30 @@ def is_away(texts: Texts) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """Options that a user sets and an engine gets unchanged. None leaves the choice to the engine."""
+    """Options that a user sets and an engine gets unchanged.
+
+    None leaves the choice to the engine.
+    """
 
     model: str | None = knob(
-        None, "Model to train: an id on the Hub, or a folder of this computer.", "--model", "-m", when=trains, group=WHAT
+        None,
+        "Model to train: an id on the Hub, or a folder of this computer.",
+        "--model",
+        "-m",
+        when=trains,
+        group=WHAT,
     )
     steps: int | None = knob(None, "Training steps.", minimum=1, when=trains, group=TRAINING)
     rehearse: bool = knob(
-        False, "Train a tiny model for a few steps on the CPU, here or on the chosen machine.", in_form=False, group=TRAINING
+        False,
+        "Train a tiny model for a few steps on the CPU, here or on the chosen machine.",
+        in_form=False,
+        group=TRAINING,
     )
     rehearse_model: str | None = knob(
         None,
-        "Rehearse with this small model instead of the built-in tiny one: a folder, or an id on the Hub.",
+        "Rehearse with this small model instead of the built-in tiny one: a folder, or an id on "
+        "the Hub.",
         in_form=False,
         group=TRAINING,
     )
@@ -74,9 +89,22 @@ class JobOptions:
         suggestions=("greedy", "random", "replay:", "openai:"),
         group=ROLLOUTS,
     )
-    base_url: str | None = knob(None, "Endpoint for openai:MODEL.", label="endpoint", when=plays, group=ROLLOUTS)
-    group: int = knob(1, "Episodes per task.", "--group", "-r", minimum=1, label="episodes per task", when=plays, group=ROLLOUTS)
-    concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256, in_form=False, group=ROLLOUTS)
+    base_url: str | None = knob(
+        None, "Endpoint for openai:MODEL.", label="endpoint", when=plays, group=ROLLOUTS
+    )
+    group: int = knob(
+        1,
+        "Episodes per task.",
+        "--group",
+        "-r",
+        minimum=1,
+        label="episodes per task",
+        when=plays,
+        group=ROLLOUTS,
+    )
+    concurrency: int = knob(
+        4, "Episodes at the same time.", minimum=1, maximum=256, in_form=False, group=ROLLOUTS
+    )
     limit: int | None = knob(
         None,
         "Play only the first tasks.",
@@ -89,5 +117,10 @@ class JobOptions:
     )
     seed: int | None = knob(None, "Random seed.", in_form=False, group=ROLLOUTS)
     max_turns: int | None = knob(
-        None, "Most replies in an episode.", minimum=1, label="max turns", unset="as in the configuration", group=ROLLOUTS
+        None,
+        "Most replies in an episode.",
+        minimum=1,
+        label="max turns",
+        unset="as in the configuration",
+        group=ROLLOUTS,
     )

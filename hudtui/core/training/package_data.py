@@ -1,4 +1,7 @@
-"""Files that come with hudtui and travel to machines: lock files, the scripts of `hudtui.pod`, and hudtui itself as a wheel."""
+"""Files that come with hudtui and travel to machines.
+
+Lock files, the scripts of `hudtui.pod`, and hudtui itself as a wheel.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 def wheel_bytes() -> bytes:
-    """Return the hudtui that runs here as a wheel, made without a build tool. The same files give the same bytes.
+    """Return the hudtui that runs here as a wheel, made without a build tool.
+
+    The same files give the same bytes.
 
     Raises:
         InputError: hudtui runs from files that were never installed.
@@ -34,10 +39,14 @@ def wheel_bytes() -> bytes:
     try:
         about = distribution("hudtui")
     except PackageNotFoundError:
-        raise InputError("hudtui is not installed here", fix="Install it: pip install -e . in its folder.") from None
+        raise InputError(
+            "hudtui is not installed here", fix="Install it: pip install -e . in its folder."
+        ) from None
     files = dict(_files())
     files[f"{_INFO}/METADATA"] = (about.read_text("METADATA") or "").encode()
-    files[f"{_INFO}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: hudtui\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{_INFO}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: hudtui\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
     files[f"{_INFO}/entry_points.txt"] = (about.read_text("entry_points.txt") or "").encode()
     record = io.StringIO()
     rows = csv.writer(record, lineterminator="\n")
@@ -57,8 +66,9 @@ def wheel_bytes() -> bytes:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """The package's files by their names in the wheel; lock files lie beside the package in a checkout, and in it elsewhere.
+    """The package's files by their names in the wheel.
 
+    Lock files lie beside the package in a checkout, and in it elsewhere.
     The gyms are modules beside the package, because verifiers finds them by their names.
     """
     for name in _GYMS:
@@ -73,13 +83,16 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 def _below(folder: Path) -> list[Path]:
     found = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in found if "__pycache__" not in path.parts and path.suffix != ".pyc")
+    return sorted(
+        path for path in found if "__pycache__" not in path.parts and path.suffix != ".pyc"
+    )
 
 
 def resource_bytes(name: str) -> bytes:
     """Return the content of a file that comes with hudtui.
 
-    `name` is relative to the package, such as `pod/bootstrap.py`; `requirements/...` lies beside it in a checkout.
+    `name` is relative to the package, such as `pod/bootstrap.py`; `requirements/...` lies beside it
+    in a checkout.
 
     Raises:
         InputError: This installation does not have it.

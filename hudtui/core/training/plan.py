@@ -1,6 +1,7 @@
 """A run as data: a `JobSpec` says what to do, a `Plan` which files and commands that takes.
 
-Both are frozen, convert to JSON and back, and hold no secrets, only the names of the secrets that a stage needs.
+Both are frozen, convert to JSON and back, and hold no secrets, only the names of the secrets that a
+stage needs.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def file_ref(path: Path | str) -> FileRef:
                 digest.update(block)
                 size += len(block)
     except OSError as error:
-        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(str(path))) from None
+        raise InputError(
+            "this file cannot be read", why=error.strerror or str(error), where=Location(str(path))
+        ) from None
     return FileRef(str(place), size, digest.hexdigest())
 
 
@@ -73,11 +76,13 @@ class JobSpec(JobOptions):
     policy_file: FileRef | None = None
     """The trace behind `replay:`."""
     reward_file: FileRef | None = None
-    """The file behind `rubric.reward` of the configuration; it lies in the configuration's folder, or below."""
+    """The file behind `rubric.reward` of the configuration; it lies in the configuration's folder,
+    or below."""
     reward_modules: tuple[FileRef, ...] = ()
     """The modules beside that file that it imports."""
     model_files: tuple[FileRef, ...] = ()
-    """The files of the model, where it is a folder of this computer and the run's machine is another one."""
+    """The files of the model, where it is a folder of this computer and the run's machine is
+    another one."""
     max_seconds: float | None = None
     """Time after which the run is stopped."""
     platform: str | None = None
@@ -95,7 +100,8 @@ class JobSpec(JobOptions):
     held_out: int | None = None
     """Tasks kept out of the training for evaluation."""
     training: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the trainer, by the names of `recipe.Recipe`. The fields of this spec take precedence."""
+    """Settings of the trainer, by the names of `recipe.Recipe`. The fields of this spec take
+    precedence."""
     trainer_python: str | None = None
     """Python on the machine with everything the run needs; None: the plan makes an environment."""
     continues: Continuation | None = None
@@ -111,13 +117,19 @@ def input_files(spec: JobSpec) -> tuple[PlanFile, ...]:
     if spec.tasks is None:
         raise InputError("this run needs a task file", fix="Name one.")
     if spec.config is None:
-        raise InputError("this run needs a config", fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.")
+        raise InputError(
+            "this run needs a config",
+            fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.",
+        )
     folder = PurePosixPath(spec.config.path).parent
     code = (spec.reward_file, *spec.reward_modules) if spec.reward_file is not None else ()
     return (
         PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks),
         PlanFile(f"files/config/{spec.config.name}", spec.config),
-        *(PlanFile(f"files/config/{PurePosixPath(file.path).relative_to(folder)}", file) for file in code),
+        *(
+            PlanFile(f"files/config/{PurePosixPath(file.path).relative_to(folder)}", file)
+            for file in code
+        ),
     )
 
 
@@ -130,14 +142,20 @@ class Site:
     python: tuple[str, ...]
     """Command that runs Python with hudtui in it."""
     workspace: str | None = None
-    """The project folder, where it exists there too: stages run in it, so that the tasks' relative paths hold."""
+    """The project folder, where it exists there too: stages run in it, so that the tasks' relative
+    paths hold."""
     environments: str = "../../environments"
-    """Folder of the Python environments that outlive a run, as its stages spell it: from the run's folder, or absolute."""
+    """Folder of the Python environments that outlive a run, as its stages spell it: from the run's
+    folder, or absolute."""
     package: str | None = None
-    """Folder of the hudtui package, where it exists there too; None: a wheel of it is put into the run's folder."""
+    """Folder of the hudtui package, where it exists there too; None: a wheel of it is put into the
+    run's folder."""
 
     def path(self, relative: str) -> str:
-        """A path in the run's folder, as a stage must spell it: relative where stages run in that folder."""
+        """A path in the run's folder, as a stage must spell it.
+
+        Relative where stages run in that folder.
+        """
         return str(PurePosixPath(self.folder, relative)) if self.workspace else relative
 
 
@@ -179,12 +197,15 @@ class Continuation:
     step: int | None = None
     """Step of the checkpoint that a training continues from; None for rollouts."""
     files: tuple[PlanFile, ...] = ()
-    """The checkpoint and the records of the earlier run, at the paths that they get in the new run's folder."""
+    """The checkpoint and the records of the earlier run, at the paths that they get in the new
+    run's folder."""
 
     @property
     def text(self) -> str:
         """Say what is continued, in a few words."""
-        return f"continues run {self.run}" + ("" if self.step is None else f" from its checkpoint of step {self.step}")
+        return f"continues run {self.run}" + (
+            "" if self.step is None else f" from its checkpoint of step {self.step}"
+        )
 
 
 @dataclass(frozen=True)
@@ -209,10 +230,14 @@ class RestartPolicy:
 
 @dataclass(frozen=True)
 class Stage:
-    """One command, in a window of its own. Stages run one after the other; services run on beside those after them."""
+    """One command, in a window of its own.
+
+    Stages run one after the other; services run on beside those after them.
+    """
 
     name: str
-    """Also the name of its window and its log: small letters, digits, `-` and `_`; not `all`, which names all logs as one."""
+    """Also the name of its window and its log: small letters, digits, `-` and `_`; not `all`, which
+    names all logs as one."""
     argv: tuple[str, ...]
     cwd: str = ""
     """Folder to run in; relative to the run's folder."""
@@ -237,7 +262,9 @@ class Stage:
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"stage {self.name}: {name!r} is not a name for a variable")
         if both := set(self.env) & set(self.secrets):
-            raise ValueError(f"stage {self.name}: {', '.join(sorted(both))} both written out and secret")
+            raise ValueError(
+                f"stage {self.name}: {', '.join(sorted(both))} both written out and secret"
+            )
 
 
 @dataclass(frozen=True)
@@ -272,7 +299,8 @@ class Plan:
     outputs: tuple[PlanOutput, ...] = ()
     max_seconds: float | None = None
     wheel: bool = False
-    """Whoever carries it out puts a wheel of hudtui into `WHEELS`: the machine has no hudtui of its own."""
+    """Whoever carries it out puts a wheel of hudtui into `WHEELS`: the machine has no hudtui of its
+    own."""
     notes: tuple[str, ...] = ()
     """Remarks for the user before the start, such as the memory it takes."""
 

@@ -1,6 +1,7 @@
-"""How a model is trained: every setting of a trainer with its default and bounds, read from a YAML or JSON file.
+"""How a model is trained.
 
-The defaults are those of the trainer that hudtui's predecessor used (GRPO with LoRA on `Qwen2.5-3B-Instruct`).
+Every setting of a trainer with its default and bounds, read from a YAML or JSON file. The defaults
+are those of the trainer that hudtui's predecessor used (GRPO with LoRA on `Qwen2.5-3B-Instruct`).
 """
 
 from __future__ import annotations
@@ -68,9 +69,19 @@ class Recipe:
         choices=(("an adapter", "true"), ("all weights", "false")),
         group=TRAINING,
     )
-    max_tokens: int = knob(1024, "Tokens of one reply.", minimum=1, label="max tokens", group=TRAINING)
-    max_seq_len: int = knob(4096, "Tokens of a conversation. An episode ends when another reply might not fit.", minimum=16)
-    max_turns: int | None = knob(None, "Replies of an episode; by default as many as the gym's configuration says.", minimum=1)
+    max_tokens: int = knob(
+        1024, "Tokens of one reply.", minimum=1, label="max tokens", group=TRAINING
+    )
+    max_seq_len: int = knob(
+        4096,
+        "Tokens of a conversation. An episode ends when another reply might not fit.",
+        minimum=16,
+    )
+    max_turns: int | None = knob(
+        None,
+        "Replies of an episode; by default as many as the gym's configuration says.",
+        minimum=1,
+    )
     temperature: float = knob(1.0, "Temperature of the sampling.", minimum=0.01)
     top_p: float = 1.0
     beta: float = knob(0.001, "Weight of the distance from the model before training.", minimum=0)
@@ -88,39 +99,62 @@ class Recipe:
         "Names of the layers that get an adapter; `all-linear` for all.",
         in_form=False,
     )
-    held_out: int = knob(0, "Number of tasks at the end of the list that are kept for evaluation.", minimum=0)
+    held_out: int = knob(
+        0, "Number of tasks at the end of the list that are kept for evaluation.", minimum=0
+    )
     eval_every: int = knob(20, "Steps between evaluations.", minimum=1)
     save_every: int = knob(10, "Steps between checkpoints.", minimum=1)
     keep_checkpoints: int = knob(3, "Checkpoints kept, the newest.", minimum=1)
     patience: int | None = knob(
-        None, "Evaluations without a better reward after which training stops; by default it does not stop.", minimum=1
+        None,
+        "Evaluations without a better reward after which training stops; by default it does not "
+        "stop.",
+        minimum=1,
     )
-    stop_at_reward: float | None = knob(None, "Mean reward of the last ten steps at which training stops.")
+    stop_at_reward: float | None = knob(
+        None, "Mean reward of the last ten steps at which training stops."
+    )
     traces_per_step: int = knob(32, "Episodes of a step that are recorded in full.", minimum=0)
-    timeout: float = knob(60.0, "Seconds for a connection to an environment, and for one call.", minimum=0.1)
+    timeout: float = knob(
+        60.0, "Seconds for a connection to an environment, and for one call.", minimum=0.1
+    )
     seed: int = 0
     gpu_memory_utilization: float = knob(
         0.9,
-        "Share of a GPU that the model's server takes; a third of it where training shares the GPU.",
+        "Share of a GPU that the model's server takes; a third of it where training shares the "
+        "GPU.",
         minimum=0.05,
         maximum=1,
         label="vLLM share",
     )
     enforce_eager: bool = knob(
-        False, "The model's server generates without CUDA graphs: it starts sooner, takes less memory, and is slower."
+        False,
+        "The model's server generates without CUDA graphs: it starts sooner, takes less memory, "
+        "and is slower.",
     )
-    groups_per_step: int | None = knob(None, "Only with art: tasks of a step; by default two.", minimum=1)
-    episode_timeout: float | None = knob(None, "Only with art: seconds for one episode; by default there is no limit.", minimum=1)
+    groups_per_step: int | None = knob(
+        None, "Only with art: tasks of a step; by default two.", minimum=1
+    )
+    episode_timeout: float | None = knob(
+        None, "Only with art: seconds for one episode; by default there is no limit.", minimum=1
+    )
     ruler: str | None = knob(
-        None, "Only with art: model that judges the episodes of a task against one another (RULER), such as openai/o3."
+        None,
+        "Only with art: model that judges the episodes of a task against one another (RULER), such "
+        "as openai/o3.",
     )
     project: str = knob("hud-art", "Only with art: project in ART's records.")
-    model_name: str | None = knob(None, "Only with art: name of the trained model; by default it is made from the base model.")
-    log_level: str = knob("INFO", "Only with art: level of the log of the libraries: DEBUG, INFO, WARNING or ERROR.")
+    model_name: str | None = knob(
+        None, "Only with art: name of the trained model; by default it is made from the base model."
+    )
+    log_level: str = knob(
+        "INFO", "Only with art: level of the log of the libraries: DEBUG, INFO, WARNING or ERROR."
+    )
     wandb: bool = knob(True, "Send metrics to Weights & Biases where WANDB_API_KEY is set.")
     warm_start: int = knob(
         0,
-        "Only with `tiny`: steps of imitating the calls that the configuration describes, before the training.",
+        "Only with `tiny`: steps of imitating the calls that the configuration describes, before "
+        "the training.",
         minimum=0,
         in_form=False,
     )
@@ -131,18 +165,22 @@ class Recipe:
         check_project(self.project)
         if self.log_level not in LOG_LEVELS:
             raise InputError(
-                f"{clean_line(self.log_level, 80)!r} is no level of the log", fix=f"Levels: {', '.join(LOG_LEVELS)}."
+                f"{clean_line(self.log_level, 80)!r} is no level of the log",
+                fix=f"Levels: {', '.join(LOG_LEVELS)}.",
             )
         if self.max_tokens >= self.max_seq_len:
             raise InputError(
-                f"a reply may have {self.max_tokens} tokens, and a whole conversation {self.max_seq_len}",
+                f"a reply may have {self.max_tokens} tokens, and a whole conversation "
+                f"{self.max_seq_len}",
                 fix="Lower max_tokens, or raise max_seq_len.",
             )
 
     @property
     def rate(self) -> float:
         """The learning rate that is used."""
-        return default_learning_rate(self.model) if self.learning_rate is None else self.learning_rate
+        return (
+            default_learning_rate(self.model) if self.learning_rate is None else self.learning_rate
+        )
 
     def check_batch(self, processes: int) -> None:
         """Whether the episodes of a step can be dealt out in whole groups.
@@ -153,8 +191,12 @@ class Recipe:
         batch = self.batch_size * self.gradient_accumulation * processes
         if batch % self.num_generations:
             raise InputError(
-                f"num_generations ({self.num_generations}) does not divide the {batch} episodes of a step",
-                why=f"batch_size {self.batch_size} x gradient_accumulation {self.gradient_accumulation} x {processes} GPUs",
+                f"num_generations ({self.num_generations}) does not divide the {batch} episodes of "
+                "a step",
+                why=(
+                    f"batch_size {self.batch_size} x gradient_accumulation "
+                    f"{self.gradient_accumulation} x {processes} GPUs"
+                ),
                 fix="Change one of the three so that the episodes of a step are whole groups.",
             )
 
@@ -198,8 +240,28 @@ ART: Mapping[str, Any] = {
 ONLY_ART = ("groups_per_step", "episode_timeout", "ruler", "project", "model_name", "log_level")
 """Settings that only a training with ART has."""
 ALSO_ART = (
-    *("model", "learning_rate", "steps", "num_generations", "max_tokens", "max_seq_len", "max_turns", "temperature", "top_p"),
-    *("beta", "epsilon", "scale_rewards", "lora_rank", "lora_alpha", "held_out", "eval_every", "save_every", "keep_checkpoints"),
+    *(
+        "model",
+        "learning_rate",
+        "steps",
+        "num_generations",
+        "max_tokens",
+        "max_seq_len",
+        "max_turns",
+        "temperature",
+        "top_p",
+    ),
+    *(
+        "beta",
+        "epsilon",
+        "scale_rewards",
+        "lora_rank",
+        "lora_alpha",
+        "held_out",
+        "eval_every",
+        "save_every",
+        "keep_checkpoints",
+    ),
     *("timeout", "seed", "gpu_memory_utilization", "enforce_eager", "wandb"),
 )
 """Settings of the other trainers that ART takes."""
@@ -209,12 +271,29 @@ _OTHERS: Mapping[str, Sequence[str]] = {
     "model": ("model_name_or_path", "model_name_or_id", "base_model", "pretrain"),
     "batch_size": ("per_device_train_batch_size", "micro_batch_size", "train_batch_size"),
     "gradient_accumulation": ("gradient_accumulation_steps",),
-    "num_generations": ("rollouts_per_group", "rollouts_per_example", "n_samples_per_prompt", "group_size"),
+    "num_generations": (
+        "rollouts_per_group",
+        "rollouts_per_example",
+        "n_samples_per_prompt",
+        "group_size",
+    ),
     "num_iterations": ("num_ppo_epochs", "ppo_epochs"),
     "steps": ("max_steps",),
     "steps (hudtui counts no epochs)": ("num_train_epochs", "num_epochs", "epochs"),
-    "max_tokens": ("max_completion_length", "max_new_tokens", "max_response_length", "generate_max_len"),
-    "max_seq_len": ("max_seq_length", "max_length", "max_prompt_length", "max_model_len", "cutoff_len", "sequence_len"),
+    "max_tokens": (
+        "max_completion_length",
+        "max_new_tokens",
+        "max_response_length",
+        "generate_max_len",
+    ),
+    "max_seq_len": (
+        "max_seq_length",
+        "max_length",
+        "max_prompt_length",
+        "max_model_len",
+        "cutoff_len",
+        "sequence_len",
+    ),
     "learning_rate": ("lr", "actor_learning_rate"),
     "lr_scheduler": ("lr_scheduler_type",),
     "warmup_steps": ("num_warmup_steps",),
@@ -237,8 +316,11 @@ _OTHERS: Mapping[str, Sequence[str]] = {
     "the option --name": ("run_name",),
     "the option --dataset": ("dataset", "dataset_name", "train_dataset"),
 }
-"""Settings, and what other trainers call them: verifiers, TRL, transformers, ART, verl, OpenRLHF, LLaMA-Factory, axolotl."""
-OTHER_NAMES: Mapping[str, str] = {other: name for name, others in _OTHERS.items() for other in others}
+"""Settings, and what other trainers call them: verifiers, TRL, transformers, ART, verl, OpenRLHF,
+LLaMA-Factory, axolotl."""
+OTHER_NAMES: Mapping[str, str] = {
+    other: name for name, others in _OTHERS.items() for other in others
+}
 """Names of other trainers, and what the setting is called here."""
 
 
@@ -252,7 +334,10 @@ def check_project(name: str) -> None:
 
 
 def default_learning_rate(model: str) -> float:
-    """A learning rate by size: 1e-5 up to 4 billion parameters, 5e-6 up to 10 (and where the size is unknown), else 1e-6."""
+    """A learning rate by size.
+
+    1e-5 up to 4 billion parameters, 5e-6 up to 10 (and where the size is unknown), else 1e-6.
+    """
     size = billions(model)
     if size is None:
         return 5e-6
@@ -275,15 +360,22 @@ def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> 
         near = did_you_mean(strange[0], known) if strange else None
         fixes = [f"Here {', '.join(named)}."] if named else []
         if near:
-            fixes.append(f"Did you mean {near} by {strange[0]}?" if named else f"Did you mean {near}?")
+            fixes.append(
+                f"Did you mean {near} by {strange[0]}?" if named else f"Did you mean {near}?"
+            )
         elif strange:
             fixes.append(f"Settings: {', '.join(sorted(known))}.")
-        what = f"there is no training setting {', '.join(repr(clean_line(key, 80)) for key in unknown[:20])}"
+        what = (
+            "there is no training setting "
+            f"{', '.join(repr(clean_line(key, 80)) for key in unknown[:20])}"
+        )
         raise InputError(what, fix=" ".join(fixes), where=Location(name))
     try:
         return convert(dict(data), Recipe)
     except (msgspec.ValidationError, ValueError) as error:
-        raise InputError("the training settings cannot be used", why=str(error), where=Location(name)) from None
+        raise InputError(
+            "the training settings cannot be used", why=str(error), where=Location(name)
+        ) from None
 
 
 def read_recipe(text: str, *, name: str) -> Recipe:
@@ -313,7 +405,9 @@ def read_settings(text: str, *, name: str) -> Mapping[str, Any]:
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
-    """Settings that are written one by one, as `name=value`; the value as it would stand in a training file.
+    """Settings that are written one by one, as `name=value`.
+
+    The value as it would stand in a training file.
 
     Raises:
         InputError: One of them has no `=`, or is no setting.
@@ -324,7 +418,10 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not text:
-            raise InputError(f"{pair!r} is not a training setting", fix="Write it as NAME=VALUE, such as learning_rate=1e-5.")
+            raise InputError(
+                f"{pair!r} is not a training setting",
+                fix="Write it as NAME=VALUE, such as learning_rate=1e-5.",
+            )
         value = load_yaml(text, name=name).data
         if isinstance(value, str) and is_number(value):
             value = float(value)  # YAML takes 1e-5 for a word
@@ -334,14 +431,18 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """What decides about a training, in one line: steps, learning rate, episodes, what is trained, lengths."""
+    """What decides about a training, in one line.
+
+    Steps, learning rate, episodes, what is trained, lengths.
+    """
     adapter = f"LoRA of rank {recipe.lora_rank}" if recipe.lora else "all weights"
     batch = f"batch {recipe.batch_size} x {recipe.gradient_accumulation} a GPU"
     if recipe.groups_per_step is not None:  # ART
         batch = f"{plural(recipe.groups_per_step, 'task')} a step"
     return (
-        f"{recipe.steps} steps, learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, {batch}, {adapter}, "
-        f"replies of at most {recipe.max_tokens:,} tokens, conversations of at most {recipe.max_seq_len:,}"
+        f"{recipe.steps} steps, learning rate {recipe.rate:g}, {recipe.num_generations} episodes a "
+        f"task, {batch}, {adapter}, replies of at most {recipe.max_tokens:,} tokens, conversations "
+        f"of at most {recipe.max_seq_len:,}"
     )
 
 
@@ -365,15 +466,25 @@ def check_taken(names: Iterable[str], engine: str, features: Features) -> None:
     if all(name in ONLY_ART for name in refused):
         fix = "Leave it out, or train with ART: hudtui art train."
         raise InputError(f"only the engine art takes {', '.join(refused)}", fix=fix)
-    raise InputError(f"the engine {engine} has no setting {', '.join(refused)}", fix=f"It takes: {', '.join(sorted(taken))}.")
+    raise InputError(
+        f"the engine {engine} has no setting {', '.join(refused)}",
+        fix=f"It takes: {', '.join(sorted(taken))}.",
+    )
 
 
 def resolve_recipe(
-    options: JobOptions, given: Mapping[str, Any], engine: str, features: Features, **more: float | None
+    options: JobOptions,
+    given: Mapping[str, Any],
+    engine: str,
+    features: Features,
+    **more: float | None,
 ) -> Recipe:
-    """Return the settings of a training: the engine's defaults, then the user's, then what a rehearsal changes, then options.
+    """Return the settings of a training.
 
-    `given` are the user's settings by name, and `more` further ones that an option names; None leaves one as it is.
+    The engine's defaults, then the user's, then what a rehearsal changes, then options.
+
+    `given` are the user's settings by name, and `more` further ones that an option names; None
+    leaves one as it is.
 
     Raises:
         InputError: A setting cannot be used.
@@ -381,7 +492,11 @@ def resolve_recipe(
     recipe_from(given)
     check_taken(given, engine, features)
     values = {**features.defaults, **given}
-    chosen: dict[str, Any] = {"model": options.model, "steps": options.steps, "max_turns": options.max_turns}
+    chosen: dict[str, Any] = {
+        "model": options.model,
+        "steps": options.steps,
+        "max_turns": options.max_turns,
+    }
     chosen |= {"seed": options.seed, **more}
     if options.rehearse:
         changes = features.rehearsal or {}
@@ -390,7 +505,9 @@ def resolve_recipe(
             chosen |= {"model": options.rehearse_model, "learning_rate": None}
         if options.rehearse_model is not None:
             values |= {"warm_start": 0, "learning_rate": None}
-    return recipe_from(values | {name: value for name, value in chosen.items() if value is not None})
+    return recipe_from(
+        values | {name: value for name, value in chosen.items() if value is not None}
+    )
 
 
 def recipe_of(spec: JobSpec, features: Features) -> Recipe:

@@ -21,11 +21,15 @@ LOCK = "base"
 _DISK = 2
 """Disk space in GiB of a Python environment for rollouts, downloads included."""
 _BESIDE = 'PATH="$(cd "$0" && pwd):$PATH"; export PATH; exec "$@"'
-"""Runs a command with a folder first in PATH, because `python` in a task means a Python with hudtui."""
+"""Runs a command with a folder first in PATH, because `python` in a task means a Python with
+hudtui."""
 
 
 class Rollouts:
-    """Every task is played with a chosen policy; episodes and rewards are logged like training steps. Needs no GPU."""
+    """Every task is played with a chosen policy.
+
+    Episodes and rewards are logged like training steps. Needs no GPU.
+    """
 
     name = "rollouts"
     title = "play every task with a policy"
@@ -35,14 +39,19 @@ class Rollouts:
         """See `Engine.check`."""
         return ()
 
-    def memory(self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...]:
+    def memory(
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+    ) -> tuple[GpuMemory, ...]:
         """See `Engine.memory`."""
         return ()
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         tasks, config, *code = input_files(spec)
-        files, policy = [tasks, config, *code, *(spec.continues.files if spec.continues else ())], spec.policy
+        files, policy = (
+            [tasks, config, *code, *(spec.continues.files if spec.continues else ())],
+            spec.policy,
+        )
         if spec.policy_file is not None:
             files.append(PlanFile(f"files/policy/{spec.policy_file.name}", spec.policy_file))
             policy = f"{policy.partition(':')[0]}:{site.path(files[-1].path)}"
@@ -63,16 +72,24 @@ class Rollouts:
             there, stages, made = python_environment(spec, site, LOCK, wanted, max_seconds=1800)
             files += made
             python = _beside(there)
-        argv = [*python[:-1], *python_command("-m", "hudtui", "eval", site.path(tasks.path), python=python[-1])]
+        argv = [
+            *python[:-1],
+            *python_command("-m", "hudtui", "eval", site.path(tasks.path), python=python[-1]),
+        ]
         for option, value in options.items():
             if value is not None:
                 argv += [option, str(value)]
         argv.append("--resume")  # a second attempt continues where the first ended
         env = {**spec.variables, **({"HUDTUI_PLATFORM": spec.platform} if spec.platform else {})}
-        env[RUN_VARIABLE] = site.path("files")  # what these tasks ask for was agreed to when the run was started
+        env[RUN_VARIABLE] = site.path(
+            "files"
+        )  # what these tasks ask for was agreed to when the run was started
         return Plan(
             engine=self.name,
-            stages=(*stages, Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets)),
+            stages=(
+                *stages,
+                Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets),
+            ),
             files=tuple(files),
             outputs=(
                 PlanOutput("out/metrics.jsonl", "metrics", "one line a task"),

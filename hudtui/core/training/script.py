@@ -1,4 +1,7 @@
-"""A plan as one shell script: what hudtui would do on the machine, to be read, kept, or run by hand."""
+"""A plan as one shell script.
+
+What hudtui would do on the machine, to be read, kept, or run by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Stage
 
 _END = "HUDTUI_END_OF_FILE"
 _ANSWERS = (
-    "# Whether a service on this machine says that it is well. Bash asks itself: not every machine has curl.",
+    "# Whether a service on this machine says that it is well. Bash asks itself: not every machine "
+    "has curl.",
     "answers() (",
     '    exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 1',
     "    printf 'GET /health HTTP/1.0\\r\\nHost: 127.0.0.1:%s\\r\\n\\r\\n' \"$1\" >&3",
@@ -19,16 +23,22 @@ _ANSWERS = (
 
 
 def plan_script(plan: Plan, *, name: str) -> str:
-    """The script. It stands alone but for the user's own files, which it expects under `files/`, and the secrets.
+    """The script.
 
+    It stands alone but for the user's own files, which it expects under `files/`, and the secrets.
     The paths of the plan's stages must be relative: a plan for another machine.
     """
     lines = [
         "#!/usr/bin/env bash",
-        f"# {name}: engine {plan.engine}. Written by hudtui; does by hand what a run does on its machine.",
+        f"# {name}: engine {plan.engine}. Written by hudtui; does by hand what a run does on its "
+        "machine.",
         "#",
         "# Put into this folder, under the names below, before it is started:",
-        *(f"#   {file.path}   (yours: {PurePosixPath(file.source.path).name})" for file in plan.files if file.source),
+        *(
+            f"#   {file.path}   (yours: {PurePosixPath(file.source.path).name})"
+            for file in plan.files
+            if file.source
+        ),
         *(["#   files/wheel/hudtui-*.whl   (the wheel of hudtui)"] if plan.wheel else []),
         *([f"# Set in the environment: {', '.join(plan.secrets)}"] if plan.secrets else []),
         *(f"# {note}" for note in plan.notes),
@@ -38,9 +48,14 @@ def plan_script(plan: Plan, *, name: str) -> str:
     ]
     for file in plan.files:
         if file.source is not None:
-            lines.append(f'[ -f {_q(file.path)} ] || {{ echo "put {file.path} here first"; exit 2; }}')
+            lines.append(
+                f'[ -f {_q(file.path)} ] || {{ echo "put {file.path} here first"; exit 2; }}'
+            )
     if resources := [file for file in plan.files if file.resource is not None]:
-        lines += [f"python3 -m zipfile -e {WHEELS}/hudtui-*.whl .wheel  # what hudtui brings along is in its wheel"]
+        lines += [
+            f"python3 -m zipfile -e {WHEELS}/hudtui-*.whl .wheel  # what hudtui brings along is in "
+            "its wheel"
+        ]
         lines += [f"cp .wheel/hudtui/{file.resource} {_q(file.path)}" for file in resources]
     for file in plan.files:
         if file.content is not None:
@@ -49,7 +64,12 @@ def plan_script(plan: Plan, *, name: str) -> str:
     if any(stage.ready is not None and stage.ready.port is not None for stage in services):
         lines += ["", *_ANSWERS]
     if services:
-        lines += ["", "services=", "trap '[ -z \"$services\" ] || { kill $services; wait $services; } 2>/dev/null || true' EXIT"]
+        lines += [
+            "",
+            "services=",
+            'trap \'[ -z "$services" ] || { kill $services; wait $services; } 2>/dev/null || '
+            "true' EXIT",
+        ]
     for stage in plan.stages:
         lines += ["", f"# --- {stage.name}", *_run(stage)]
     return "\n".join(lines) + "\n"
@@ -77,8 +97,10 @@ def _run(stage: Stage) -> list[str]:
         lines += [
             "tries=0",
             f"until answers {stage.ready.port}; do",
-            f'    tries=$((tries + 1)); [ "$tries" -le {tries} ] || {{ echo "{stage.name} does not answer: {log}"; exit 5; }}',
-            f'    kill -0 "${{services##* }}" 2>/dev/null || {{ echo "{stage.name} has ended: {log}"; exit 5; }}',
+            f'    tries=$((tries + 1)); [ "$tries" -le {tries} ] || {{ echo "{stage.name} does not '
+            f'answer: {log}"; exit 5; }}',
+            f'    kill -0 "${{services##* }}" 2>/dev/null || {{ echo "{stage.name} has ended: '
+            f'{log}"; exit 5; }}',
             "    sleep 2",
             "done",
         ]

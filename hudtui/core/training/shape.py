@@ -1,5 +1,6 @@
-"""The size of a model: by its name, or by its `config.json` and the index or header of its weights, if those are here.
+"""The size of a model.
 
+By its name, or by its `config.json` and the index or header of its weights, if those are here.
 Nothing is sent over the network, and no weights are read.
 """
 
@@ -50,18 +51,24 @@ def billions(model: str) -> float | None:
 
 
 def shape_by_name(model: str) -> ModelShape | None:
-    """Return the approximate size of a model whose name tells its parameters; None if it does not."""
+    """Return the approximate size of a model whose name tells its parameters.
+
+    None if it does not.
+    """
     size = billions(model)
     if size is None:
         return None
     depth = 28 * max(size / 1.5, 0.5) ** 0.3
     width = math.sqrt(size * 1e9 / (12 * depth))
-    return ModelShape(size * 1e9, width, depth, width / 4)  # keys and values are shared by groups of 4 heads
+    return ModelShape(
+        size * 1e9, width, depth, width / 4
+    )  # keys and values are shared by groups of 4 heads
 
 
 def find_shape(model: str, folder: Path) -> ModelShape | None:
-    """Return the size of a model: by its files in a folder or in the Hub's cache here, otherwise by its name; None if unknown.
+    """Return the size of a model.
 
+    By its files in a folder or in the Hub's cache here, otherwise by its name; None if unknown.
     Relative paths of folders start in `folder`.
     """
     place = folder / typed_path(model)
@@ -79,7 +86,10 @@ def is_hub_id(model: str) -> bool:
 
 
 def cached_folder(model: str) -> Path | None:
-    """Return the folder in the Hub's cache here that holds the `config.json` of a model; None if there is none."""
+    """Return the folder in the Hub's cache here that holds the `config.json` of a model.
+
+    None if there is none.
+    """
     if not is_hub_id(model):
         return None
     from huggingface_hub import try_to_load_from_cache
@@ -89,7 +99,9 @@ def cached_folder(model: str) -> Path | None:
 
 
 def shape_in_folder(folder: Path, *, default: ModelShape | None = None) -> ModelShape | None:
-    """Return the size of a model from its `config.json`, and the index or header of its safetensors files; None if unclear.
+    """Return the size of a model from the files in its folder; None if unclear.
+
+    They are `config.json`, and the index or header of its safetensors files.
 
     `default` gives the parameters if no file here does.
     """
@@ -107,18 +119,28 @@ def shape_in_folder(folder: Path, *, default: ModelShape | None = None) -> Model
     return shape_from_config(config, parameters=counted)
 
 
-def shape_from_config(config: Mapping[str, Any], *, parameters: float | None = None) -> ModelShape | None:
-    """Return the size of a model from the values of its `config.json`; None if they do not say enough.
+def shape_from_config(
+    config: Mapping[str, Any], *, parameters: float | None = None
+) -> ModelShape | None:
+    """Return the size of a model from the values of its `config.json`.
 
-    `parameters` is their number, if it is known from elsewhere; None to calculate it from the layers.
+    None if they do not say enough.
+
+    `parameters` is their number, if it is known from elsewhere; None to calculate it from the
+    layers.
     """
     inner = config.get("text_config")  # models that also see pictures
     values: Mapping[str, Any] = {**config, **inner} if isinstance(inner, Mapping) else config
 
     def number(*names: str) -> float | None:
-        return next((found for name in names if (found := _positive(values.get(name))) is not None), None)
+        return next(
+            (found for name in names if (found := _positive(values.get(name))) is not None), None
+        )
 
-    width, depth = number("hidden_size", "n_embd", "d_model"), number("num_hidden_layers", "n_layer", "num_layers")
+    width, depth = (
+        number("hidden_size", "n_embd", "d_model"),
+        number("num_hidden_layers", "n_layer", "num_layers"),
+    )
     if width is None or depth is None:
         return None
     heads = number("num_attention_heads", "n_head") or max(width // 64, 1)
@@ -145,9 +167,14 @@ def json_object(path: Path) -> Mapping[str, Any]:
 
 
 def _dtype(config: Mapping[str, Any]) -> int | None:
-    """Return the bytes of one number of the weights, as a `config.json` says; None if it does not."""
+    """Return the bytes of one number of the weights, as a `config.json` says.
+
+    None if it does not.
+    """
     name = str(config.get("dtype") or config.get("torch_dtype") or "")
-    return {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}.get(name)
+    return {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}.get(
+        name
+    )
 
 
 def safetensors_header(path: Path) -> tuple[int, Mapping[str, Any]]:

@@ -1,13 +1,16 @@
-"""Reads metrics in the files of W&B, TensorBoard, trackio and transformers, with the standard library alone.
+"""Reads metrics of W&B, TensorBoard, trackio and transformers with the standard library alone.
 
-- `run-*.wandb`: 7 bytes, then LevelDB's log format (blocks of 32 KiB; chunks with CRC-32, length, type) of protobuf messages. Of
-  those, the history is read: `Record.history = 2 {item = 1 {key = 1, nested_key = 2, value_json = 16}, step = 2 {num = 1}}`.
-- `events.out.tfevents.*`: TensorFlow's records (length, masked CRC-32C, data, masked CRC-32C) of `Event {wall_time = 1, step = 2,
-  summary = 5 {value = 1}}`, with `value {tag = 1, simple_value = 2, tensor = 8}`.
+- `run-*.wandb`: 7 bytes, then LevelDB's log format (blocks of 32 KiB; chunks with CRC-32, length,
+  type) of protobuf messages. Of those, the history is read:
+  `Record.history = 2 {item = 1 {key = 1, nested_key = 2, value_json = 16}, step = 2 {num = 1}}`.
+- `events.out.tfevents.*`: TensorFlow's records (length, masked CRC-32C, data, masked CRC-32C) of
+  `Event {wall_time = 1, step = 2, summary = 5 {value = 1}}`, with
+  `value {tag = 1, simple_value = 2, tensor = 8}`.
 - trackio's `PROJECT.db`: SQLite; the table `metrics` with `run_name`, `step`, `timestamp` and JSON.
 - `trainer_state.json`: the list `log_history`, in each checkpoint.
 
-A file may be read while it is written: an incomplete end waits for the rest. Bytes that are damaged are left out and counted.
+A file may be read while it is written: an incomplete end waits for the rest. Bytes that are damaged
+are left out and counted.
 """
 
 from __future__ import annotations
@@ -25,17 +28,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Row = dict[str, float]
-"""Numbers by their names, with the step and the time where the file has them. They include values that are not finite."""
+"""Numbers by their names, with the step and the time where the file has them. They include values
+that are not finite."""
 
 _WANDB = b":W&B"
 _BLOCK = 32 * 1024
 _MOST = 64 * 1024 * 1024
 """Longest record in bytes."""
 _CHECKED = 64 * 1024
-"""Longest TensorBoard record in bytes that is read: longer ones hold images, graphs and the like."""
+"""Longest TensorBoard record in bytes that is read: longer ones hold images, graphs and the
+like."""
 _DEPTH = 3
 _LARGEST = 16 * 1024 * 1024
-"""Longest value of a database in bytes: a computed column of a few bytes in the file may have any length."""
+"""Longest value of a database in bytes: a computed column of a few bytes in the file may have any
+length."""
 _SQL_SECONDS = 20.0
 """Seconds that all queries of a database may take together, per look."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -47,7 +53,8 @@ class TrackerFile(Protocol):
     damaged: int
     """Places where bytes had to be left out."""
     damage: tuple[int, int] | None
-    """The last of these places: its byte, from 0, and how many whole records were read before it."""
+    """The last of these places: its byte, from 0, and how many whole records were read before
+    it."""
 
     def feed(self, data: bytes) -> list[Row]:
         """Read more bytes of the file and return the rows that they complete."""
@@ -87,7 +94,12 @@ class WandbFile:
             self._damaged()
 
     def _damaged(self) -> None:
-        self.damaged, self.damage, self._record, self._waits = self.damaged + 1, (self._at, self._whole), None, False
+        self.damaged, self.damage, self._record, self._waits = (
+            self.damaged + 1,
+            (self._at, self._whole),
+            None,
+            False,
+        )
 
     def _chunk(self, place: int, rows: list[Row]) -> int | None:
         """Read one chunk; returns its size in bytes, or None while it is incomplete."""
@@ -150,7 +162,10 @@ class EventsFile:
         while len(self._data) - place >= 12:
             head = self._data[place : place + 8]
             (length,) = struct.unpack("<Q", head)
-            if _masked(head) != struct.unpack_from("<I", self._data, place + 8)[0] or length > _MOST:
+            if (
+                _masked(head) != struct.unpack_from("<I", self._data, place + 8)[0]
+                or length > _MOST
+            ):
                 # Records have no marks at which reading could begin again.
                 self._damaged(place)
                 self._lost, self._data = True, b""
@@ -194,7 +209,9 @@ def tracker_file(path: str, head: bytes) -> TrackerFile | None:
 
 def is_trainer_state(path: str, head: bytes) -> bool:
     """Return whether a file is the `trainer_state.json` of a checkpoint."""
-    return path.rpartition("/")[2] == "trainer_state.json" or (head.lstrip().startswith(b"{") and b'"log_history"' in head)
+    return path.rpartition("/")[2] == "trainer_state.json" or (
+        head.lstrip().startswith(b"{") and b'"log_history"' in head
+    )
 
 
 def read_trainer_state(data: bytes) -> list[Row]:
@@ -229,7 +246,9 @@ def trackio_runs(path: Path) -> list[str]:
         try:
             return [_words(name) for (name,) in database.execute(found) if name is not None]
         except sqlite3.DatabaseError:
-            for _ in _until_damage(database.execute("SELECT id, metrics FROM metrics NOT INDEXED ORDER BY id")):
+            for _ in _until_damage(
+                database.execute("SELECT id, metrics FROM metrics NOT INDEXED ORDER BY id")
+            ):
                 pass
             raise
 
@@ -237,8 +256,9 @@ def trackio_runs(path: Path) -> list[str]:
 def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
     """Return rows of a run in a trackio database.
 
-    The database is a copy, because SQLite writes beside a file that it opens. `after` is the last row that is known; 0 for all
-    rows. A row that is not what trackio writes counts as far as it can be read: without a step that is a number it has none.
+    The database is a copy, because SQLite writes beside a file that it opens. `after` is the last
+    row that is known; 0 for all rows. A row that is not what trackio writes counts as far as it can
+    be read: without a step that is a number it has none.
 
     Returns:
         The rows, and the number of the last of them, for the next call.
@@ -247,18 +267,32 @@ def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
         sqlite3.Error: It is damaged, or no database of trackio.
         TooLong: It takes too long to read.
     """
-    wanted = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name IN (?, ?) AND id > ? ORDER BY id"
+    wanted = (
+        "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name IN (?, ?) AND id > ? "
+        "ORDER BY id"
+    )
     rows: list[Row] = []
     with _opened(path) as database:
-        for number, step, moment, text in _until_damage(database.execute(wanted, (run, run.encode("utf-8", "replace"), after))):
+        for number, step, moment, text in _until_damage(
+            database.execute(wanted, (run, run.encode("utf-8", "replace"), after))
+        ):
             after = number
             try:
                 values = json.loads(text)
-            except (ValueError, TypeError, RecursionError):  # a text that is no JSON, or something else
+            except (
+                ValueError,
+                TypeError,
+                RecursionError,
+            ):  # a text that is no JSON, or something else
                 continue
             if isinstance(values, dict):
                 own = {"step": _step(step), "timestamp": _seconds(moment)}
-                rows.append({**dict(_numbers(values)), **{key: value for key, value in own.items() if value is not None}})
+                rows.append(
+                    {
+                        **dict(_numbers(values)),
+                        **{key: value for key, value in own.items() if value is not None},
+                    }
+                )
     return rows, after
 
 
@@ -267,7 +301,10 @@ def _words(value: Any) -> str:
 
 
 def _step(value: Any) -> int | float | None:
-    """Return a step as the database has it, also one that was written as text; None for anything else."""
+    """Return a step as the database has it, also one that was written as text.
+
+    None for anything else.
+    """
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         number = float(_words(value))
         if math.isfinite(number):
@@ -277,7 +314,11 @@ def _step(value: Any) -> int | float | None:
 
 def _seconds(value: Any) -> float | None:
     with contextlib.suppress(ValueError, OverflowError, OSError):
-        return float(value) if isinstance(value, int | float) else datetime.fromisoformat(_words(value)).timestamp()
+        return (
+            float(value)
+            if isinstance(value, int | float)
+            else datetime.fromisoformat(_words(value)).timestamp()
+        )
     return None
 
 
@@ -295,13 +336,17 @@ def _until_damage(found: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a foreign database: a view in it may hold a query without end, or call functions."""
-    end = time.monotonic() + _SQL_SECONDS / 2  # of a look, the names of the runs take one half, and the rows the other
+    end = (
+        time.monotonic() + _SQL_SECONDS / 2
+    )  # of a look, the names of the runs take one half, and the rows the other
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.text_factory = lambda data: data.decode("utf-8", "replace")
         database.set_progress_handler(lambda: time.monotonic() > end, 1_000)
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
         database.execute("PRAGMA trusted_schema = OFF")
-        kinds = database.execute("SELECT type FROM sqlite_master WHERE name = 'metrics' COLLATE NOCASE").fetchall()
+        kinds = database.execute(
+            "SELECT type FROM sqlite_master WHERE name = 'metrics' COLLATE NOCASE"
+        ).fetchall()
         if any(kind != ("table",) for kind in kinds):
             raise sqlite3.DatabaseError("its metrics are no table")
         try:
@@ -343,7 +388,11 @@ def _history(record: bytes) -> Row:
                         names.append(part.decode())
                     elif key == 16 and isinstance(part, bytes):
                         text = part
-                if text and names and (names[0] in ("_step", "_timestamp") or not names[0].startswith("_")):
+                if (
+                    text
+                    and names
+                    and (names[0] in ("_step", "_timestamp") or not names[0].startswith("_"))
+                ):
                     found.update(_numbers({"/".join(names): json.loads(text)}))
             elif inner == 2 and isinstance(item, bytes):
                 for key, step in _fields(item):
@@ -440,10 +489,14 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     raise ValueError("no protobuf message")
 
 
-def _numbers(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+def _numbers(
+    values: Mapping[str, Any], prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, float]]:
     for name, value in values.items():
         if isinstance(value, dict):
-            if depth < _DEPTH and "_type" not in value:  # which histograms, pictures and tables have
+            if (
+                depth < _DEPTH and "_type" not in value
+            ):  # which histograms, pictures and tables have
                 yield from _numbers(value, f"{prefix}{name}/", depth + 1)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", value

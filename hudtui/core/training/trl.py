@@ -1,4 +1,7 @@
-"""The engine `trl`: GRPO with TRL's trainer, and vLLM beside it. Pure: a spec and a place become a plan."""
+"""The engine `trl`: GRPO with TRL's trainer, and vLLM beside it.
+
+Pure: a spec and a place become a plan.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ from hudtui.core.training.recipe import FEWEST_TASKS, RECIPE, REHEARSAL, TINY, R
 from hudtui.core.training.setup import REHEARSE, gpu_options, python_environment, trainer_variables
 
 PORT = 8000
-"""Host of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""
+"""Host of the model's server. It listens on the loopback address alone: its admin routes ask for no
+key."""
 DRIVER = 580
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
 _ENVIRONMENT_GIB = 22.0
@@ -58,7 +62,10 @@ class Trl(Training):
         continues="checkpoint",
         rehearsal=REHEARSAL,
         installs="PyTorch",
-        installed_size="1.5 GB on disk with the CPU build of PyTorch; about 5 GB if only the CUDA build is available",
+        installed_size=(
+            "1.5 GB on disk with the CPU build of PyTorch; about 5 GB if only the CUDA build is "
+            "available"
+        ),
         fewest_tasks=FEWEST_TASKS,
         sends_model=True,
     )
@@ -75,11 +82,20 @@ class Trl(Training):
         source = recipe.model
         if spec.model_files:  # a folder of the user's computer, which becomes one of the run
             here = PurePosixPath(spec.model_files[0].path).parent
-            model = [PlanFile(f"files/model/{here.name}/{file.name}", file) for file in spec.model_files]
+            model = [
+                PlanFile(f"files/model/{here.name}/{file.name}", file) for file in spec.model_files
+            ]
             source = site.path(f"files/model/{here.name}")
             recipe = replace(recipe, model=str(here), learning_rate=recipe.rate)
         chosen = PlanFile(RECIPE, content=json.dumps(to_plain(recipe), indent=1) + "\n")
-        files = [tasks, config, *code, chosen, *model, *(spec.continues.files if spec.continues else ())]
+        files = [
+            tasks,
+            config,
+            *code,
+            chosen,
+            *model,
+            *(spec.continues.files if spec.continues else ()),
+        ]
         where = None if spec.rehearse or spec.gpus == 0 else _gpus(spec, recipe)
         if where is None and not spec.rehearse and recipe.model == TINY:
             raise _only_for_rehearsals()
@@ -87,19 +103,38 @@ class Trl(Training):
         if served and spec.trainer_python is None:
             raise InputError(
                 "a rehearsal with a model server needs vLLM for CPUs, which is in no lock file",
-                fix="Name a Python that has `vllm` beside it (--python), or leave out --gpus: the model generates by itself.",
+                fix=(
+                    "Name a Python that has `vllm` beside it (--python), or leave out --gpus: the "
+                    "model generates by itself."
+                ),
             )
         if where is None:
-            cpu = ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
+            cpu = [
+                "--first",
+                site.path("files/torch-cpu.txt"),
+                "--cuda",
+                site.path("files/rehearse-cuda.txt"),
+            ]
             cpu += ["--python", "3.11", "--disk", "7"]
-            python, stages, made = python_environment(spec, site, REHEARSE, cpu, also=("torch-cpu", "rehearse-cuda"))
+            python, stages, made = python_environment(
+                spec, site, REHEARSE, cpu, also=("torch-cpu", "rehearse-cuda")
+            )
         else:
             least = [gpu.floor for gpu in where.memory] if where.memory else [0.0] * spec.gpus
-            options = gpu_options(spec, recipe.model, disk=_ENVIRONMENT_GIB, driver=DRIVER, vram=least)
+            options = gpu_options(
+                spec, recipe.model, disk=_ENVIRONMENT_GIB, driver=DRIVER, vram=least
+            )
             python, stages, made = python_environment(spec, site, "train", options)
         files += made
         argv = [
-            *("-m", "hudtui.trainers.grpo", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
+            *(
+                "-m",
+                "hudtui.trainers.grpo",
+                "--recipe",
+                site.path(chosen.path),
+                "--tasks",
+                site.path(tasks.path),
+            ),
             *("--config", site.path(config.path), "--out", site.path("out")),
             *(("--model", source) if model else ()),
         ]
@@ -108,37 +143,75 @@ class Trl(Training):
         ports: tuple[PlanPort, ...] = ()
         notes: list[str] = [spec.continues.text] if spec.continues else []
         shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
-        words = ["-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path)]
+        words = [
+            "-m",
+            "hudtui.trainers.fetch",
+            "--recipe",
+            site.path(chosen.path),
+            "--config",
+            site.path(config.path),
+        ]
         words += ["--model", source] if model else []
-        fetch = Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=RestartPolicy(2, 15.0))
+        fetch = Stage(
+            "model",
+            (python, *words),
+            cwd=cwd,
+            env=base,
+            secrets=shared,
+            restart=RestartPolicy(2, 15.0),
+        )
         if where is None:
             if recipe.model == TINY:
-                notes.append("a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say nothing about a real one")
+                notes.append(
+                    "a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say "
+                    "nothing about a real one"
+                )
             else:
                 stages.append(fetch)
                 if served:
-                    stages.append(_serve_on_cpu(replace(recipe, model=source), python, base, shared, cwd))
-                    ports = (PlanPort(PORT, f"{recipe.model} (vLLM on the CPU), on the machine's loopback address"),)
+                    stages.append(
+                        _serve_on_cpu(replace(recipe, model=source), python, base, shared, cwd)
+                    )
+                    ports = (
+                        PlanPort(
+                            PORT,
+                            f"{recipe.model} (vLLM on the CPU), on the machine's loopback address",
+                        ),
+                    )
                     notes.append(
-                        "a rehearsal with a model server, both on the CPU, in 32 bits: the server loads the adapter of each "
-                        "step, where GPUs send all weights with NCCL"
+                        "a rehearsal with a model server, both on the CPU, in 32 bits: the server "
+                        "loads the adapter of each step, where GPUs send all weights with NCCL"
                     )
                 else:
-                    notes.append("on the CPU: the model generates by itself, without a server beside it, and in 32 bits")
+                    notes.append(
+                        "on the CPU: the model generates by itself, without a server beside it, "
+                        "and in 32 bits"
+                    )
             # One thread: more of them wait for one another, and are no faster on two cores.
-            env = {**base, "CUDA_VISIBLE_DEVICES": "", **({} if recipe.model == TINY else _ONE_THREAD)}
+            env = {
+                **base,
+                "CUDA_VISIBLE_DEVICES": "",
+                **({} if recipe.model == TINY else _ONE_THREAD),
+            }
             if served:
                 env["HUDTUI_VLLM_URL"] = f"http://127.0.0.1:{PORT}"
             train = Stage("train", (python, *argv), cwd=cwd, env=env, secrets=secrets, grace=120)
         else:
             if where.memory is None:
-                notes.append(f"the size of the model {recipe.model} is not known here: the memory of the GPUs was not estimated")
+                notes.append(
+                    f"the size of the model {recipe.model} is not known here: the memory of the "
+                    "GPUs was not estimated"
+                )
             else:
                 notes += [gpu.line() for gpu in where.memory]
             stages.append(fetch)
             if not where.shared:
-                stages.append(_serve(replace(recipe, model=source), where, python, base, shared, cwd))
-                ports = (PlanPort(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),)
+                stages.append(
+                    _serve(replace(recipe, model=source), where, python, base, shared, cwd)
+                )
+                ports = (
+                    PlanPort(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),
+                )
             train = _train(recipe, where, python, argv, base, secrets, cwd)
         stages.append(train)
         return Plan(
@@ -159,10 +232,18 @@ class Trl(Training):
 
 
 def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
-    """The model's server: on the loopback address, with the routes by which a trainer sends new weights."""
+    """The model's server.
+
+    On the loopback address, with the routes by which a trainer sends new weights.
+    """
     return (
         *(vllm, "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT)),
-        *("--max-model-len", str(recipe.max_seq_len), "--gpu-memory-utilization", f"{recipe.gpu_memory_utilization:g}"),
+        *(
+            "--max-model-len",
+            str(recipe.max_seq_len),
+            "--gpu-memory-utilization",
+            f"{recipe.gpu_memory_utilization:g}",
+        ),
         *(("--tensor-parallel-size", str(serving)) if serving > 1 else ()),
         *(("--enforce-eager",) if recipe.enforce_eager else ()),
         *("--weight-transfer-config", '{"backend": "nccl"}'),
@@ -170,15 +251,34 @@ def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
     )
 
 
-def _serve_on_cpu(recipe: Recipe, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str) -> Stage:
-    """The server of a rehearsal: without the routes of NCCL, and with those that load an adapter."""
+def _serve_on_cpu(
+    recipe: Recipe, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str
+) -> Stage:
+    """The server of a rehearsal.
+
+    Without the routes of NCCL, and with those that load an adapter.
+    """
     argv = (
-        *(_beside(python, "vllm"), "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT), "--dtype", "float32"),
+        *(
+            _beside(python, "vllm"),
+            "serve",
+            recipe.model,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(PORT),
+            "--dtype",
+            "float32",
+        ),
         *("--max-model-len", str(recipe.max_seq_len), "--max-num-seqs", "32", "--enforce-eager"),
         *("--enable-lora", "--max-lora-rank", str(max(recipe.lora_rank, 8)), "--max-loras", "2"),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"),
     )
-    env = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
+    env = {
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "0",
+    }
     return Stage(
         "serve",
         argv,
@@ -191,7 +291,14 @@ def _serve_on_cpu(recipe: Recipe, python: str, base: dict[str, str], secrets: tu
     )
 
 
-def _serve(recipe: Recipe, where: GpuLayout, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str) -> Stage:
+def _serve(
+    recipe: Recipe,
+    where: GpuLayout,
+    python: str,
+    base: dict[str, str],
+    secrets: tuple[str, ...],
+    cwd: str,
+) -> Stage:
     return Stage(
         "serve",
         serve_command(_beside(python, "vllm"), recipe, len(where.serve)),
@@ -218,7 +325,14 @@ def _train(
         env["HUDTUI_VLLM_URL"] = f"http://127.0.0.1:{PORT}"
     command: tuple[str, ...] = (python,)
     if len(where.train) > 1:
-        command = (_beside(python, "accelerate"), "launch", "--num_machines", "1", "--num_processes", str(len(where.train)))
+        command = (
+            _beside(python, "accelerate"),
+            "launch",
+            "--num_machines",
+            "1",
+            "--num_processes",
+            str(len(where.train)),
+        )
         command += ("--mixed_precision", "bf16" if recipe.bf16 else "no")
         command += _SHARDED if where.sharded else ("--multi_gpu",)
     return Stage("train", (*command, *argv), cwd=cwd, env=env, secrets=secrets, grace=300)
@@ -240,7 +354,8 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
 
 def _only_for_rehearsals() -> InputError:
     return InputError(
-        "the model `tiny` is for rehearsals", fix="Name another one with --model, or rehearse: hudtui rl --rehearse."
+        "the model `tiny` is for rehearsals",
+        fix="Name another one with --model, or rehearse: hudtui rl --rehearse.",
     )
 
 

@@ -11,12 +11,23 @@ def main() -> int:
     """Serve the environment; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m hudtui.envs.text_2048",
-        description="The game 2048 as an MCP server, over standard input and output unless --http is given.",
+        description=(
+            "The game 2048 as an MCP server, over standard input and output unless --http is given."
+        ),
     )
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP instead")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8765, help="port to listen on, 0 for any free one (default: %(default)s)")
-    parser.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=8765,
+        help="port to listen on, 0 for any free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--path", default="/mcp", help="path of the endpoint (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, help="seed of the games that begin without a setup")
     options = parser.parse_args()
 

@@ -1,13 +1,14 @@
-"""What the environment offers, as plain data and functions: tools, hubs and resources in the conventions of HUD's v4 generation.
+"""What the environment offers, as plain data and functions.
 
+Tools, hubs and resources in the conventions of HUD's v4 generation.
     move(direction)                      for the agent
     setup(name, arguments)               hub: board(board_size, seed, board)
     evaluate(name, arguments)            hub: max_number(target), efficiency(min_ratio)
     int_board, int_max_number, ...       the hubs' functions, callable but not listed
     file:///setup/functions              the names of a hub's functions, as JSON
 
-A hub takes its function's arguments as an object or as JSON text under `arguments`, or flat beside `name`:
-`{"name": "board", "board_size": 4}`.
+A hub takes its function's arguments as an object or as JSON text under `arguments`, or flat beside
+`name`: `{"name": "board", "board_size": 4}`.
 
 Whoever serves this (`stdio.py`, `server.py`) gives every connection a `GameTable` of its own.
 """
@@ -23,15 +24,17 @@ from hudtui.envs.text_2048.game import DIRECTIONS, LARGEST, SMALLEST, Game, Rule
 NAME = "text-2048"
 VERSION = "1.0.0"
 INSTRUCTIONS = (
-    "The game 2048 in text. `move` pushes all tiles in one direction; equal tiles that meet merge, and every move that changes "
-    "the board adds a new tile. `setup` and `evaluate` begin and judge a task and are not meant for the agent."
+    "The game 2048 in text. `move` pushes all tiles in one direction; equal tiles that meet merge, "
+    "and every move that changes the board adds a new tile. `setup` and `evaluate` begin and judge "
+    "a task and are not meant for the agent."
 )
 
 PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The generations of MCP with sessions, the newest first: a game needs one."""
 
 Answer = dict[str, Any]
-"""`{"text": str, "structured": object or None, "is_error": bool}`: what a tool answers, before it is put into MCP's form."""
+"""`{"text": str, "structured": object or None, "is_error": bool}`: what a tool answers, before it
+is put into MCP's form."""
 
 
 def _hub(hub: str, purpose: str, functions: Mapping[str, str]) -> dict[str, Any]:
@@ -42,11 +45,18 @@ def _hub(hub: str, purpose: str, functions: Mapping[str, str]) -> dict[str, Any]
         "inputSchema": {
             "type": "object",
             "properties": {
-                "name": {"type": "string", "enum": list(functions), "description": "The function to call"},
+                "name": {
+                    "type": "string",
+                    "enum": list(functions),
+                    "description": "The function to call",
+                },
                 "arguments": {
                     "anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}],
                     "default": None,
-                    "description": "Its arguments, as an object or as JSON text; they may also stand beside `name`",
+                    "description": (
+                        "Its arguments, as an object or as JSON text; they may also stand beside "
+                        "`name`"
+                    ),
                 },
             },
             "required": ["name"],
@@ -57,10 +67,19 @@ def _hub(hub: str, purpose: str, functions: Mapping[str, str]) -> dict[str, Any]
 TOOLS: tuple[dict[str, Any], ...] = (
     {
         "name": "move",
-        "description": "Push all tiles of the 2048 board in one direction. Answers with the score and the board.",
+        "description": (
+            "Push all tiles of the 2048 board in one direction. Answers with the score and the "
+            "board."
+        ),
         "inputSchema": {
             "type": "object",
-            "properties": {"direction": {"type": "string", "enum": list(DIRECTIONS), "description": "Where the tiles go"}},
+            "properties": {
+                "direction": {
+                    "type": "string",
+                    "enum": list(DIRECTIONS),
+                    "description": "Where the tiles go",
+                }
+            },
             "required": ["direction"],
             "additionalProperties": False,
         },
@@ -69,16 +88,23 @@ TOOLS: tuple[dict[str, Any], ...] = (
         "setup",
         "Begin a new game.",
         {
-            "board": f"(board_size=4, seed=None, board=None): a square board of {SMALLEST} to {LARGEST} cells a side (`size` is "
-            "understood, too), the same for the same seed; or the given rows as the start position"
+            "board": f"(board_size=4, seed=None, board=None): a square board of {SMALLEST} to "
+            f"{LARGEST} cells a side (`size` is understood, too), the same for the same "
+            "seed; or the given rows as the start position"
         },
     ),
     _hub(
         "evaluate",
         "Judge the game as it stands.",
         {
-            "max_number": "(target): reward 1 when the highest tile reaches the target, below it log2(highest) / log2(target)",
-            "efficiency": "(min_ratio=10): points a move, reward 1 from min_ratio on, below it ratio / min_ratio",
+            "max_number": (
+                "(target): reward 1 when the highest tile reaches the target, below it "
+                "log2(highest) / log2(target)"
+            ),
+            "efficiency": (
+                "(min_ratio=10): points a move, reward 1 from min_ratio on, below it ratio / "
+                "min_ratio"
+            ),
         },
     ),
 )
@@ -122,7 +148,8 @@ class GameTable:
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Answer | None:
         """What a tool answers; None when there is no tool of that name.
 
-        Requests against the rules or with unfit arguments are answered with an error that says what is expected.
+        Requests against the rules or with unfit arguments are answered with an error that says what
+        is expected.
         """
         try:
             if tool == "move":
@@ -142,7 +169,11 @@ class GameTable:
         if not isinstance(direction, str):
             raise RuleError(f"move needs a direction: one of {', '.join(DIRECTIONS)}")
         gained = self.game.move(direction)
-        told = f"Moved {direction}, +{gained}." if gained is not None else f"Nothing moves {direction}; the board is unchanged."
+        told = (
+            f"Moved {direction}, +{gained}."
+            if gained is not None
+            else f"Nothing moves {direction}; the board is unchanged."
+        )
         return {
             "text": f"{told} {self.game.text()}",
             "structured": {"moved": gained is not None, "gained": gained or 0, **self.game.state()},
@@ -158,7 +189,9 @@ class GameTable:
         board = given.get("board")
         if isinstance(board, str):
             board = _json(board, "board")
-        if board is not None and not (isinstance(board, list) and all(isinstance(row, list) for row in board)):
+        if board is not None and not (
+            isinstance(board, list) and all(isinstance(row, list) for row in board)
+        ):
             raise RuleError("board.board must be a list of rows of numbers")
         size = _integer(given, "board", "board_size")
         if board is not None and size is not None and size != len(board):
@@ -177,20 +210,28 @@ class GameTable:
             raise RuleError("max_number needs a target: a whole number from 4 on, such as 2048")
         highest = self.game.highest
         return self._judged(
-            self.game.progress(target), highest >= target, f"Highest tile {highest}, target {target}.", {"target": target}
+            self.game.progress(target),
+            highest >= target,
+            f"Highest tile {highest}, target {target}.",
+            {"target": target},
         )
 
     def _efficiency(self, given: dict[str, Any]) -> Answer:
         _only(given, "efficiency", "min_ratio")
         wanted = given.get("min_ratio")
         wanted = 10 if wanted is None else wanted
-        if isinstance(wanted, bool) or not isinstance(wanted, int | float) or not 0 < wanted < float("inf"):
+        if (
+            isinstance(wanted, bool)
+            or not isinstance(wanted, int | float)
+            or not 0 < wanted < float("inf")
+        ):
             raise RuleError(f"efficiency.min_ratio must be a number above 0, not {wanted!r}")
         ratio = self.game.efficiency
         return self._judged(
             min(1.0, ratio / wanted),
             ratio >= wanted,
-            f"{ratio:.2f} points a move ({self.game.score} in {self.game.attempts}), {wanted:g} wanted.",
+            f"{ratio:.2f} points a move ({self.game.score} in {self.game.attempts}), {wanted:g} "
+            "wanted.",
             {"ratio": ratio, "min_ratio": wanted},
         )
 
@@ -209,7 +250,9 @@ def _hub_call(hub: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, An
     flat = dict(arguments)
     name = flat.pop("name", None)
     if name not in HUBS[hub]:
-        raise RuleError(f"{hub} needs the name of a function: one of {', '.join(HUBS[hub])}, not {name!r}")
+        raise RuleError(
+            f"{hub} needs the name of a function: one of {', '.join(HUBS[hub])}, not {name!r}"
+        )
     inner = flat.pop("arguments", None)
     if isinstance(inner, str):
         inner = _json(inner, "arguments") if inner.strip() else None
@@ -231,7 +274,9 @@ def _json(text: str, name: str) -> Any:
 
 def _only(given: Mapping[str, Any], function: str, *known: str) -> None:
     if unknown := sorted(given.keys() - set(known)):
-        raise RuleError(f"{function} takes {', '.join(known)}; it does not know {', '.join(unknown)}")
+        raise RuleError(
+            f"{function} takes {', '.join(known)}; it does not know {', '.join(unknown)}"
+        )
 
 
 def _integer(given: Mapping[str, Any], function: str, name: str) -> int | None:

@@ -1,7 +1,8 @@
-"""The rules of 2048, on square boards of any size. Standard library only, and nothing here knows of MCP.
+"""The rules of 2048, on square boards of any size.
 
-A board is a tuple of rows, each a tuple of numbers; 0 is an empty cell. Everything random comes from one seed, and by
-`random.random` alone, the one draw that Python promises never to change: the same seed gives the same game everywhere.
+Standard library only, and nothing here knows of MCP. A board is a tuple of rows, each a tuple of
+numbers; 0 is an empty cell. Everything random comes from one seed, and by `random.random` alone,
+the one draw that Python promises never to change: the same seed gives the same game everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class RuleError(ValueError):
 def slide(row: Sequence[int]) -> tuple[tuple[int, ...], int]:
     """One row pushed to its start.
 
-    Equal neighbours merge, those nearest the start first, and a merged tile does not merge again in the same move.
+    Equal neighbours merge, those nearest the start first, and a merged tile does not merge again in
+    the same move.
 
     Returns:
         The new row, and the points gained: the sum of the merged tiles.
@@ -53,7 +55,8 @@ def push(board: Board, direction: str) -> tuple[Board, int]:
     """The whole board pushed in a direction, before any new tile appears.
 
     Returns:
-        The new board, and the points gained. The board is equal to the old one when the move is not possible.
+        The new board, and the points gained. The board is equal to the old one when the move is not
+        possible.
 
     Raises:
         RuleError: The direction is none of `DIRECTIONS`.
@@ -78,9 +81,14 @@ def possible(board: Board) -> tuple[str, ...]:
 
 
 def draw(board: Board) -> str:
-    """The board as text: one line a row, columns aligned, a dot for an empty cell. `players.read_board` reads it back."""
+    """The board as text: one line a row, columns aligned, a dot for an empty cell.
+
+    `players.read_board` reads it back.
+    """
     width = max(len(str(tile)) for row in board for tile in row)
-    return "\n".join(" ".join((str(tile) if tile else ".").rjust(max(width, 4)) for tile in row) for row in board)
+    return "\n".join(
+        " ".join((str(tile) if tile else ".").rjust(max(width, 4)) for tile in row) for row in board
+    )
 
 
 class Game:
@@ -92,10 +100,13 @@ class Game:
         board: Start from this position instead of from two random tiles.
 
     Raises:
-        RuleError: The size is out of range, or the board is not a square of empty cells and powers of two.
+        RuleError: The size is out of range, or the board is not a square of empty cells and powers
+            of two.
     """
 
-    def __init__(self, size: int = 4, seed: int | None = None, board: Sequence[Sequence[int]] | None = None) -> None:
+    def __init__(
+        self, size: int = 4, seed: int | None = None, board: Sequence[Sequence[int]] | None = None
+    ) -> None:
         self.seed = secrets.randbits(31) if seed is None else seed
         self.score = 0
         self.moves = 0
@@ -129,7 +140,10 @@ class Game:
 
     @property
     def efficiency(self) -> float:
-        """Points a move: `score / attempts`, 0 before the first move. A move that changes nothing costs, too."""
+        """Points a move: `score / attempts`, 0 before the first move.
+
+        A move that changes nothing costs, too.
+        """
         return self.score / self.attempts if self.attempts else 0.0
 
     def move(self, direction: str) -> int | None:
@@ -152,13 +166,19 @@ class Game:
         return gained
 
     def progress(self, target: int) -> float:
-        """How near the highest tile is to `target` on the scale of doublings: `log2(highest) / log2(target)`, at most 1."""
+        """How near the highest tile is to `target` on the scale of doublings.
+
+        `log2(highest) / log2(target)`, at most 1.
+        """
         return min(1.0, math.log2(self.highest) / math.log2(target)) if self.highest else 0.0
 
     def text(self) -> str:
         """The game as the agent sees it: a line of figures, then the board."""
         figures = f"Score {self.score}, moves {self.moves}, highest tile {self.highest}."
-        return f"{figures}{' Game over: no move is possible.' if self.over else ''}\n\n{draw(self.board)}"
+        return (
+            f"{figures}{' Game over: no move is possible.' if self.over else ''}\n\n"
+            f"{draw(self.board)}"
+        )
 
     def state(self) -> dict[str, Any]:
         return {
@@ -171,7 +191,9 @@ class Game:
         }
 
     def _spawn(self) -> None:
-        empty = [(y, x) for y, row in enumerate(self.board) for x, tile in enumerate(row) if not tile]
+        empty = [
+            (y, x) for y, row in enumerate(self.board) for x, tile in enumerate(row) if not tile
+        ]
         if not empty:
             return
         y, x = empty[int(self._random.random() * len(empty))]

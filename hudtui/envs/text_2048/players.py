@@ -1,4 +1,7 @@
-"""Scripted players of 2048: they read a board from an observation, and choose a move. Standard library only."""
+"""Scripted players of 2048: they read a board from an observation, and choose a move.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ _RULE = re.compile(r"[\s+|=─━═┌┐└┘├┤┬┴┼╔╗╚╝╠�
 def read_board(text: str) -> Board | None:
     """The last board in `text`, or None where there is none.
 
-    A board is as many neighbouring lines as each has cells: numbers, and blanks or one of `. · _ - 0` for empty. Cells stand
-    between bars or are set apart by blanks; empty lines and lines of dashes and the like between the rows do not count.
+    A board is as many neighbouring lines as each has cells: numbers, and blanks or one of
+    `. · _ - 0` for empty. Cells stand between bars or are set apart by blanks; empty lines and
+    lines of dashes and the like between the rows do not count.
     """
     best: Board | None = None
     for rows in _blocks(text):
@@ -50,7 +54,11 @@ def _blocks(text: str) -> Iterator[list[tuple[int, ...]]]:
 
 def _row(line: str) -> tuple[int, ...] | None:
     line = line.strip().replace("│", "|").replace("║", "|").replace("┃", "|")
-    cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")] if "|" in line else line.split()
+    cells = (
+        [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        if "|" in line
+        else line.split()
+    )
     if len(cells) < 2 or not all(cell == "" or _CELL.fullmatch(cell) for cell in cells):
         return None
     if "|" not in line and all(not cell.isdigit() and cell != "." for cell in cells):
@@ -64,8 +72,9 @@ def _is_tile(number: int) -> bool:
 
 
 def greedy_move(board: Board) -> str | None:
-    """Return the direction with the most points at once; of equal ones, the one with most free tiles; then by `PREFERENCE`.
+    """Return the direction with the most points at once.
 
+    Of equal ones, the one with most free tiles; then by `PREFERENCE`.
     None when no move is possible.
     """
     best: tuple[tuple[int, int], str] | None = None

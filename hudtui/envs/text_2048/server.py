@@ -1,7 +1,8 @@
 """The environment over streamable HTTP, on the MCP SDK.
 
-Every MCP session has a table of its own, so that one server can serve many episodes at once. Sessions exist in the handshake
-generations of the protocol (up to 2025-11-25): the newer, sessionless one is declined, and clients then shake hands.
+Every MCP session has a table of its own, so that one server can serve many episodes at once.
+Sessions exist in the handshake generations of the protocol (up to 2025-11-25): the newer,
+sessionless one is declined, and clients then shake hands.
 """
 
 from __future__ import annotations
@@ -48,12 +49,15 @@ def build(seed: int | None = None) -> Server[Any]:
     """The MCP server.
 
     Args:
-        seed: Seed of the game that is on every table before its first set-up; None for a different one each.
+        seed: Seed of the game that is on every table before its first set-up; None for a different
+            one each.
     """
     tables: OrderedDict[str, GameTable] = OrderedDict()
 
     def table(context: ServerRequestContext[Any, Any]) -> GameTable:
-        session = context.request.headers.get("mcp-session-id") if context.request is not None else None
+        session = (
+            context.request.headers.get("mcp-session-id") if context.request is not None else None
+        )
         if session is None:
             raise _sessionless(context.protocol_version)
         if session not in tables:
@@ -63,10 +67,14 @@ def build(seed: int | None = None) -> Server[Any]:
         tables.move_to_end(session)
         return tables[session]
 
-    async def list_tools(_: ServerRequestContext[Any, Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list_tools(
+        _: ServerRequestContext[Any, Any], __: PaginatedRequestParams | None
+    ) -> ListToolsResult:
         return ListToolsResult(tools=[Tool.model_validate(tool) for tool in TOOLS])
 
-    async def call_tool(context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(
+        context: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult:
         answer = table(context).call(params.name, params.arguments or {})
         if answer is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
@@ -76,14 +84,22 @@ def build(seed: int | None = None) -> Server[Any]:
             is_error=answer["is_error"],
         )
 
-    async def list_resources(_: ServerRequestContext[Any, Any], __: PaginatedRequestParams | None) -> ListResourcesResult:
-        return ListResourcesResult(resources=[Resource.model_validate(resource) for resource in RESOURCES])
+    async def list_resources(
+        _: ServerRequestContext[Any, Any], __: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        return ListResourcesResult(
+            resources=[Resource.model_validate(resource) for resource in RESOURCES]
+        )
 
-    async def read(_: ServerRequestContext[Any, Any], params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read(
+        _: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
         text = read_resource(params.uri)
         if text is None:
             raise MCPError(INVALID_PARAMS, f"Unknown resource: {params.uri}", {"uri": params.uri})
-        return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type="application/json", text=text)])
+        return ReadResourceResult(
+            contents=[TextResourceContents(uri=params.uri, mime_type="application/json", text=text)]
+        )
 
     server: Server[Any] = Server(
         NAME,
@@ -102,12 +118,15 @@ def build(seed: int | None = None) -> Server[Any]:
     return server
 
 
-async def serve_http(listener: socket.socket, *, host: str = "127.0.0.1", path: str = "/mcp", seed: int | None = None) -> None:
-    """Serve any number of clients over streamable HTTP, until the process receives SIGTERM or SIGINT.
+async def serve_http(
+    listener: socket.socket, *, host: str = "127.0.0.1", path: str = "/mcp", seed: int | None = None
+) -> None:
+    """Serve any number of clients over streamable HTTP, until SIGTERM or SIGINT.
 
     Args:
         listener: A bound socket.
-        host: The name it is bound to: on a loopback name only requests for a loopback name are answered.
+        host: The name it is bound to: on a loopback name only requests for a loopback name are
+            answered.
         path: Path of the MCP endpoint.
         seed: As for `build`.
     """

@@ -1,8 +1,9 @@
 """The environment over standard input and output, with the standard library alone.
 
-Over HTTP the MCP SDK serves (`server.py`). Here it would cost each episode nearly two seconds of processor time and 70 MB merely
-to be imported, with one server started for every episode of a batch; the protocol that a server without notifications needs is
-what stands below. The tests hold it against the clients of the Python and the TypeScript SDK.
+Over HTTP the MCP SDK serves (`server.py`). Here it would cost each episode nearly two seconds of
+processor time and 70 MB merely to be imported, with one server started for every episode of a
+batch; the protocol that a server without notifications needs is what stands below. The tests hold
+it against the clients of the Python and the TypeScript SDK.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ class StdioServer:
         }
 
     def answer(self, line: bytes) -> Any:
-        """The answer to one line: an object, a list of them for a batch, or None where none is due."""
+        """The answer to one line.
+
+        An object, a list of them for a batch, or None where none is due.
+        """
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -68,7 +72,11 @@ class StdioServer:
         if "method" not in message or "id" not in message:
             return None  # a notification, or an answer to a request that we never send
         ident, method, params = message["id"], message["method"], message.get("params")
-        if not isinstance(method, str) or isinstance(ident, bool) or not isinstance(ident, str | int | float):
+        if (
+            not isinstance(method, str)
+            or isinstance(ident, bool)
+            or not isinstance(ident, str | int | float)
+        ):
             return _error(None, INVALID_REQUEST, "a request needs a method and an id")
         run = self._methods.get(method)
         if run is None:
@@ -86,7 +94,10 @@ class StdioServer:
             raise ProtocolError(INVALID_PARAMS, "initialize needs a protocolVersion")
         return {
             "protocolVersion": wanted if wanted in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0],
-            "capabilities": {"tools": {"listChanged": False}, "resources": {"subscribe": False, "listChanged": False}},
+            "capabilities": {
+                "tools": {"listChanged": False},
+                "resources": {"subscribe": False, "listChanged": False},
+            },
             "serverInfo": {"name": NAME, "version": VERSION},
             "instructions": INSTRUCTIONS,
         }
@@ -94,11 +105,16 @@ class StdioServer:
     def _call(self, params: Mapping[str, Any]) -> dict[str, Any]:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
-            raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and an object as arguments")
+            raise ProtocolError(
+                INVALID_PARAMS, "tools/call needs a name, and an object as arguments"
+            )
         answer = self._table.call(name, arguments or {})
         if answer is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
-        result = {"content": [{"type": "text", "text": answer["text"]}], "isError": answer["is_error"]}
+        result = {
+            "content": [{"type": "text", "text": answer["text"]}],
+            "isError": answer["is_error"],
+        }
         if answer["structured"] is not None:
             result["structuredContent"] = answer["structured"]
         return result
@@ -111,13 +127,16 @@ class StdioServer:
         return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}
 
 
-def serve(seed: int | None = None, incoming: BinaryIO | None = None, outgoing: BinaryIO | None = None) -> None:
+def serve(
+    seed: int | None = None, incoming: BinaryIO | None = None, outgoing: BinaryIO | None = None
+) -> None:
     """Serve one client until it closes our standard input, or no longer reads our standard output.
 
     Args:
         seed: Seed of the game that is on the table before any set-up.
         incoming: Where requests come from; standard input by default.
-        outgoing: Where answers go; standard output by default. What else is printed then goes to standard error.
+        outgoing: Where answers go; standard output by default. What else is printed then goes to
+            standard error.
     """
     if outgoing is None:
         outgoing = os.fdopen(os.dup(sys.stdout.fileno()), "wb")

@@ -65,8 +65,8 @@ class OffersPane(TablePane[Offer]):
 
     BORDER_TITLE, NOUN = "Offers", "offer"
     HELP = (
-        "/ filters: gpus:h100 count:=4 price:<6 -spot eu means four H100 below $6 an hour, not spot, in Europe. "
-        "★ marks the offer that hudtui would take."
+        "/ filters: gpus:h100 count:=4 price:<6 -spot eu means four H100 below $6 an hour, not "
+        "spot, in Europe. ★ marks the offer that hudtui would take."
     )
 
     def __init__(self) -> None:
@@ -96,13 +96,18 @@ class OffersPane(TablePane[Offer]):
         self._arrange()
 
     def show_demand(self, demand: Demand | None) -> None:
-        """Show which offers hold the model of a training, and choose by that before the price; None for no model."""
+        """Show which offers hold the model of a training, and choose by that before the price.
+
+        None for no model.
+        """
         if demand == self.demand:
             return
         self.demand = demand
         self._verdicts.clear()
         place = next(number for number, column in enumerate(COLUMNS) if column.key == "price")
-        self.table.columns = COLUMNS if demand is None else (*COLUMNS[:place], FITS, *COLUMNS[place:])
+        self.table.columns = (
+            COLUMNS if demand is None else (*COLUMNS[:place], FITS, *COLUMNS[place:])
+        )
         self._arrange()
 
     def fit(self, offer: Offer) -> Fit | None:
@@ -115,7 +120,10 @@ class OffersPane(TablePane[Offer]):
         return self._verdicts[key]
 
     def _offer_cells(self, offer: Offer) -> tuple[Cell, ...]:
-        choice, part = self.found.choice, self._market.parts.get(offer.provider) if self._market is not None else None
+        choice, part = (
+            self.found.choice,
+            self._market.parts.get(offer.provider) if self._market is not None else None,
+        )
         style = "table--muted" if part is not None and part.remembered else ""
         low = offer.stock.lower() in ("low", "unavailable")
         verdict = self.fit(offer)
@@ -128,7 +136,12 @@ class OffersPane(TablePane[Offer]):
             (f"{amount(offer.gpu_memory)}G" if offer.gpu_memory else "–", style),
             *(() if verdict is None else ((verdict.mark, style or _FIT_STYLES[verdict.state]),)),
             (price_of(offer), "table--warning" if doubtful else style),
-            (money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count else "–", style),
+            (
+                money(offer.gpu_hour, offer.price.currency)
+                if offer.price.stated and offer.gpu_count
+                else "–",
+                style,
+            ),
             ("spot", "table--warning") if offer.spot else "",
             (who(offer), style),
             (offer.region or offer.country or "–", style),
@@ -147,10 +160,16 @@ class OffersPane(TablePane[Offer]):
         except InputError as error:
             self.note_on_border(str(error))
             return
-        self.found = arrange(market.offers, wanted, self.sort or "price", reverse=self.reverse, fit=fit)
+        self.found = arrange(
+            market.offers, wanted, self.sort or "price", reverse=self.reverse, fit=fit
+        )
         self.listed = list(self.found.offers)
         keys, choice = list(map(key_of, self.listed)), self.found.choice
-        place = keys.index(self._chosen) if self._chosen in keys else min(self.table.cursor, max(len(keys) - 1, 0))
+        place = (
+            keys.index(self._chosen)
+            if self._chosen in keys
+            else min(self.table.cursor, max(len(keys) - 1, 0))
+        )
         if self._led or self._chosen is None:
             best = None if choice is None else key_of(choice.offer)
             place = keys.index(best) if best in keys else 0
@@ -170,16 +189,29 @@ class OffersPane(TablePane[Offer]):
         if market.asking:
             return "Asking for offers…"
         return self.app.keys_in(
-            "No provider has an offer. {key:compute.warnings} shows what failed, {key:compute.access} sets up a key."
+            "No provider has an offer. {key:compute.warnings} shows what failed, "
+            "{key:compute.access} sets up a key."
         )
 
     def show_count(self) -> None:
-        """Write on the border how many offers are shown, which providers are still asked, and how old the offers are."""
+        """Write the state of the offers on the border.
+
+        It is how many offers are shown, which providers are still asked, and how old the offers
+        are.
+        """
         market, found = self._market, self.found
         if market is None:
             return
-        age = None if market.oldest is None else max(self.app.services.now().timestamp() - market.oldest, 0.0)
-        count = f"{len(found.offers)} of {found.total}" if len(found.offers) != found.total else str(found.total)
+        age = (
+            None
+            if market.oldest is None
+            else max(self.app.services.now().timestamp() - market.oldest, 0.0)
+        )
+        count = (
+            f"{len(found.offers)} of {found.total}"
+            if len(found.offers) != found.total
+            else str(found.total)
+        )
         note = f"{count} offer{'' if found.total == 1 else 's'}"
         if market.asking:
             note += f" · asking {', '.join(market.asking)}"
@@ -216,12 +248,20 @@ def offer_lines(
     """One offer in full; `fit` says whether its GPUs hold the model that will be trained."""
     price = offer.price
     lines: list[Content] = []
-    gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
-    title: list[Any] = [(clean_line(gpus, 60), "bold $primary"), (f"  {offer.short}", "$foreground-muted")]
+    gpus = (
+        f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
+    )
+    title: list[Any] = [
+        (clean_line(gpus, 60), "bold $primary"),
+        (f"  {offer.short}", "$foreground-muted"),
+    ]
     lines.append(Content.assemble(*title, ("  (simulated)", "bold $warning") if simulated else ""))
     if part is not None and part.remembered and part.at is not None:
         lines.append(
-            Content.styled(f"! As of {ago(now - part.at)}; it cannot be ordered until the provider answers.", "$warning")
+            Content.styled(
+                f"! As of {ago(now - part.at)}; it cannot be ordered until the provider answers.",
+                "$warning",
+            )
         )
     lines.append(Content(""))
 
@@ -232,7 +272,9 @@ def offer_lines(
     if price.stated:
         fact("price", f"{price_of(offer)} an hour for the machine", "bold")
         if offer in listed.doubts:
-            fact("", f"! doubtful: {listed.doubts[offer]}; it is never chosen by itself", "$warning")
+            fact(
+                "", f"! doubtful: {listed.doubts[offer]}; it is never chosen by itself", "$warning"
+            )
         if offer.gpu_count > 1:
             fact("", f"{money(offer.gpu_hour, price.currency)} for one GPU and hour")
     else:
@@ -242,13 +284,26 @@ def offer_lines(
         together = f" each, {amount(offer.vram or 0.0)} together" if offer.gpu_count > 1 else ""
         fact("VRAM", f"{amount(offer.gpu_memory)} GB{together}")
     fact("fits", fit)
-    sizes = [f"{offer.vcpus} vCPUs" if offer.vcpus else "", f"{amount(offer.memory_gb)} GB memory" if offer.memory_gb else ""]
+    sizes = [
+        f"{offer.vcpus} vCPUs" if offer.vcpus else "",
+        f"{amount(offer.memory_gb)} GB memory" if offer.memory_gb else "",
+    ]
     sizes.append(f"{amount(offer.disk_gb)} GB disk" if offer.disk_gb else "")
     fact("machine", ", ".join(filter(None, (*sizes, offer.socket))))
-    fact("provider", offer.provider + (f", {offer.cloud}" if offer.cloud and offer.cloud != offer.provider else ""))
-    fact("where", ", ".join(filter(None, (offer.region, offer.country, offer.data_center, offer.security))))
+    fact(
+        "provider",
+        offer.provider
+        + (f", {offer.cloud}" if offer.cloud and offer.cloud != offer.provider else ""),
+    )
+    fact(
+        "where",
+        ", ".join(filter(None, (offer.region, offer.country, offer.data_center, offer.security))),
+    )
     fact("stock", offer.stock)
-    fact("setup", f"about {amount(offer.setup_minutes)} min" if offer.setup_minutes is not None else "")
+    fact(
+        "setup",
+        f"about {amount(offer.setup_minutes)} min" if offer.setup_minutes is not None else "",
+    )
     fact("images", ", ".join(offer.images))
     if price.stated and (price.hourly or offer.provider not in ("local", "ssh")):
         lines += [Content(""), Content.styled(f"What {amount(HOURS)} hours cost", "bold $primary")]
@@ -270,5 +325,11 @@ def why_lines(offer: Offer, listed: OfferList) -> list[Content]:
     words = f"★ is {gpus} of {who(best)} at {price_of(best)}/h."
     if offer.price.stated and best.price.stated and offer.price.currency == best.price.currency:
         more = offer.price.hourly - best.price.hourly
-        words += f" This one costs {money(abs(more), best.price.currency)}/h {'more' if more >= 0 else 'less'}."
-    return [Content.styled("Why another one is chosen", "bold $primary"), Content(clean_line(words))]
+        words += (
+            f" This one costs {money(abs(more), best.price.currency)}/h "
+            f"{'more' if more >= 0 else 'less'}."
+        )
+    return [
+        Content.styled("Why another one is chosen", "bold $primary"),
+        Content(clean_line(words)),
+    ]

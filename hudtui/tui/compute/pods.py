@@ -1,4 +1,7 @@
-"""The pane with the rented machines, and one machine in full. Those taken back and those without a run come first."""
+"""The pane with the rented machines, and one machine in full.
+
+Those taken back and those without a run come first.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,14 @@ GLYPHS = {
 def state_of(holding: PodRow) -> tuple[str, str]:
     """Glyph and word, and the style of the cell."""
     pod = holding.pod
-    word = pod.stage + (f" {pod.progress}%" if pod.progress is not None and pod.stage == "installing" else "")
+    word = pod.stage + (
+        f" {pod.progress}%" if pod.progress is not None and pod.stage == "installing" else ""
+    )
     if not holding.reachable:
         return f"? {word}", "table--muted"
-    style = {"ready": "table--ok", "failed": "table--error"}.get(pod.stage, "table--muted" if not holding.ours else "")
+    style = {"ready": "table--ok", "failed": "table--error"}.get(
+        pod.stage, "table--muted" if not holding.ours else ""
+    )
     if holding.unclaimed is not None:
         return f"! {word}", "table--warning"
     return f"{GLYPHS.get(pod.stage, '?')} {word}", style
@@ -64,7 +71,9 @@ def owner_of(holding: PodRow) -> str:
     return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
 
 
-def pod_cells(snapshot: PodsSnapshot, noted: Collection[str], row: PodRow | PodRecord) -> Sequence[Cell]:
+def pod_cells(
+    snapshot: PodsSnapshot, noted: Collection[str], row: PodRow | PodRecord
+) -> Sequence[Cell]:
     """A row of the table.
 
     Args:
@@ -98,7 +107,10 @@ class PodsPane(Pane):
     """The machines that are rented."""
 
     BORDER_TITLE = "Machines"
-    HELP = "The machines that are rented. Those that were taken back and those without a run (unclaimed) come first."
+    HELP = (
+        "The machines that are rented. Those that were taken back and those without a run "
+        "(unclaimed) come first."
+    )
 
     class Highlighted(Message):
         """The cursor is on another machine."""
@@ -129,7 +141,10 @@ class PodsPane(Pane):
         return next((one for one in taken if row_key(one) == self._chosen), None)
 
     def show(self, snapshot: PodsSnapshot, noted: Collection[str], now: float) -> None:
-        """Show the machines as they were seen last; the cursor stays on its machine. Those that were taken back come first."""
+        """Show the machines as they were seen last; the cursor stays on its machine.
+
+        Those that were taken back come first.
+        """
         self.snapshot = snapshot
         taken = sorted(snapshot.taken, key=lambda one: one.name in noted)
         loud = sum(one.name not in noted for one in taken)
@@ -144,16 +159,22 @@ class PodsPane(Pane):
             else "No machine is rented."
         )
         self.table.show(
-            Rows(rows, partial(pod_cells, snapshot, noted)), cursor=keys.index(self._chosen) if self._chosen in keys else None
+            Rows(rows, partial(pod_cells, snapshot, noted)),
+            cursor=keys.index(self._chosen) if self._chosen in keys else None,
         )
         self.show_count(now, loud)
         title = "Machines" + (f" {len(snapshot.pods)}" if snapshot.pods else "")
-        self.name_on_border(title + (f" ! {len(snapshot.orphans)} unclaimed" if snapshot.orphans else ""))
+        self.name_on_border(
+            title + (f" ! {len(snapshot.orphans)} unclaimed" if snapshot.orphans else "")
+        )
         self.set_class(not rows, "-empty")
         self.post_message(self.Highlighted())
 
     def show_count(self, now: float, taken: int) -> None:
-        """Write on the border how many machines there are, and how old the state of a silent provider is."""
+        """Write on the border how many machines there are.
+
+        It says how old the state of a silent provider is.
+        """
         snapshot = self.snapshot
         if snapshot is None:
             return
@@ -166,8 +187,14 @@ class PodsPane(Pane):
             parts.append(f"{len(snapshot.orphans)} unclaimed ({{key:compute.orphans}} ends {them})")
         if taken:
             parts.append(f"{taken} taken back: {{key:compute.noted}} dismisses")
-        words = [", ".join(parts) or ("" if snapshot.silent else "none rented"), *(one.text(now) for one in snapshot.silent)]
-        self.note_on_border(". ".join(filter(None, words)), "$warning" if snapshot.silent or snapshot.orphans or taken else "")
+        words = [
+            ", ".join(parts) or ("" if snapshot.silent else "none rented"),
+            *(one.text(now) for one in snapshot.silent),
+        ]
+        self.note_on_border(
+            ". ".join(filter(None, words)),
+            "$warning" if snapshot.silent or snapshot.orphans or taken else "",
+        )
 
     @on(VirtualTable.Highlighted)
     def _highlight(self, event: VirtualTable.Highlighted) -> None:
@@ -199,7 +226,10 @@ Keys = Callable[[str], str]
 
 
 def gone_lines(one: PodRecord, keys: Keys, width: int) -> Content:
-    """A machine that was taken back, or that has ended, in full, in lines of at most `width` cells."""
+    """Return a machine that was taken back or has ended, in full.
+
+    The lines have at most `width` cells.
+    """
     from hudtui.core.http import is_loopback
 
     pod = one.last_pod()
@@ -212,17 +242,30 @@ def gone_lines(one: PodRecord, keys: Keys, width: int) -> Content:
         Content(""),
     ]
     facts = (
-        ("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else "")),
+        (
+            "machine",
+            (f"{pod.gpu_count} × " if pod.gpu_count else "")
+            + pod.gpu_type
+            + (", spot" if pod.spot else ""),
+        ),
         ("where", ", ".join(filter(None, (pod.cloud, pod.region)))),
         ("id", one.pod or ""),
         ("run", one.run or ""),
         ("lasted", span(max((one.ended or one.updated) - one.created, 0.0))),
-        ("cost", f"{money(one.billed, one.currency)} billed" if one.billed is not None else "not billed yet"),
+        (
+            "cost",
+            f"{money(one.billed, one.currency)} billed"
+            if one.billed is not None
+            else "not billed yet",
+        ),
     )
     for name, value in facts:
         lines += fact_lines(name, value, "", width) if value else []
     dismiss = "{key:compute.noted} dismisses the notice. " if one.unasked else ""
-    lines += [Content(""), Content(keys(f"{dismiss}{{key:compute.history}} lists the machines that have ended."))]
+    lines += [
+        Content(""),
+        Content(keys(f"{dismiss}{{key:compute.history}} lists the machines that have ended.")),
+    ]
     return Content("\n").join(lines)
 
 
@@ -248,16 +291,27 @@ def pod_lines(
         now: The time, in seconds since the epoch; the moment of the last refresh by default.
     """
     pod, cost = holding.pod, holding.cost
-    lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]
+    lines = [
+        Content.assemble(
+            (clean_line(pod.name), "bold $primary"),
+            ("  (simulated)", "bold $warning") if simulated else "",
+        )
+    ]
     if holding.unclaimed is not None:
         lines.append(
             Content.styled(
-                f"! Unclaimed: {clean_line(holding.unclaimed)}. {keys('{key:compute.terminate}')} ends it.", "bold $warning"
+                f"! Unclaimed: {clean_line(holding.unclaimed)}. {keys('{key:compute.terminate}')} "
+                "ends it.",
+                "bold $warning",
             )
         )
     if not holding.reachable:
         ago = holding.seen_ago(holdings.at if now is None else now)
-        last = f"Last seen {duration(ago)} ago" if ago is not None else "It was asked for, and never seen"
+        last = (
+            f"Last seen {duration(ago)} ago"
+            if ago is not None
+            else "It was asked for, and never seen"
+        )
         login = keys("; {key:compute.terminal} may still log in") if pod.addresses else ""
         lines.append(Content.styled(f"? {last}: {title} does not answer{login}.", "bold $warning"))
     if pod.failure:
@@ -268,9 +322,22 @@ def pod_lines(
         if value:
             lines.extend(fact_lines(name, value, style, width))
 
-    fact("state", pod.stage + (f", {pod.progress} % installed" if pod.progress is not None and pod.stage == "installing" else ""))
+    fact(
+        "state",
+        pod.stage
+        + (
+            f", {pod.progress} % installed"
+            if pod.progress is not None and pod.stage == "installing"
+            else ""
+        ),
+    )
     fact("", f"{title} says {pod.status}" if pod.status else "")
-    fact("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else ""))
+    fact(
+        "machine",
+        (f"{pod.gpu_count} × " if pod.gpu_count else "")
+        + pod.gpu_type
+        + (", spot" if pod.spot else ""),
+    )
     fact("where", ", ".join(filter(None, (pod.cloud, pod.region))))
     fact("id", pod.id)
     fact("owner", owner_of(holding) + (f", team {pod.team}" if pod.team else ""))
@@ -280,20 +347,35 @@ def pod_lines(
     lines.append(Content(""))
     age = holding.age(holdings.at)
     fact("age", span(age) if age is not None else "")
-    fact("price", f"{money(pod.hourly, pod.currency)} an hour" if pod.hourly is not None else "the provider does not say")
+    fact(
+        "price",
+        f"{money(pod.hourly, pod.currency)} an hour"
+        if pod.hourly is not None
+        else "the provider does not say",
+    )
     if cost is not None:
         source = "" if cost.billed else ": price times time, the provider has no bill yet"
-        fact("cost", f"{holding.cost_text} so far{source}" if holding.cost_text else "unknown", "bold")
+        fact(
+            "cost",
+            f"{holding.cost_text} so far{source}" if holding.cost_text else "unknown",
+            "bold",
+        )
         pays = holdings.wallet_lasts(holding)
         if pays is not None:
-            fact("wallet", f"pays for {duration(pays * 3600)} of all machines", "bold $warning" if pays < 1 else "")
+            fact(
+                "wallet",
+                f"pays for {duration(pays * 3600)} of all machines",
+                "bold $warning" if pays < 1 else "",
+            )
         lines += [
             Content(""),
             *limit_lines(holding.limits, holdings.spending.usage(cost), keys, width),
         ]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"
-        lines += [Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons]
+        lines += [
+            Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons
+        ]
     return Content("\n").join(lines)
 
 
@@ -302,7 +384,12 @@ def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys, width: int
     if limits is None:
         return [
             Content.styled("Limits", "bold $primary"),
-            Content.styled(keys("None: nothing ends this machine automatically. {key:compute.limits} sets some."), "$warning"),
+            Content.styled(
+                keys(
+                    "None: nothing ends this machine automatically. {key:compute.limits} sets some."
+                ),
+                "$warning",
+            ),
         ]
     rows = (
         ("budget", limits.run_budget, usage.spent_run, usage.currency),

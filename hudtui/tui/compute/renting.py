@@ -1,4 +1,7 @@
-"""What the compute screen does with rented machines: rent and end them, change limits, log in, set up keys."""
+"""What the compute screen does with rented machines.
+
+Rent and end them, change limits, log in, set up keys.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,15 @@ class Renting:
         self.ready: str | None = None
         """Name of the machine that the message bar calls ready."""
 
-    async def rent(self, offer: Offer, fit: str, *, created: Callable[[], None], gone: Callable[[], None]) -> None:
+    async def rent(
+        self, offer: Offer, fit: str, *, created: Callable[[], None], gone: Callable[[], None]
+    ) -> None:
         """Rent an offer.
 
         Args:
             offer: The offer.
-            fit: Whether its GPUs hold the model that will be trained, in a sentence; empty without a model.
+            fit: Whether its GPUs hold the model that will be trained, in a sentence; empty without
+                a model.
             created: Called when the machine exists.
             gone: Called when the offer turns out to be taken.
         """
@@ -51,20 +57,34 @@ class Renting:
         screen, app = self._screen, self._screen.app
         session = await app.spending.open()
         provider, ledger = session.overview.provider_of(offer.provider), session.overview.ledger
-        steps = rent(app.project, RentRequest(offer, (fit,) if fit else ()), provider, ledger, app, sleep=app.services.sleep)
+        steps = rent(
+            app.project,
+            RentRequest(offer, (fit,) if fit else ()),
+            provider,
+            ledger,
+            app,
+            sleep=app.services.sleep,
+        )
         try:
             with ExitStack() as stack:
                 async with aclosing(steps):
                     async for step in steps:
                         if isinstance(step, Ordered):
                             ready = stack.enter_context(app.rented.getting_one(step.name))
-                            app.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True)
+                            app.run_worker(
+                                self._watch(), name="forever", group="rent watch", exclusive=True
+                            )
                         elif isinstance(step, Rented):
                             self.ready = step.pod.name
-                            keys = "{key:compute.terminal} opens a terminal on it, {key:compute.terminate} ends it."
+                            keys = (
+                                "{key:compute.terminal} opens a terminal on it, "
+                                "{key:compute.terminate} ends it."
+                            )
                             screen.say(f"{step.pod.name} is ready: {keys} {step.guard}", "success")
                         else:
-                            cancel = "" if step.kind == "ready" else " ({key:compute.cancel} cancels)"
+                            cancel = (
+                                "" if step.kind == "ready" else " ({key:compute.cancel} cancels)"
+                            )
                             screen.busy(clean_line(step.text) + cancel)
                             app.spending.look_soon()
                             if step.kind in ("created", "adopted"):
@@ -102,7 +122,9 @@ class Renting:
         session = await app.spending.open()
         ended: list[str] = []
         try:
-            async with aclosing(end_pods(rows, session.overview.ledger, app, sleep=app.services.sleep)) as steps:
+            async with aclosing(
+                end_pods(rows, session.overview.ledger, app, sleep=app.services.sleep)
+            ) as steps:
                 async for step in steps:
                     if isinstance(step, Ended):
                         ended.append(step.text)
@@ -131,7 +153,13 @@ class Renting:
 
         def told(limits: Limits, name: str) -> str:
             value = getattr(limits, name)
-            return "none" if value is None else money(value, currencies[name]) if name in currencies else amount(value)
+            return (
+                "none"
+                if value is None
+                else money(value, currencies[name])
+                if name in currencies
+                else amount(value)
+            )
 
         options = [(title, told(limits, name)) for name, title in _LIMITS]
         chosen: int | None = await app.push_screen_wait(Pick(f"Limits of {pod.name}", options))
@@ -151,10 +179,17 @@ class Renting:
         changed, overview = limits.with_value(name, text), session.overview
         self._screen.busy(f"Changing the limits of {pod.name}, here and on the machine")
         guard = await change_limits(
-            pod, changed, overview.provider_of(pod.provider), overview.ledger, session.settings.get, run=row.run
+            pod,
+            changed,
+            overview.provider_of(pod.provider),
+            overview.ledger,
+            session.settings.get,
+            run=row.run,
         )
         await self.look_quietly()
-        self._screen.say(f"{pod.name}: {title} is {told(changed, name)} now. {guard}".rstrip(), "success")
+        self._screen.say(
+            f"{pod.name}: {title} is {told(changed, name)} now. {guard}".rstrip(), "success"
+        )
 
     async def terminal(self, row: PodRow) -> None:
         """Open a terminal on a machine; hudtui steps aside until it is closed."""
@@ -176,13 +211,24 @@ class Renting:
         paid = {provider.name: provider for provider in session.overview.paid}
         found, warnings = await pods_history(paid, session.overview.ledger)
         lines = []
-        for name, gpus, ended, lasted, price, cost, where, why in map(history_row, found):  # a table does not fit 80 columns
+        for name, gpus, ended, lasted, price, cost, where, why in map(
+            history_row, found
+        ):  # a table does not fit 80 columns
             reason = f": {why}" if why else ""  # only machines that hudtui rented have one
-            lines += [clean_line(f"{name}  {gpus} at {where}"), clean_line(f"  {cost} in {lasted} at {price}/h, {ended}{reason}")]
-        app.read("Machines that have ended", "\n".join((*warnings, *(lines or ("No machine has ended yet.",)))))
+            lines += [
+                clean_line(f"{name}  {gpus} at {where}"),
+                clean_line(f"  {cost} in {lasted} at {price}/h, {ended}{reason}"),
+            ]
+        app.read(
+            "Machines that have ended",
+            "\n".join((*warnings, *(lines or ("No machine has ended yet.",)))),
+        )
 
     async def set_up(self) -> bool:
-        """Ask for what renting needs: an API key, and an SSH key that the provider knows. Returns whether both are there now."""
+        """Ask for what renting needs: an API key, and an SSH key that the provider knows.
+
+        Returns whether both are there now.
+        """
         from hudtui.core.compute.registry import usual_rental
         from hudtui.core.flows.keys import prepare_key
 

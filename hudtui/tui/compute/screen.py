@@ -86,36 +86,90 @@ class ComputeScreen(HudtuiScreen):
     AUTO_FOCUS = "#compute-offers VirtualTable"
     CSS_PATH = "compute.tcss"
     HELP = (
-        "All offers with their full prices: ★ marks hudtui's choice, and the pane Offer says why. {key:table.select} "
-        "launches a run on the offer under the cursor, {key:compute.rent} rents it without a run. Once it is known which model "
-        "will be trained (from Launch, from the last training, or by {key:compute.model}), machines that hold it come first. "
-        "Below are the rented machines. This machine is an offer too: local."
+        "All offers with their full prices: ★ marks hudtui's choice, and the pane Offer says why. "
+        "{key:table.select} launches a run on the offer under the cursor, {key:compute.rent} rents "
+        "it without a run. Once it is known which model will be trained (from Launch, from the "
+        "last training, or by {key:compute.model}), machines that hold it come first. Below are "
+        "the rented machines. This machine is an offer too: local."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("compute.use", "Launch", "Go to the launch screen with this machine.", "l"),
         AppAction(
-            "compute.rent", "Rent", "Rent this machine without a run, after you have agreed to its cost.", "n,c", asks=True
+            "compute.rent",
+            "Rent",
+            "Rent this machine without a run, after you have agreed to its cost.",
+            "n,c",
+            asks=True,
         ),
-        AppAction("compute.terminate", "End", "End this machine, and verify that it has ended.", "x", danger=True, asks=True),
-        AppAction("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t", decides=True),
-        AppAction("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b", asks=True),
-        AppAction("compute.noted", "Dismiss", "Dismiss the notice that machines were taken back.", "d"),
+        AppAction(
+            "compute.terminate",
+            "End",
+            "End this machine, and verify that it has ended.",
+            "x",
+            danger=True,
+            asks=True,
+        ),
+        AppAction(
+            "compute.terminal",
+            "Terminal",
+            "Log in to this machine; hudtui steps aside.",
+            "t",
+            decides=True,
+        ),
+        AppAction(
+            "compute.limits",
+            "Limits",
+            "Change what this machine may cost, and how long it may live.",
+            "b",
+            asks=True,
+        ),
+        AppAction(
+            "compute.noted", "Dismiss", "Dismiss the notice that machines were taken back.", "d"
+        ),
         AppAction(
             "compute.model",
             "Model",
-            "Name the model that will be trained: its fit decides before the price, and has a column.",
+            "Name the model that will be trained: its fit decides before the price, and has a "
+            "column.",
             "f",
             show=False,
             asks=True,
         ),
         AppAction("compute.pods", "Machines", "Go to the machines that are rented.", "p"),
         AppAction("compute.offers", "Offers", "Go to the offers.", "o"),
-        AppAction("compute.orphans", "End unclaimed", "End every machine that has no run.", "X", danger=True, asks=True),
-        AppAction("compute.history", "History", "Show the machines that have ended, with their costs.", "h", show=False),
-        AppAction("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a", asks=True),
+        AppAction(
+            "compute.orphans",
+            "End unclaimed",
+            "End every machine that has no run.",
+            "X",
+            danger=True,
+            asks=True,
+        ),
+        AppAction(
+            "compute.history",
+            "History",
+            "Show the machines that have ended, with their costs.",
+            "h",
+            show=False,
+        ),
+        AppAction(
+            "compute.access",
+            "Set up",
+            "API key and SSH key for renting machines, step by step.",
+            "a",
+            asks=True,
+        ),
         AppAction("compute.refresh", "Refresh", "Ask all providers again.", "r"),
-        AppAction("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
-        AppAction("compute.warnings", "Warnings", "Show the warnings of the providers in full.", "w", show=False),
+        AppAction(
+            "compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False
+        ),
+        AppAction(
+            "compute.warnings",
+            "Warnings",
+            "Show the warnings of the providers in full.",
+            "w",
+            show=False,
+        ),
         cancel_action("compute", "Stop renting a machine; what was created is ended."),
         by_key("compute.back", "Back", "Back to the offers; from there, home.", "escape"),
     )
@@ -124,7 +178,11 @@ class ComputeScreen(HudtuiScreen):
         super().__init__()
         self.machine: Hardware | None = None
         """This machine as it was inspected last; None before that."""
-        self._offers, self._pods, self._detail = OffersPane(), PodsPane(), OfferDetailPane(id="compute-detail")
+        self._offers, self._pods, self._detail = (
+            OffersPane(),
+            PodsPane(),
+            OfferDetailPane(id="compute-detail"),
+        )
         self._renting = Renting(self, self.look)
         self._on_pods = False
         """The detail shows the machine under the cursor, not the offer."""
@@ -137,10 +195,13 @@ class ComputeScreen(HudtuiScreen):
         self._asked_offers: float | None = None
         self._asked_pods: float | None = None
         self._model: str | None = None
-        """The model that the user has named; empty for none; None for the model that would be trained."""
+        """The model that the user has named; empty for none; None for the model that would be
+        trained."""
 
     def content(self) -> Iterable[Widget]:
-        yield CalmStatic(Content.styled("Looking for machines…", "$foreground-muted"), id="compute-account")
+        yield CalmStatic(
+            Content.styled("Looking for machines…", "$foreground-muted"), id="compute-account"
+        )
         with Panes(), Vertical():
             with Horizontal():
                 yield self._offers
@@ -158,7 +219,10 @@ class ComputeScreen(HudtuiScreen):
         return {"tab": "pods"} if self._on_pods else {}
 
     def opened(self, **given: Any) -> None:
-        """Ask the providers, unless that was done a moment ago. `tab="pods"` goes to the machines."""
+        """Ask the providers, unless that was done a moment ago.
+
+        `tab="pods"` goes to the machines.
+        """
         if given.get("tab") == "pods":
             self.action_pods()
         if self._asked_offers is None:
@@ -174,7 +238,8 @@ class ComputeScreen(HudtuiScreen):
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_all)
 
-    # -- what is known -----------------------------------------------------------------------------------------------
+    # -- what is known
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def session(self) -> ComputeSession | None:
@@ -218,7 +283,8 @@ class ComputeScreen(HudtuiScreen):
     def _age(self, at: float | None) -> float:
         return float("inf") if at is None else max(self.app.services.now().timestamp() - at, 0.0)
 
-    # -- what can be done --------------------------------------------------------------------------------------------
+    # -- what can be done
+    # --------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
         """Actions of offers are not offered on machines, and vice versa."""
@@ -228,7 +294,9 @@ class ComputeScreen(HudtuiScreen):
         if name == "orphans":
             return self.snapshot is not None and bool(self.snapshot.orphans)
         if name in ("pods", "offers"):
-            return self.query_one(Panes).current is not (self._pods if name == "pods" else self._offers)
+            return self.query_one(Panes).current is not (
+                self._pods if name == "pods" else self._offers
+            )
         return name not in (_OF_AN_OFFER if self._on_pods else _OF_A_POD)
 
     def why_not(self, action_id: str) -> str | None:
@@ -267,7 +335,10 @@ class ComputeScreen(HudtuiScreen):
             return None
         part = self._market.offers_of_provider(offer) if self._market is not None else None
         if part is not None and part.remembered:
-            return f"{part.title} offered this {ago(self._age(part.at))}; wait for its answer, or press {{key:compute.refresh}}"
+            return (
+                f"{part.title} offered this {ago(self._age(part.at))}; wait for its answer, or "
+                "press {key:compute.refresh}"
+            )
         if name == "rent":
             if self.renting:
                 return "a machine is being rented; {key:compute.cancel} cancels"
@@ -299,7 +370,9 @@ class ComputeScreen(HudtuiScreen):
         if self.is_current:
             self._look_for_model()
             if self.session is not None and not self.going("offers"):
-                self.start(partial(self.refresh_offers, only_new=True), group="offers")  # a key may count now
+                self.start(
+                    partial(self.refresh_offers, only_new=True), group="offers"
+                )  # a key may count now
 
     async def _find_demand(self) -> None:
         from hudtui.core.runs.demand import find_demand, newest_demand
@@ -333,7 +406,9 @@ class ComputeScreen(HudtuiScreen):
         if demand is not None and demand.shape is None:
             name = clean_line(demand.recipe.model, 60)
             self.say(
-                f"The size of {name} is unknown: its name does not give one, and its files are not on this computer.", "warning"
+                f"The size of {name} is unknown: its name does not give one, and its files are not "
+                "on this computer.",
+                "warning",
             )
 
     def action_use(self) -> None:
@@ -344,7 +419,9 @@ class ComputeScreen(HudtuiScreen):
         offer = self.offer
         if offer is not None:
             self.start(
-                lambda: self._renting.rent(offer, self._fit_words(offer), created=self.action_pods, gone=self._offer_gone),
+                lambda: self._renting.rent(
+                    offer, self._fit_words(offer), created=self.action_pods, gone=self._offer_gone
+                ),
                 group="rent",
                 exclusive=False,
             )
@@ -372,15 +449,22 @@ class ComputeScreen(HudtuiScreen):
 
     def action_terminal(self) -> None:
         if self.pod is not None:
-            self.start(partial(self._renting.terminal, self.pod), group="terminal", busy=f"Logging in to {self.pod.pod.name}")
+            self.start(
+                partial(self._renting.terminal, self.pod),
+                group="terminal",
+                busy=f"Logging in to {self.pod.pod.name}",
+            )
 
     def action_history(self) -> None:
-        self.start(self._renting.history, group="history", busy="Asking for the machines that have ended")
+        self.start(
+            self._renting.history, group="history", busy="Asking for the machines that have ended"
+        )
 
     @started("access")
     async def action_access(self) -> None:
         if await self._renting.set_up():
-            self.action_refresh()  # offers can be asked for now, also where only the first step was missing
+            # offers can be asked for now, also where only the first step was missing
+            self.action_refresh()
             self.say("Everything is set up for renting machines.", "success")
 
     def action_noted(self) -> None:
@@ -392,7 +476,13 @@ class ComputeScreen(HudtuiScreen):
     def action_copy(self) -> None:
         if self._on_pods:
             row, gone = self.pod, self._gone
-            data: Any = row.pod.to_json() if row is not None else gone.to_json() if gone is not None else None
+            data: Any = (
+                row.pod.to_json()
+                if row is not None
+                else gone.to_json()
+                if gone is not None
+                else None
+            )
         elif self.offer is not None and self.offer.provider == "local" and self.machine is not None:
             data = self.machine.to_json()
         else:
@@ -408,7 +498,11 @@ class ComputeScreen(HudtuiScreen):
         self.query_one(Panes).open(self._offers)
 
     def action_back(self) -> None:
-        """One level up: from a machine to the list of machines, where one pane has room; then to the offers; from there, home."""
+        """One level up.
+
+        From a machine to the list of machines, where one pane has room; then to the offers; from
+        there, home.
+        """
         panes = self.query_one(Panes)
         if panes.alone and self._on_pods and panes.current is self._detail:
             panes.open(self._pods)
@@ -419,12 +513,15 @@ class ComputeScreen(HudtuiScreen):
         self.start(self.refresh_offers, group="offers")
         self.start(self.look, group="look")
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- asking
+    # ----------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         if not self.is_current or self.session is None:
             return
-        if self._age(self._asked_pods) >= PODS_AGE and (self._on_pods or (self.snapshot is not None and self.snapshot.pods)):
+        if self._age(self._asked_pods) >= PODS_AGE and (
+            self._on_pods or (self.snapshot is not None and self.snapshot.pods)
+        ):
             self.start(self.look, group="look")
         if self._age(self._asked_offers) >= OFFERS_AGE and not self.going("offers"):
             self.start(self.refresh_offers, group="offers")
@@ -435,7 +532,10 @@ class ComputeScreen(HudtuiScreen):
         await self.app.spending.look()
 
     async def refresh_offers(self, *, only_new: bool = False) -> None:
-        """Show the remembered offers, then each answer as it comes. With `only_new`, only if the settings have changed."""
+        """Show the remembered offers, then each answer as it comes.
+
+        With `only_new`, only if the settings have changed.
+        """
         before = self.session
         try:
             session = await self.app.spending.open()
@@ -463,7 +563,11 @@ class ComputeScreen(HudtuiScreen):
     def money_changed(self) -> None:
         """Show the machines, and clear a message about a machine that no longer exists."""
         snapshot, ready = self.snapshot, self._renting.ready
-        if ready is not None and snapshot is not None and all(one.pod.name != ready for one in snapshot.pods):
+        if (
+            ready is not None
+            and snapshot is not None
+            and all(one.pod.name != ready for one in snapshot.pods)
+        ):
             if self.message.startswith(f"{ready} is ready"):
                 self.clear_message()
             self._renting.ready = None
@@ -480,7 +584,8 @@ class ComputeScreen(HudtuiScreen):
             if self._on_pods:
                 self._show_detail()
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- what is shown
+    # ----------------------------------------------------------------------------------------------
 
     def on_descendant_focus(self) -> None:
         """The detail belongs to the table that has the focus."""
@@ -514,7 +619,11 @@ class ComputeScreen(HudtuiScreen):
     async def _read_ended(self, name: str) -> None:
         """Find out what became of the machine that is not listed any more."""
         session = self.session
-        record = await session.overview.ledger.run(session.overview.ledger.get, name) if session is not None else None
+        record = (
+            await session.overview.ledger.run(session.overview.ledger.get, name)
+            if session is not None
+            else None
+        )
         if self.pod is None:
             self._ended = record if record is not None and not record.open else None
             if self._on_pods:
@@ -545,7 +654,9 @@ class ComputeScreen(HudtuiScreen):
         offer, market = self.offer, self._market
         if offer is None or market is None:
             words = self.listed.nothing or ("No offer is selected.",)
-            return Content.styled("\n".join(clean_line(line) for line in words), "$foreground-muted")
+            return Content.styled(
+                "\n".join(clean_line(line) for line in words), "$foreground-muted"
+            )
         if offer.provider == "local":
             if self.machine is None:
                 self.start(self._look_here, group="machine")
@@ -567,9 +678,16 @@ class ComputeScreen(HudtuiScreen):
         )
 
     def _fit_words(self, offer: Offer) -> str:
-        """Whether an offer holds the model that will be trained, in a sentence; empty without a model."""
+        """Whether an offer holds the model that will be trained, in a sentence.
+
+        Empty without a model.
+        """
         fit, demand = self._offers.fit(offer), self._offers.demand
-        return "" if fit is None or demand is None else f"{fit.mark.split(' ')[0]} {clean_line(demand.title, 60)}: {fit.why}"
+        return (
+            ""
+            if fit is None or demand is None
+            else f"{fit.mark.split(' ')[0]} {clean_line(demand.title, 60)}: {fit.why}"
+        )
 
     async def _look_here(self) -> None:
         from hudtui.core.compute import hardware
@@ -601,7 +719,8 @@ class ComputeScreen(HudtuiScreen):
         if self.session is not None and self.session.problem is not None:
             found.append("; ".join(self.session.problem.lines()))
         snapshot = self.snapshot
-        # A provider that lists no machines lists no offers for the same reason: it is shown once, with the machines.
+        # A provider that lists no machines lists no offers for the same reason: it is shown once,
+        # with the machines.
         shown = tuple(one.why for one in snapshot.silent) if snapshot is not None else ()
         market = self._market.warnings if self._market is not None else ()
         found += [one for one in market if not any(why.startswith(one) for why in shown)]
@@ -614,8 +733,16 @@ class ComputeScreen(HudtuiScreen):
         warnings, bar = self._warnings(), self.query_one("#compute-warning", Static)
         bar.display = bool(warnings)
         if warnings:
-            more = self.app.keys_in(f" (and {len(warnings) - 1} more: {{key:compute.warnings}})") if len(warnings) > 1 else ""
-            bar.update(Content.styled(cut(f"! {clean_line(warnings[0], 400)}", width - len(more)) + more, "$warning"))
+            more = (
+                self.app.keys_in(f" (and {len(warnings) - 1} more: {{key:compute.warnings}})")
+                if len(warnings) > 1
+                else ""
+            )
+            bar.update(
+                Content.styled(
+                    cut(f"! {clean_line(warnings[0], 400)}", width - len(more)) + more, "$warning"
+                )
+            )
 
     def _account(self, width: int) -> Content:
         from hudtui.core.compute.limits import money
@@ -626,22 +753,39 @@ class ComputeScreen(HudtuiScreen):
         parts: list[Any] = []
         for provider in session.overview.paid:
             account = snapshot.accounts.get(provider.name) if snapshot is not None else None
-            parts.append((provider.title, "bold $warning" if provider.features.simulated else "bold $primary"))
+            parts.append(
+                (
+                    provider.title,
+                    "bold $warning" if provider.features.simulated else "bold $primary",
+                )
+            )
             silent = (
-                next((one for one in snapshot.silent if one.provider == provider.name), None) if snapshot is not None else None
+                next((one for one in snapshot.silent if one.provider == provider.name), None)
+                if snapshot is not None
+                else None
             )
             if silent is not None:
                 parts.append(("  does not answer", "bold $warning"))
                 continue
             if account is None:
                 asked = snapshot is not None
-                parts.append(("  account not known" if asked else "  asking for the account…", "$foreground-muted"))
+                parts.append(
+                    (
+                        "  account not known" if asked else "  asking for the account…",
+                        "$foreground-muted",
+                    )
+                )
                 continue
             team = f", team {account.team}" if account.team else ""
             parts.append("  " + cut(clean_line(f"{account.name}{team}"), max(width // 3, 16)))
             if account.balance is not None:
                 low = account.balance < 5
-                parts.append((f"  wallet {money(account.balance, account.currency)}", "bold $warning" if low else "$success"))
+                parts.append(
+                    (
+                        f"  wallet {money(account.balance, account.currency)}",
+                        "bold $warning" if low else "$success",
+                    )
+                )
         if not session.overview.paid:
             words = "○ no key for renting machines: {key:compute.access} sets one up"
             if session.problem is not None:
@@ -650,7 +794,9 @@ class ComputeScreen(HudtuiScreen):
 
             key = usual_rental(session.settings.get).key
             if key is not None and session.settings.waits(key) is not None:
-                words = f"○ {key} {session.settings.lacking(key)[0]}: {{key:app.trust}} asks about it"
+                words = (
+                    f"○ {key} {session.settings.lacking(key)[0]}: {{key:app.trust}} asks about it"
+                )
             parts.append((self.app.keys_in(words), "$foreground-muted"))
         if snapshot is not None and snapshot.spending.pods:
             spending = snapshot.spending.shown

@@ -1,4 +1,7 @@
-"""What the dataset screen says about one task, about its test and in numbers: values as styled text."""
+"""What the dataset screen says about one task, about its test and in numbers.
+
+Values as styled text.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,32 @@ def json_content(value: Any) -> Content:
     """A value as indented JSON in colour."""
     text = clean(pretty(value))
     shown = text[:LONGEST]
-    made = Content(shown, spans=[Span(start, end, _JSON.get(kind, "$accent")) for start, end, kind in json_marks(shown)])
-    return made if len(text) <= LONGEST else made + Content.styled("\n… more; a copy of the task has all", "$foreground-muted")
+    made = Content(
+        shown,
+        spans=[
+            Span(start, end, _JSON.get(kind, "$accent")) for start, end, kind in json_marks(shown)
+        ],
+    )
+    return (
+        made
+        if len(text) <= LONGEST
+        else made + Content.styled("\n… more; a copy of the task has all", "$foreground-muted")
+    )
 
 
 def _heading(text: str, more: str = "") -> Content:
-    return Content.assemble((text, "bold $primary"), (f"  {more}" if more else "", "$foreground-muted"))
+    return Content.assemble(
+        (text, "bold $primary"), (f"  {more}" if more else "", "$foreground-muted")
+    )
 
 
 def _long(text: str) -> Content:
     shown = Content(clean(text[:LONGEST]))
     if len(text) > LONGEST:
-        shown += Content.styled(f"\n… {len(text) - LONGEST:,} more characters; a copy of the task has all", "$foreground-muted")
+        shown += Content.styled(
+            f"\n… {len(text) - LONGEST:,} more characters; a copy of the task has all",
+            "$foreground-muted",
+        )
     return shown
 
 
@@ -56,7 +73,11 @@ def problem_lines(kinds: Sequence[ProblemKind]) -> list[Content]:
     for kind in kinds:
         glyph, style = GLYPHS[kind.severity]
         field = f"{clean_line(kind.field, 80)}: " if kind.field else ""
-        lines.append(Content.assemble((f"{glyph} {kind.severity} ", style), (field, "bold"), clean_line(kind.message, 600)))
+        lines.append(
+            Content.assemble(
+                (f"{glyph} {kind.severity} ", style), (field, "bold"), clean_line(kind.message, 600)
+            )
+        )
     return lines
 
 
@@ -80,23 +101,42 @@ def told_calls(value: Any) -> Content:
     return Content("\n").join(lines)
 
 
-def task_content(row: TaskRow, record: TaskRecord, kinds: Sequence[ProblemKind], platform: Platform, line: int | None) -> Content:
+def task_content(
+    row: TaskRow,
+    record: TaskRecord,
+    kinds: Sequence[ProblemKind],
+    platform: Platform,
+    line: int | None,
+) -> Content:
     """A usable task."""
     glyph, style = GLYPHS[row.state]
     place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
     lines = [
         Content.assemble(
-            (clean_line(record.id, 300), "bold"), (f"  {place}", "$foreground-muted"), (f"  {glyph} {row.state}", style)
+            (clean_line(record.id, 300), "bold"),
+            (f"  {place}", "$foreground-muted"),
+            (f"  {glyph} {row.state}", style),
         ),
         *problem_lines(kinds),
         Content(""),
-        _heading("Prompt", f"{len(record.prompt):,} characters, about {-(-len(record.prompt) // 4):,} tokens"),
+        _heading(
+            "Prompt",
+            f"{len(record.prompt):,} characters, about {-(-len(record.prompt) // 4):,} tokens",
+        ),
         _long(record.prompt),
     ]
     data = record.columns
     for title, name in (("Setup", "setup_tool"), ("Evaluation", "evaluate_tool")):
-        lines += [Content(""), _heading(title), told_calls(data[name]) if data.get(name) else _muted("None.")]
-    lines += [Content(""), _heading("Servers", "secrets masked"), json_content(masked_config(data.get("mcp_config"), platform))]
+        lines += [
+            Content(""),
+            _heading(title),
+            told_calls(data[name]) if data.get(name) else _muted("None."),
+        ]
+    lines += [
+        Content(""),
+        _heading("Servers", "secrets masked"),
+        json_content(masked_config(data.get("mcp_config"), platform)),
+    ]
     if data.get("metadata"):
         lines += [Content(""), _heading("Metadata"), json_content(data["metadata"])]
     for name, value in data.items():
@@ -106,11 +146,17 @@ def task_content(row: TaskRow, record: TaskRecord, kinds: Sequence[ProblemKind],
     return Content("\n").join(lines)
 
 
-def broken_content(row: TaskRow, kinds: Sequence[ProblemKind], line: int | None, raw: Any, platform: Platform) -> Content:
+def broken_content(
+    row: TaskRow, kinds: Sequence[ProblemKind], line: int | None, raw: Any, platform: Platform
+) -> Content:
     """An unusable task: why, and its record in the source (`raw`; None until it is read)."""
     place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
     lines = [
-        Content.assemble((clean_line(row.id, 300), "bold"), (f"  {place}", "$foreground-muted"), ("  ✗ error", "bold $error")),
+        Content.assemble(
+            (clean_line(row.id, 300), "bold"),
+            (f"  {place}", "$foreground-muted"),
+            ("  ✗ error", "bold $error"),
+        ),
         *problem_lines(kinds),
         Content(""),
         _heading("In the file", "excluded from datasets until fixed; secrets hidden"),
@@ -139,7 +185,10 @@ def stats_content(stats: TaskStats, width: int) -> Content:
     lengths = stats.lengths
     bins: list[tuple[str, int]] = []
     if lengths is not None:
-        bins = [(f"{low:,}–{high - 1:,}" if high - low > 1 else f"{low:,}", count) for low, high, count in lengths.bins]
+        bins = [
+            (f"{low:,}–{high - 1:,}" if high - low > 1 else f"{low:,}", count)
+            for low, high, count in lengths.bins
+        ]
     groups = [bins, *(list(group.bars) for group in stats.groups)]
     draw = _Bars([row for rows in groups for row in rows], stats.tasks, width)
     if lengths is not None:
@@ -160,7 +209,9 @@ class _Bars:
 
     def __init__(self, rows: Sequence[tuple[str, int]], total: int, width: int) -> None:
         self._total = total
-        self._named = min(max((cell_len(clean_line(name)) for name, _ in rows), default=0), max(width // 3, 10))
+        self._named = min(
+            max((cell_len(clean_line(name)) for name, _ in rows), default=0), max(width // 3, 10)
+        )
         self._counted = max((len(f"{count:,}") for _, count in rows), default=1)
         self._room = min(max(width - self._named - self._counted - 9, 4), LONGEST_BAR)
 
@@ -176,7 +227,10 @@ class _Bars:
                     " ",
                     (pad(bar, self._room), "$accent"),
                     f" {count:>{self._counted},}",
-                    (f" {100 * count / self._total:>3.0f} %" if self._total else "", "$foreground-muted"),
+                    (
+                        f" {100 * count / self._total:>3.0f} %" if self._total else "",
+                        "$foreground-muted",
+                    ),
                 )
             )
         return lines
@@ -185,9 +239,14 @@ class _Bars:
 def trial_content(trial: Trial) -> Content:
     """The outcome of a test."""
     glyph = {"success": "✓", "warning": "!", "error": "✗"}[trial.severity]
-    style = {"success": "bold $success", "warning": "bold $warning", "error": "bold $error"}[trial.severity]
+    style = {"success": "bold $success", "warning": "bold $warning", "error": "bold $error"}[
+        trial.severity
+    ]
     lines = [
-        Content.assemble((clean_line(trial.task, 200), "bold"), (f"  tested in {took(trial.seconds)}", "$foreground-muted")),
+        Content.assemble(
+            (clean_line(trial.task, 200), "bold"),
+            (f"  tested in {took(trial.seconds)}", "$foreground-muted"),
+        ),
         Content.assemble((f"{glyph} ", style), (clean_line(trial.verdict, 2000), style)),
         *(_muted(clean_line(line, 600)) for line in trial.details),
     ]
@@ -196,10 +255,17 @@ def trial_content(trial: Trial) -> Content:
         lines += [
             Content(""),
             Content.assemble(
-                (clean_line(step.tool, 80), "bold $primary"), "  ", mark, (f" in {took(step.seconds)}", "$foreground-muted")
+                (clean_line(step.tool, 80), "bold $primary"),
+                "  ",
+                mark,
+                (f" in {took(step.seconds)}", "$foreground-muted"),
             ),
             Content.styled(
-                cut(clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr)), 400), "$foreground-muted"
+                cut(
+                    clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr)),
+                    400,
+                ),
+                "$foreground-muted",
             ),
             _long(step.answer),
         ]

@@ -60,18 +60,33 @@ class OpenDialog(Dialog["str | None"]):
             options = []
             for name, word in self._files:
                 mark = "● " if name == self._chosen else "  "
-                options.append(Choices.option(Content.assemble(mark, clean_line(name), (f"  {word}", "$foreground-muted")), name))
+                options.append(
+                    Choices.option(
+                        Content.assemble(
+                            mark, clean_line(name), (f"  {word}", "$foreground-muted")
+                        ),
+                        name,
+                    )
+                )
             if options:
                 yield Choices(*options, id="open-files")
             else:
                 yield Static(
-                    Content.styled("No task file was found in this project.", "$foreground-muted"), classes="dialog-title"
+                    Content.styled("No task file was found in this project.", "$foreground-muted"),
+                    classes="dialog-title",
                 )
-            yield Field(placeholder="a path, or ORG/NAME[@REVISION][:SPLIT] on the Hub", id="open-name")
-            yield self.key_line(f"Enter opens   {'↑↓ choose   ' if options else ''}{{key:dialog.cancel}} cancel")
+            yield Field(
+                placeholder="a path, or ORG/NAME[@REVISION][:SPLIT] on the Hub", id="open-name"
+            )
+            yield self.key_line(
+                f"Enter opens   {'↑↓ choose   ' if options else ''}{{key:dialog.cancel}} cancel"
+            )
 
     def on_mount(self) -> None:
-        """Focus the field, with the list's cursor on the open file: arrows choose, letters name another source."""
+        """Focus the field, with the list's cursor on the open file.
+
+        Arrows choose, letters name another source.
+        """
         self.query_one(Field).focus()
         names = [name for name, _ in self._files]
         for rows in self.query(Choices):
@@ -124,12 +139,26 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     """Convert or publish tasks: a form, and below it a preview of the result."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
+        AppAction(
+            "make.start",
+            "Start",
+            "Write the dataset.",
+            "ctrl+g",
+            palette=False,
+            priority=True,
+            decides=True,
+        ),
         by_key("make.up", "Row above", "Go to the row above.", "up", priority=True),
         by_key("make.down", "Row below", "Go to the row below.", "down,enter", priority=True),
     )
 
-    def __init__(self, context: ConvertContext, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
+    def __init__(
+        self,
+        context: ConvertContext,
+        *,
+        publish: bool,
+        entries: Mapping[str, str | bool] | None = None,
+    ) -> None:
         super().__init__()
         self.context, self.publish = context, publish
         self.entries: dict[str, str | bool] = dict(entries or {})
@@ -147,39 +176,92 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             with VerticalScroll(id="make-rows", can_focus=False):
                 for label, widget in self._rows():
                     with Horizontal(classes="row"):
-                        yield Static(Content.styled(f"{label:<9}", "bold $primary"), classes="label")
+                        yield Static(
+                            Content.styled(f"{label:<9}", "bold $primary"), classes="label"
+                        )
                         yield widget
             with VerticalScroll(id="make-preview-scroll", can_focus=False):
-                yield CalmStatic(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
+                yield CalmStatic(
+                    Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview"
+                )
             with Horizontal(classes="dialog-buttons"):
-                yield DialogButton(self.words(f"{'Publish' if self.publish else 'Write'} ({{key:make.start}})"), "yes", "primary")
+                yield DialogButton(
+                    self.words(f"{'Publish' if self.publish else 'Write'} ({{key:make.start}})"),
+                    "yes",
+                    "primary",
+                )
                 yield DialogButton(self.words("Cancel ({key:dialog.cancel})"), "no")
 
     def _rows(self) -> Iterator[tuple[str, Widget]]:
         offers = self.context.offers
         if self.publish:
-            name = Field(offers.names[0] if offers.names else "", placeholder="ORG/NAME, or NAME for your own", id="make-name")
+            name = Field(
+                offers.names[0] if offers.names else "",
+                placeholder="ORG/NAME, or NAME for your own",
+                id="make-name",
+            )
             name.suggester = SuggestFromList(offers.names)
             yield "name", name
-            yield "", Tick("private: only you and your organisation see it", value=True, id="make-private")
-            yield "copy to", Field(placeholder="a file here, too: .parquet, .jsonl or .json", id="make-output")
+            yield (
+                "",
+                Tick(
+                    "private: only you and your organisation see it", value=True, id="make-private"
+                ),
+            )
+            yield (
+                "copy to",
+                Field(placeholder="a file here, too: .parquet, .jsonl or .json", id="make-output"),
+            )
         else:
-            yield "write to", Field(self.context.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
+            yield (
+                "write to",
+                Field(
+                    self.context.output,
+                    placeholder=".parquet, .jsonl, .json, or a folder",
+                    id="make-output",
+                ),
+            )
         yield "servers", _switch(offers.remote, "make-remote")
         yield "secrets", _switch(offers.secrets, "make-secrets")
         if self.publish and offers.secrets.tasks:
             yield "", Tick("publish secrets as they are", id="make-keep")
-        yield "at least", Field(placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
-        yield "filter", Field(placeholder="e.g. metadata.category:easy prompt:tile", id="make-filter")
+        yield (
+            "at least",
+            Field(
+                placeholder="tasks: repeat them up to this number; training wants 4", id="make-min"
+            ),
+        )
+        yield (
+            "filter",
+            Field(placeholder="e.g. metadata.category:easy prompt:tile", id="make-filter"),
+        )
         yield "", Tick("shuffle", id="make-shuffle")
         yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
-        yield "test", Field(placeholder="test split: a share (0.1) or a number; none when empty", id="make-test")
+        yield (
+            "test",
+            Field(
+                placeholder="test split: a share (0.1) or a number; none when empty", id="make-test"
+            ),
+        )
         yield "seed", Field("0", placeholder="of everything random", id="make-seed")
-        yield "budget", Field(placeholder="tokens: longer prompts are warned of; no limit when empty", id="make-budget")
+        yield (
+            "budget",
+            Field(
+                placeholder="tokens: longer prompts are warned of; no limit when empty",
+                id="make-budget",
+            ),
+        )
         path = self.context.opened.source.path
         plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
         reason = None if plain else "only .json and .jsonl files are changed in place"
-        yield "in place", Tick("write changes and copies back into the task file, too", reason=reason, id="make-in-place")
+        yield (
+            "in place",
+            Tick(
+                "write changes and copies back into the task file, too",
+                reason=reason,
+                id="make-in-place",
+            ),
+        )
         reason = None if offers.lock is not None else "no lock file here"
         words = f"name it in {offers.lock} as the project's dataset"
         yield "lock", Tick(words, value=offers.own, reason=reason, id="make-lock")
@@ -195,7 +277,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self.query(Field).first().focus()
         self._soon()
 
-    # -- moving ------------------------------------------------------------------------------------------------------
+    # -- moving
+    # ----------------------------------------------------------------------------------------------
 
     def action_up(self) -> None:
         self.focus_previous()
@@ -208,7 +291,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         else:
             self.focus_next()
 
-    # -- the preview -----------------------------------------------------------------------------------------------
+    # -- the preview
+    # ----------------------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Field.Changed) -> None:
         event.stop()
@@ -236,7 +320,9 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self.refresh_bindings()
             last: DatasetPreview | None = None
             told = 0.0
-            looking = preview(request, self.context.settings, self.context.opened.source, known=self.context.known)
+            looking = preview(
+                request, self.context.settings, self.context.opened.source, known=self.context.known
+            )
             async with aclosing(iterate_in_thread(looking)) as steps:  # type: ignore[type-var]
                 async for step in steps:
                     if isinstance(step, DatasetPreview):
@@ -246,9 +332,15 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                         now = asyncio.get_running_loop().time()
                         if now - told > 0.2:
                             told = now
-                            shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
+                            shown.update(
+                                self._told(
+                                    last, f"counting … {100 * (step.done or 0) // step.total} %"
+                                )
+                            )
         except Exception as error:
-            shown.update(_wrong(error if isinstance(error, HudtuiError) else self.app.defect(error)))
+            shown.update(
+                _wrong(error if isinstance(error, HudtuiError) else self.app.defect(error))
+            )
 
     def _told(self, found: DatasetPreview, progress: str = "") -> Content:
         lines: list[Content] = []
@@ -266,37 +358,83 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             if found.duplicated:
                 notes.append(f"{found.duplicated:,} copies")
             lines.append(
-                Content.assemble(mark, (f"{rows:,} rows", "bold"), f": {told}" + (f"; {', '.join(notes)}" if notes else ""))
+                Content.assemble(
+                    mark,
+                    (f"{rows:,} rows", "bold"),
+                    f": {told}" + (f"; {', '.join(notes)}" if notes else ""),
+                )
             )
             if self._on("strict") and found.problems:
-                lines.append(Content.styled(f"✗ strict: {found.problems:,} problems, so nothing would be written", "bold $error"))
+                lines.append(
+                    Content.styled(
+                        f"✗ strict: {found.problems:,} problems, so nothing would be written",
+                        "bold $error",
+                    )
+                )
             elif self._text("budget"):
-                lines.append(Content.styled(f"{found.problems:,} problems with this budget", "$foreground-muted"))
+                lines.append(
+                    Content.styled(
+                        f"{found.problems:,} problems with this budget", "$foreground-muted"
+                    )
+                )
             if self._on("in-place"):
-                lines.append(Content.styled("! the task file itself is changed as well", "$warning"))
+                lines.append(
+                    Content.styled("! the task file itself is changed as well", "$warning")
+                )
             if 0 < found.splits["train"] < 4:
-                lines.append(Content.styled("! training wants at least 4 tasks: “at least” repeats them", "$warning"))
+                lines.append(
+                    Content.styled(
+                        "! training wants at least 4 tasks: “at least” repeats them", "$warning"
+                    )
+                )
             if found.duplicated:
-                copies = "1 row is a copy" if found.duplicated == 1 else f"{found.duplicated:,} rows are copies"
-                lines.append(Content.styled(f"! {copies} of other tasks, under new ids", "$warning"))
+                copies = (
+                    "1 row is a copy"
+                    if found.duplicated == 1
+                    else f"{found.duplicated:,} rows are copies"
+                )
+                lines.append(
+                    Content.styled(f"! {copies} of other tasks, under new ids", "$warning")
+                )
             if self.publish and not self.context.offers.token:
                 lines.append(Content.styled(_NO_TOKEN, "bold $error"))
             if self.publish and not self._on("private"):
                 lines.append(Content.styled("! public: everyone can read it", "$warning"))
-            if self.publish and self.context.offers.secrets.tasks and not (self._on("secrets") or self._on("keep")):
-                lines.append(Content.styled("✗ secrets would be published: switch “secrets” on, or keep them", "bold $error"))
-        lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
+            if (
+                self.publish
+                and self.context.offers.secrets.tasks
+                and not (self._on("secrets") or self._on("keep"))
+            ):
+                lines.append(
+                    Content.styled(
+                        "✗ secrets would be published: switch “secrets” on, or keep them",
+                        "bold $error",
+                    )
+                )
+        lines.append(
+            Content.assemble(
+                ("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)
+            )
+        )
         for number, row in enumerate(found.rows):
             lines.append(Content.styled(f"row {number}", "bold $primary"))
             for name, text in zip(found.columns, row, strict=True):
                 if text is not None and text != "{}":
-                    shown = masked_text(text) if name != "mcp_config" else masked_json(text, self.context.settings.platform)
+                    shown = (
+                        masked_text(text)
+                        if name != "mcp_config"
+                        else masked_json(text, self.context.settings.platform)
+                    )
                     lines.append(
-                        Content.assemble((f"  {pad(clean_line(name), 14)}", "$foreground-muted"), clean_line(shown, 400))
+                        Content.assemble(
+                            (f"  {pad(clean_line(name), 14)}", "$foreground-muted"),
+                            clean_line(shown, 400),
+                        )
                     )
         return Content("\n").join(lines)
 
-    # -- the request -------------------------------------------------------------------------------------------------
+    # -- the request
+    # ----------------------------------------------------------------------------------------------
 
     def _text(self, name: str) -> str:
         found = self.query(f"#make-{name}")
@@ -315,7 +453,9 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         except ValueError:
             value = -1
         if not 0 <= value < 1e9:
-            raise InputError(f"{text!r} is not a {'whole ' if whole else ''}number", where=Location(label))
+            raise InputError(
+                f"{text!r} is not a {'whole ' if whole else ''}number", where=Location(label)
+            )
         return value
 
     def _read(self) -> DatasetRequest:
@@ -378,7 +518,9 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         try:
             request = self._read()
             if self.publish and not self.context.offers.token:
-                self.query_one("#make-preview", Static).update(Content.styled(_NO_TOKEN, "bold $error"))
+                self.query_one("#make-preview", Static).update(
+                    Content.styled(_NO_TOKEN, "bold $error")
+                )
                 return
             self._keep()
             self.dismiss(request)
@@ -388,5 +530,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
 
 def _wrong(error: HudtuiError) -> Content:
     first, *rest = (clean_line(line, 400) for line in error.lines())
-    lines = [Content.assemble(("✗ ", "bold $error"), first), *(Content.styled(f"  {line}", "$foreground-muted") for line in rest)]
+    lines = [
+        Content.assemble(("✗ ", "bold $error"), first),
+        *(Content.styled(f"  {line}", "$foreground-muted") for line in rest),
+    ]
     return Content("\n").join(lines)

@@ -94,11 +94,18 @@ class TasksPane(Pane):
     def first_focus(self) -> VirtualTable:
         return self.table
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- what is shown
+    # ----------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
         """Clear the pane for another source."""
-        self._word, self.filter, self.sort, self.chosen, self.rows = "", (), ("task", False), None, None
+        self._word, self.filter, self.sort, self.chosen, self.rows = (
+            "",
+            (),
+            ("task", False),
+            None,
+            None,
+        )
         self.search.value, self.search.display = "", False
         self.table.show(None)
 
@@ -135,9 +142,15 @@ class TasksPane(Pane):
         line = Content("  ").join(Content.styled(text.strip(), style) for text, style in parts)
         shown = self.shown
         room = shown.size.width - 2 - (line.cell_length + 2 if parts else 0)
-        about = next((words for words in self._about_calls(index) if cell_len(words) <= room), "") if index is not None else ""
+        about = (
+            next((words for words in self._about_calls(index) if cell_len(words) <= room), "")
+            if index is not None
+            else ""
+        )
         if about:
-            line = Content("  ").join([*([line] if parts else []), Content.styled(about, "$foreground-muted")])
+            line = Content("  ").join(
+                [*([line] if parts else []), Content.styled(about, "$foreground-muted")]
+            )
         shown.update(line, layout=False)
 
     def _about_calls(self, index: TaskIndex) -> list[str]:
@@ -153,25 +166,40 @@ class TasksPane(Pane):
         source = clean_line(self._open.analysis.source, 40)
         others = sum(index.other_servers.values())
         names = ", ".join(clean_line(name, 30) for name, _ in index.other_servers.most_common(2))
-        refused = index.problems.counts["error", "unknown-tool"] + index.problems.counts["error", "schema"]
+        refused = (
+            index.problems.counts["error", "unknown-tool"]
+            + index.problems.counts["error", "schema"]
+        )
         if others and not refused and others == index.counts["ok"] + index.counts["warning"]:
-            return [f"Calls not checked: these tasks use {names}; last analyzed: {source}", f"calls not checked ({names})"]
+            return [
+                f"Calls not checked: these tasks use {names}; last analyzed: {source}",
+                f"calls not checked ({names})",
+            ]
         checked = f"calls checked against {source}"
         if others:
             tasks, use = ("1 task", "uses") if others == 1 else (f"{others:,} tasks", "use")
-            return [f"{checked}; calls of {tasks} that {use} {names} are not", f"calls of {tasks} not checked"]
-        return [f"{checked}, inspected {age_text(analysis_age(self._open.analysis, self.app.services.now()))}"]
+            return [
+                f"{checked}; calls of {tasks} that {use} {names} are not",
+                f"calls of {tasks} not checked",
+            ]
+        return [
+            f"{checked}, inspected "
+            f"{age_text(analysis_age(self._open.analysis, self.app.services.now()))}"
+        ]
 
     def _filter_words(self) -> str:
         if len(self.filter) == 2:
             return f"{self.filter[0]}: {self.filter[1]}"
-        return {"problems": "with problems", "error": "errors", "warning": "warnings"}[self.filter[0]]
+        return {"problems": "with problems", "error": "errors", "warning": "warnings"}[
+            self.filter[0]
+        ]
 
     def on_resize(self) -> None:
         """Fit the line below the table to its width."""
         self.call_after_refresh(self.show_shown)
 
-    # -- filter and order --------------------------------------------------------------------------------------------
+    # -- filter and order
+    # --------------------------------------------------------------------------------------------
 
     def find(self) -> None:
         """Show the filter, with the focus."""
@@ -199,7 +227,11 @@ class TasksPane(Pane):
         choices: list[tuple[str, ...]] = [()]
         if counts:
             choices.append(("problems",))
-        choices += [(severity,) for severity in ("error", "warning") if any(key[0] == severity for key in counts)]
+        choices += [
+            (severity,)
+            for severity in ("error", "warning")
+            if any(key[0] == severity for key in counts)
+        ]
         choices += sorted(counts)
         place = choices.index(self.filter) + 1 if self.filter in choices else 0
         self.filter = choices[place % len(choices)]
@@ -227,7 +259,11 @@ class TasksPane(Pane):
     def _want(self) -> TaskFilter:
         from hudtui.core.tasks.table import TaskFilter
 
-        states = {"problems": frozenset((1, 2)), "error": frozenset((2,)), "warning": frozenset((1,))}
+        states = {
+            "problems": frozenset((1, 2)),
+            "error": frozenset((2,)),
+            "warning": frozenset((1,)),
+        }
         if len(self.filter) == 2:
             return TaskFilter(self._word, None, (self.filter[0], self.filter[1]))  # type: ignore[arg-type]
         return TaskFilter(self._word, states[self.filter[0]] if self.filter else None)
@@ -260,7 +296,9 @@ class TasksPane(Pane):
             self._use(rows)
             start = 0
             while True:
-                ended = not self._open.reading  # asked before: what is read from now on is drawn next time
+                ended = (
+                    not self._open.reading
+                )  # asked before: what is read from now on is drawn next time
                 steps = index.matching(want, start)
                 while (part := await asyncio.to_thread(_some, steps)) is not None:
                     new, start = part
@@ -298,7 +336,8 @@ class TasksPane(Pane):
         some = self._open.reading or bool(self._open.index is not None and self._open.index.total)
         if some and self.rows is not None and self.rows.order is not None:
             self.table.empty = with_keys(
-                "No task fits: Esc in the search, or {key:dataset.problem}, shows others.", keymap_of(self.app)
+                "No task fits: Esc in the search, or {key:dataset.problem}, shows others.",
+                keymap_of(self.app),
             )
         elif self._open.reading:
             self.table.empty = "No task yet."
@@ -320,12 +359,17 @@ class TasksPane(Pane):
                     place = 0
         self.table.go(place)
 
-    # -- the chosen task ---------------------------------------------------------------------------------------------
+    # -- the chosen task
+    # ---------------------------------------------------------------------------------------------
 
     @on(VirtualTable.Highlighted)
     def _moved(self, event: VirtualTable.Highlighted) -> None:
         event.stop()
-        if self.rows is not None and event.row < len(self.rows) and (task := self.rows.task(event.row)) != self.chosen:
+        if (
+            self.rows is not None
+            and event.row < len(self.rows)
+            and (task := self.rows.task(event.row)) != self.chosen
+        ):
             self.select(task)
 
     @on(VirtualTable.Selected)
@@ -352,13 +396,18 @@ class TaskDetailPane(ViewsPane):
     """The selected task, the statistics of all tasks, or the last test."""
 
     BORDER_TITLE = "Task"
-    HELP = "The selected task in full. {key:views.next} shows the statistics of all tasks, then the last test."
+    HELP = (
+        "The selected task in full. {key:views.next} shows the statistics of all tasks, then the "
+        "last test."
+    )
     VIEWS: ClassVar[tuple[str, ...]] = tuple(_VIEWS)
 
     def __init__(self) -> None:
         super().__init__(id="ds-detail")
         self.texts: dict[str, Static] = {view: CalmStatic(id=f"ds-{view}") for view in _VIEWS}
-        self.pages: dict[str, Page] = {view: Page(text, id=f"ds-{view}-page") for view, text in self.texts.items()}
+        self.pages: dict[str, Page] = {
+            view: Page(text, id=f"ds-{view}-page") for view, text in self.texts.items()
+        }
 
     def compose(self) -> ComposeResult:
         yield from self.pages.values()
@@ -423,9 +472,14 @@ class ProblemsPane(Pane):
         self.sentence.display = True
 
     def show(self, index: TaskIndex | None, *, complete: bool = False) -> None:
-        """List the problems of the tasks that were read, `complete` when those are all; None empties the pane."""
+        """List the problems of the tasks that were read, `complete` when those are all.
+
+        None empties the pane.
+        """
         read = index is not None and index.total
-        self.table.empty = "No problem was found." if complete else "No problem so far." if read else _UNREAD
+        self.table.empty = (
+            "No problem was found." if complete else "No problem so far." if read else _UNREAD
+        )
         if index is None:
             self.table.show(None)
             self.sentence.update("")
@@ -464,7 +518,10 @@ def _some(steps: Iterator[tuple[array[int], int]]) -> tuple[array[int], int] | N
 
 
 def _all_scenarios(index: TaskIndex) -> bool:
-    """Whether all tasks are of a generation that does not train, and one at least is a scenario of generation 5."""
+    """Return whether all tasks are of a generation that does not train.
+
+    At least one of them is a scenario of generation 5.
+    """
     return (
         bool(index.total)
         and index.problems.counts["error", "generation"] == index.total

@@ -90,8 +90,17 @@ def columns_for(category: str | None, longest_id: int = 0) -> tuple[Column, ...]
     """The columns of the table of tasks.
 
     Args:
-        category: Field of the metadata that the last one shows; None: there is none, and no such column.
-        longest_id: Characters of the longest id, which the column of ids has room for where there is any.
+        category: Field of the metadata that the last one shows; None: there is none, and no such
+            column.
+        longest_id: Characters of the longest id, which the column of ids has room for where there
+            is any.
     """
-    made = [replace(column, wanted=min(longest_id, LONGEST_ID)) if column.key == "id" else column for column in COLUMNS[:-1]]
-    return (*made,) if category is None else (*made, replace(COLUMNS[-1], title=clean_line(category, 20)))
+    made = [
+        replace(column, wanted=min(longest_id, LONGEST_ID)) if column.key == "id" else column
+        for column in COLUMNS[:-1]
+    ]
+    return (
+        (*made,)
+        if category is None
+        else (*made, replace(COLUMNS[-1], title=clean_line(category, 20)))
+    )

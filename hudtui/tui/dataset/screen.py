@@ -57,14 +57,21 @@ class DatasetScreen(HudtuiScreen):
     AUTO_FOCUS = "#ds-table"
     CSS_PATH = "dataset.tcss"
     HELP = (
-        "The tasks of this project, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset). "
-        "{key:list.filter} filters, {key:dataset.problem} shows only tasks with problems, {key:list.sort} sorts. "
-        "Enter shows a task in full. {key:dataset.test} sets one task up in its environment and evaluates it at once: "
-        "a broken evaluator shows here. {key:dataset.convert} converts, {key:dataset.publish} publishes; both show first "
-        "what would be written."
+        "The tasks of this project, each checked: ✓ ok, ! warning, ✗ error (left out of every "
+        "dataset). {key:list.filter} filters, {key:dataset.problem} shows only tasks with "
+        "problems, {key:list.sort} sorts. Enter shows a task in full. {key:dataset.test} sets one "
+        "task up in its environment and evaluates it at once: a broken evaluator shows here. "
+        "{key:dataset.convert} converts, {key:dataset.publish} publishes; both show first what "
+        "would be written."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
+        AppAction(
+            "dataset.open",
+            "Open",
+            "Choose a task file, or name a path or a dataset on the Hub.",
+            "o",
+            asks=True,
+        ),
         FILTER_ACTION,
         AppAction(
             "dataset.problem",
@@ -72,10 +79,26 @@ class DatasetScreen(HudtuiScreen):
             "Show all tasks, those with problems, with errors, with one kind of problem.",
             "p",
         ),
-        AppAction("dataset.test", "Test", "Set this task up in its environment and evaluate it at once.", "T", decides=True),
-        AppAction("dataset.play", "Play", "Play this task: by hand, or by a policy, turn by turn.", "h"),
-        AppAction("dataset.convert", "Convert", "Write a dataset file, after a preview.", "c", asks=True),
-        AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a preview.", "P", asks=True),
+        AppAction(
+            "dataset.test",
+            "Test",
+            "Set this task up in its environment and evaluate it at once.",
+            "T",
+            decides=True,
+        ),
+        AppAction(
+            "dataset.play", "Play", "Play this task: by hand, or by a policy, turn by turn.", "h"
+        ),
+        AppAction(
+            "dataset.convert", "Convert", "Write a dataset file, after a preview.", "c", asks=True
+        ),
+        AppAction(
+            "dataset.publish",
+            "Publish",
+            "Push a dataset to the Hugging Face Hub, after a preview.",
+            "P",
+            asks=True,
+        ),
         AppAction(
             "dataset.carry",
             "Convert to HUD v6",
@@ -84,15 +107,45 @@ class DatasetScreen(HudtuiScreen):
             show=False,
             asks=True,
         ),
-        AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "l", show=False),
-        AppAction("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
+        AppAction(
+            "dataset.problems",
+            "Problems",
+            "List every problem; Enter goes to its task.",
+            "l",
+            show=False,
+        ),
+        AppAction(
+            "dataset.numbers",
+            "Statistics",
+            "Prompt lengths, tools and categories.",
+            "i",
+            show=False,
+        ),
         SORT_ACTION,
         REVERSE_ACTION,
-        AppAction("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
-        AppAction("dataset.previous", "Previous problem", "Go to the previous task with a problem.", "N", show=False),
-        AppAction("dataset.check", "Check calls", "Check calls against the last analyzed environment, or not.", "v", show=False),
-        AppAction("dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False),
-        AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
+        AppAction(
+            "dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False
+        ),
+        AppAction(
+            "dataset.previous",
+            "Previous problem",
+            "Go to the previous task with a problem.",
+            "N",
+            show=False,
+        ),
+        AppAction(
+            "dataset.check",
+            "Check calls",
+            "Check calls against the last analyzed environment, or not.",
+            "v",
+            show=False,
+        ),
+        AppAction(
+            "dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False
+        ),
+        AppAction(
+            "dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False
+        ),
         cancel_action("dataset", "Cancel the reading, the writing or the test in progress."),
         by_key("dataset.back", "To the table", "Back to the table; from there, home.", "escape"),
     )
@@ -100,7 +153,11 @@ class DatasetScreen(HudtuiScreen):
     def __init__(self) -> None:
         super().__init__()
         self.open = OpenTasks()
-        self.tasks, self.detail, self.problems = TasksPane(self.open, self), TaskDetailPane(), ProblemsPane()
+        self.tasks, self.detail, self.problems = (
+            TasksPane(self.open, self),
+            TaskDetailPane(),
+            ProblemsPane(),
+        )
         self.work = TaskWork(self, self.open, self.detail, partial(self.show_view, "test"))
         self._reads = 0
         self._print: Fingerprint | None = None
@@ -109,7 +166,8 @@ class DatasetScreen(HudtuiScreen):
         self._was_analyzed = False
         """There was an analysis at the last look."""
 
-    # -- what is on it -----------------------------------------------------------------------------------------------
+    # -- what is on it
+    # ----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
         yield CalmStatic(id="ds-head")
@@ -171,13 +229,18 @@ class DatasetScreen(HudtuiScreen):
             return "no task can be used"
         if name in ("test", "play", "copy") and self.tasks.chosen is None:
             return "select a task first"
-        if name in ("test", "play") and self.tasks.chosen is not None and index.states[self.tasks.chosen] == 2:
+        if (
+            name in ("test", "play")
+            and self.tasks.chosen is not None
+            and index.states[self.tasks.chosen] == 2
+        ):
             return "this task cannot be used as it is; its problems say why"
         if name in ("sort", "reverse") and self.open.reading:
             return "everything has to be read first"
         return None
 
-    # -- opening -----------------------------------------------------------------------------------------------------
+    # -- opening
+    # ----------------------------------------------------------------------------------------------
 
     @started("open")
     async def action_open(self) -> None:
@@ -201,11 +264,20 @@ class DatasetScreen(HudtuiScreen):
             found.append((self.app.relative(path), word))
         name = facts.dataset if facts is not None else None
         if name is not None and name not in [listed for listed, _ in found]:
-            found.append((name, "dataset of this project" + ("" if os.path.exists(self.app.folder / name) else ", on the Hub")))
+            found.append(
+                (
+                    name,
+                    "dataset of this project"
+                    + ("" if os.path.exists(self.app.folder / name) else ", on the Hub"),
+                )
+            )
         return found
 
     def _open(self, text: str) -> None:
-        """Read a source from the beginning. The current one stays open until the new one is found."""
+        """Read a source from the beginning.
+
+        The current one stays open until the new one is found.
+        """
         if self.open.source is None:
             self.open.source = text
         self._show_panes(True)
@@ -213,7 +285,11 @@ class DatasetScreen(HudtuiScreen):
 
     def _take(self, text: str, found: _Found) -> None:
         """Replace the previous source, and clear what is shown of it."""
-        self.open.opened, self.open.analysis, self.open.complete = found.opened, found.analysis, False
+        self.open.opened, self.open.analysis, self.open.complete = (
+            found.opened,
+            found.analysis,
+            False,
+        )
         self._print = found.print
         for group in ("view", "raw", "numbers"):
             self.workers.cancel_group(self, group)
@@ -258,14 +334,18 @@ class DatasetScreen(HudtuiScreen):
                 self.busy(f"Downloading {text} from the Hub ({{key:dataset.cancel}} cancels)")
                 from hudtui.core.tasks.read import download_source
 
-                found = found._replace(opened=await asyncio.to_thread(download_source, found.opened))
+                found = found._replace(
+                    opened=await asyncio.to_thread(download_source, found.opened)
+                )
                 self.clear_message()
             opened = found.opened
             self._take(text, found)
             await self._fill(opened)
             self.open.complete = True
             for notice in opened.notices:
-                self.say(notice.message, "information" if notice.severity == "info" else notice.severity)
+                self.say(
+                    notice.message, "information" if notice.severity == "info" else notice.severity
+                )
         finally:
             if this == self._reads:  # a cancelled reading may end when the next is under way
                 self.open.reading = False
@@ -298,7 +378,9 @@ class DatasetScreen(HudtuiScreen):
         def told() -> None:
             if not drawn.is_set():
                 loop.call_soon_threadsafe(first.set)
-                drawn.wait(FIRST)  # later work, such as imports of large modules, would delay the first drawing
+                drawn.wait(
+                    FIRST
+                )  # later work, such as imports of large modules, would delay the first drawing
                 drawn.set()
 
         work = asyncio.ensure_future(asyncio.to_thread(read_into, index, opened, stop, told))
@@ -328,7 +410,10 @@ class DatasetScreen(HudtuiScreen):
         self.refresh_bindings()
 
     async def _look_outside(self) -> None:
-        """Read again when the file has changed outside; and notice the first analysis of an environment."""
+        """Read again when the file has changed outside.
+
+        And notice the first analysis of an environment.
+        """
         if not self.is_current:
             return
         if not self._was_analyzed and await asyncio.to_thread(self._analyzed):
@@ -339,7 +424,12 @@ class DatasetScreen(HudtuiScreen):
         from hudtui.core.tasks.read import fingerprint
 
         now = await asyncio.to_thread(fingerprint, self.open.opened.source)
-        if now is not None and now != self._print and not self.open.reading and self.open.source is not None:
+        if (
+            now is not None
+            and now != self._print
+            and not self.open.reading
+            and self.open.source is not None
+        ):
             self.say(f"{self.open.source} has changed and is read again.")
             self._open(self.open.source)
 
@@ -354,7 +444,8 @@ class DatasetScreen(HudtuiScreen):
     def action_cancel(self) -> None:
         self.cancel("read", "make", "test", "view")
 
-    # -- what is read so far -----------------------------------------------------------------------------------------
+    # -- what is read so far
+    # -----------------------------------------------------------------------------------------
 
     def _show_panes(self, shown: bool) -> None:
         self.query_one("#ds-empty").display = not shown
@@ -398,10 +489,17 @@ class DatasetScreen(HudtuiScreen):
         head.display = True
         width = max(self.size.width - 2, 20)
         name = clean_line(self.open.source)
-        # The counts come first: where room is short, their words go, then the beginning of the name.
+        # The counts come first: where room is short, their words go, then the beginning of the
+        # name.
         rests = [self._counts(files, words=words) for words in (True, False)]
-        rest = next((rest for rest in rests if min(cell_len(name), width // 3) + rest.cell_length <= width), rests[-1])
-        head.update(Content.styled(cut_left(name, max(width - rest.cell_length, 8)), "bold") + rest, layout=False)
+        rest = next(
+            (rest for rest in rests if min(cell_len(name), width // 3) + rest.cell_length <= width),
+            rests[-1],
+        )
+        head.update(
+            Content.styled(cut_left(name, max(width - rest.cell_length, 8)), "bold") + rest,
+            layout=False,
+        )
         self.tasks.show_shown()
 
     def _counts(self, files: int, *, words: bool) -> Content:
@@ -409,7 +507,9 @@ class DatasetScreen(HudtuiScreen):
         index = self.open.index
         parts: list[Any] = []
         if files > 1:
-            parts.append((self.app.keys_in(f"  {files} files: {{key:dataset.open}}"), "$foreground-muted"))
+            parts.append(
+                (self.app.keys_in(f"  {files} files: {{key:dataset.open}}"), "$foreground-muted")
+            )
         if index is not None:
             parts.append(f"  {index.total:,} task{'' if index.total == 1 else 's'}")
             for state, (glyph, style) in (
@@ -418,18 +518,33 @@ class DatasetScreen(HudtuiScreen):
                 ("error", ("✗", "bold $error")),
             ):
                 count = index.counts[state]  # type: ignore[index]
-                word = "" if not words else f" {state}" if count == 1 or state == "ok" else f" {state}s"
-                parts.append((f"  {glyph} {count:,}{word}", style if count else "$foreground-muted"))
+                word = (
+                    ""
+                    if not words
+                    else f" {state}"
+                    if count == 1 or state == "ok"
+                    else f" {state}s"
+                )
+                parts.append(
+                    (f"  {glyph} {count:,}{word}", style if count else "$foreground-muted")
+                )
         if self.open.reading:
-            share = f" {100 * index.done // index.size} %" if index is not None and index.size else ""
+            share = (
+                f" {100 * index.done // index.size} %" if index is not None and index.size else ""
+            )
             parts.append(
-                (f"  ● reading{share}" + (self.app.keys_in(", {key:dataset.cancel} stops") if words else ""), "bold $accent")
+                (
+                    f"  ● reading{share}"
+                    + (self.app.keys_in(", {key:dataset.cancel} stops") if words else ""),
+                    "bold $accent",
+                )
             )
         elif not self.open.complete:
             parts.append(("  ✗ not read to the end", "bold $warning"))
         return Content.assemble(*parts)
 
-    # -- tasks -------------------------------------------------------------------------------------------------------
+    # -- tasks
+    # ----------------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
         self.tasks.find()
@@ -483,7 +598,12 @@ class DatasetScreen(HudtuiScreen):
 
         index, task, shown = self.open.index, self.tasks.chosen, self.detail.texts["task"]
         self.workers.cancel_group(self, "raw")
-        if index is None or task is None or task >= index.total or (self.tasks.rows is not None and not len(self.tasks.rows)):
+        if (
+            index is None
+            or task is None
+            or task >= index.total
+            or (self.tasks.rows is not None and not len(self.tasks.rows))
+        ):
             shown.update(Content.styled("No task is selected.", "$foreground-muted"))
             return
         row, line = index.row(task), index.line(task)
@@ -512,7 +632,9 @@ class DatasetScreen(HudtuiScreen):
             row, line = index.row(task), index.line(task)
             kinds = [index.problems.kind(number) for number in index.problems.of(task)]
             told = "(nothing)" if raw is None else raw
-            self.detail.texts["task"].update(broken_content(row, kinds, line, told, self.app.platform))
+            self.detail.texts["task"].update(
+                broken_content(row, kinds, line, told, self.app.platform)
+            )
 
     def action_back(self) -> None:
         if self.open.source is None or not self.query_one(Panes).back():
@@ -552,7 +674,8 @@ class DatasetScreen(HudtuiScreen):
     def action_carry(self) -> None:
         self.start(self.work.carry, group="make")
 
-    # -- problems and numbers ----------------------------------------------------------------------------------------
+    # -- problems and numbers
+    # ----------------------------------------------------------------------------------------
 
     def action_problems(self) -> None:
         table = self.problems.table

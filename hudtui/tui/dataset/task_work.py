@@ -1,4 +1,7 @@
-"""What the dataset screen does with tasks: test one, convert all, publish them, write them for HUD v6."""
+"""What the dataset screen does with tasks.
+
+Test one, convert all, publish them, write them for HUD v6.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,25 @@ class TaskWork:
     """
 
     def __init__(
-        self, screen: HudtuiScreen, open_tasks: OpenTasks, detail: TaskDetailPane, show_test: Callable[[], None]
+        self,
+        screen: HudtuiScreen,
+        open_tasks: OpenTasks,
+        detail: TaskDetailPane,
+        show_test: Callable[[], None],
     ) -> None:
-        self._screen, self._open, self._detail, self._show_test = screen, open_tasks, detail, show_test
+        self._screen, self._open, self._detail, self._show_test = (
+            screen,
+            open_tasks,
+            detail,
+            show_test,
+        )
         self._agreed: set[str] = set()
         """Configurations of servers that the user agreed to test with."""
         self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
         """Entries of dialogs that were cancelled, by dialog and source."""
 
-    # -- testing one task --------------------------------------------------------------------------------------------
+    # -- testing one task
+    # --------------------------------------------------------------------------------------------
 
     async def test(self, record: TaskRecord) -> None:
         """Set a task up in its environment, and evaluate it at once."""
@@ -57,13 +70,19 @@ class TaskWork:
         app = self._screen.app
         shown, begun = self._detail.texts["test"], False
         try:
-            async for step in try_task(app.project, app, record.task(), source, agreed=self._agreed):
+            async for step in try_task(
+                app.project, app, record.task(), source, agreed=self._agreed
+            ):
                 if isinstance(step, Trial):
                     shown.update(trial_content(step))
                     self._screen.say(f"{record.id}: {step.verdict}", step.severity)
                 else:
                     begun = True
-                    shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} …", "$foreground-muted"))
+                    shown.update(
+                        Content.styled(
+                            f"Testing {clean_line(record.id, 100)} …", "$foreground-muted"
+                        )
+                    )
                     self._show_test()
                     self._screen.busy(f"Testing {record.id} ({{key:dataset.cancel}} cancels)")
         except BaseException:
@@ -71,7 +90,8 @@ class TaskWork:
                 shown.update(Content.styled("The test did not finish.", "$warning"))
             raise
 
-    # -- making datasets ---------------------------------------------------------------------------------------------
+    # -- making datasets
+    # ---------------------------------------------------------------------------------------------
 
     async def make(self, *, publish: bool) -> None:
         """Ask what to write, and write or publish it."""
@@ -91,19 +111,24 @@ class TaskWork:
             if request is None:
                 return
             output = request.output
-            if output is not None and not await may_replace(self._screen.app, self._screen.app.folder / output, str(output)):
+            if output is not None and not await may_replace(
+                self._screen.app, self._screen.app.folder / output, str(output)
+            ):
                 return
             if not publish:
                 break
             self._screen.busy("Asking the Hub")
             there = await find_destination(request, settings)
             self._screen.clear_message()
-            if await agree_to_push(request, there, self._screen.app, rows=dialog.rows, secrets=offers.secrets.tasks):
+            if await agree_to_push(
+                request, there, self._screen.app, rows=dialog.rows, secrets=offers.secrets.tasks
+            ):
                 break
         await self._carry_out(request, settings)
         self._entries.pop(kept, None)
 
-    # -- carrying over -----------------------------------------------------------------------------------------------
+    # -- carrying over
+    # ----------------------------------------------------------------------------------------------
 
     async def carry(self) -> None:
         """Ask where to, then write for HUD v6."""
@@ -119,11 +144,18 @@ class TaskWork:
                     continue
                 app.reload()
                 out, errors = step.total - step.written, step.findings.errors
-                first = f"; {out:,} left out: {clean_line(str(errors[0]), 200)}" if out and errors else ""
+                first = (
+                    f"; {out:,} left out: {clean_line(str(errors[0]), 200)}"
+                    if out and errors
+                    else ""
+                )
                 counts = f"{step.written:,} of {step.total:,} tasks{first}"
-                self._screen.say(f"Wrote {app.relative(step.output)}: {counts}.", "warning" if out else "success")
+                self._screen.say(
+                    f"Wrote {app.relative(step.output)}: {counts}.", "warning" if out else "success"
+                )
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- asking
+    # ----------------------------------------------------------------------------------------------
 
     def _convert_context(self) -> ConvertContext:
         from hudtui.core.flows.publish import find_choices, suggested_output
@@ -136,7 +168,9 @@ class TaskWork:
         usable = index.counts["ok"] + index.counts["warning"]
         offers = find_choices(DatasetRequest(source), settings, index.noticed, usable)
         known = index if self._open.complete else None
-        return ConvertContext(opened, settings, source, suggested_output(source), offers, self._open.analysis, known)
+        return ConvertContext(
+            opened, settings, source, suggested_output(source), offers, self._open.analysis, known
+        )
 
     async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
         from hudtui.core.events import iterate_in_thread
@@ -157,11 +191,20 @@ class TaskWork:
                         notes.append(f"! {step.message}.")
                 elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
                     told = now
-                    share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
-                    self._screen.busy(f"{step.stage}: {step.message}{share} ({{key:dataset.cancel}} cancels)")
+                    share = (
+                        f" {100 * step.done // step.total} %"
+                        if step.done is not None and step.total
+                        else ""
+                    )
+                    self._screen.busy(
+                        f"{step.stage}: {step.message}{share} ({{key:dataset.cancel}} cancels)"
+                    )
         assert made is not None
         self._screen.app.reload()
-        self._screen.say(" ".join([_told(made, self._screen.app.relative), *notes]), "warning" if notes else "success")
+        self._screen.say(
+            " ".join([_told(made, self._screen.app.relative), *notes]),
+            "warning" if notes else "success",
+        )
 
 
 def _told(made: DatasetResult, relative: Callable[[Path], str]) -> str:

@@ -25,16 +25,38 @@ class _What(Acting, Field):
 
 class _With(Acting, Field):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("replace.submit", "Replace", "Replace this match, and go to the next one.", "enter", palette=False),
+        AppAction(
+            "replace.submit",
+            "Replace",
+            "Replace this match, and go to the next one.",
+            "enter",
+            palette=False,
+        ),
     )
 
 
 class FindBar(Acting, Horizontal):
-    """Two fields. Enter in the first goes to the next match; in the second it replaces the match and goes to the next."""
+    """Two fields.
+
+    Enter in the first goes to the next match; in the second it replaces the match and goes to the
+    next.
+    """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("find.close", "Close search", "Leave the search and go back to the text.", "escape", palette=False),
-        AppAction("find.all", "Replace all", "Replace every match, as one change that can be undone.", "ctrl+l", palette=False),
+        AppAction(
+            "find.close",
+            "Close search",
+            "Leave the search and go back to the text.",
+            "escape",
+            palette=False,
+        ),
+        AppAction(
+            "find.all",
+            "Replace all",
+            "Replace every match, as one change that can be undone.",
+            "ctrl+l",
+            palette=False,
+        ),
         by_key("find.case", "Case", "Match upper and lower case, or ignore it.", "ctrl+t"),
     )
     DEFAULT_CSS = """
@@ -65,7 +87,12 @@ class FindBar(Acting, Horizontal):
 
     def compose(self) -> Iterable[Widget]:
         yield _What(placeholder="find", id="find-what")
-        yield _With(placeholder=with_keys("replace with (Enter one, {key:find.all} all)", keymap_of(self.app)), id="find-with")
+        yield _With(
+            placeholder=with_keys(
+                "replace with (Enter one, {key:find.all} all)", keymap_of(self.app)
+            ),
+            id="find-with",
+        )
         yield Static(id="find-count")
 
     @property
@@ -101,7 +128,9 @@ class FindBar(Acting, Horizontal):
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
         event.stop()
-        self.post_message(self.Sought(step=1) if event.input.id == "find-what" else self.Replace(everything=False))
+        self.post_message(
+            self.Sought(step=1) if event.input.id == "find-what" else self.Replace(everything=False)
+        )
 
     def action_close(self) -> None:
         self.display = False

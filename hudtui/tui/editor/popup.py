@@ -1,4 +1,7 @@
-"""The list of completions that floats beside the cursor. It never takes the focus; the editor hands it the keys."""
+"""The list of completions that floats beside the cursor.
+
+It never takes the focus; the editor hands it the keys.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ class Popup(OptionList, can_focus=False):
         height = min(len(shown), 8)
         below = at.y + 1 + height <= within.height - 1
         self.styles.width = width
-        self.absolute_offset = Offset(max(min(at.x, within.width - width - 1), 0), at.y + 1 if below else max(at.y - height, 0))
+        self.absolute_offset = Offset(
+            max(min(at.x, within.width - width - 1), 0),
+            at.y + 1 if below else max(at.y - height, 0),
+        )
         self.display = True
 
     def hide(self) -> None:
@@ -68,7 +74,8 @@ class Popup(OptionList, can_focus=False):
             "pageup": self.action_page_up,
             "pagedown": self.action_page_down,
         }
-        # An OptionList pages by its drawn lines, and has none until it is laid out: keys typed in a burst come before that.
+        # An OptionList pages by its drawn lines, and has none until it is laid out: keys typed in a
+        # burst come before that.
         if self.size or not key.startswith("page"):
             moves[key]()
 

@@ -19,9 +19,21 @@ class ReplyEditor(Acting, SignedArea):
     """Text with think and tool tags coloured as they count. It posts `TextArea.Changed`."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape", palette=False),
+        AppAction(
+            "reply.leave",
+            "Leave reply",
+            "Go from the reply to what it means.",
+            "escape",
+            palette=False,
+        ),
     )
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"reply--think", "reply--tool", "reply--extra", "reply--unclosed", "reply--outside"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "reply--think",
+        "reply--tool",
+        "reply--extra",
+        "reply--unclosed",
+        "reply--outside",
+    }
     DEFAULT_CSS = """
     ReplyEditor, ReplyEditor:focus { border: none; padding: 0 1; background: $surface; }
     ReplyEditor > .reply--think { color: $secondary; text-style: italic; }

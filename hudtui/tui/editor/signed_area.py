@@ -1,7 +1,8 @@
-"""The base of all editors: text of others is drawn with signs in place of what a terminal obeys or does not show.
+"""The base of all editors.
 
-The text itself stays as it is. `TextArea` measures its text at several places, so each of them gets the text with the signs: they
-take a cell where Textual counts none for what they stand for.
+Text of others is drawn with signs in place of what a terminal obeys or does not show. The text
+itself stays as it is. `TextArea` measures its text at several places, so each of them gets the text
+with the signs: they take a cell where Textual counts none for what they stand for.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class _SignedLines(Sequence[str]):
 
 
 class _SignedDocument:
-    """What is drawn of a document, for those that measure it. Rows and columns are the document's own."""
+    """What is drawn of a document, for those that measure it.
+
+    Rows and columns are the document's own.
+    """
 
     def __init__(self, document: DocumentBase) -> None:
         self._document = document
@@ -95,4 +99,6 @@ class SignedArea(TextArea):
         return cell_len(expand_tabs_inline(signs(self.document[row])[:column], self.indent_width))
 
     def cell_width_to_column_index(self, cell_width: int, row_index: int) -> int:
-        return cell_width_to_column_index(signs(self.document[row_index]), cell_width, self.indent_width)
+        return cell_width_to_column_index(
+            signs(self.document[row_index]), cell_width, self.indent_width
+        )

@@ -1,7 +1,9 @@
-"""An editor for YAML: Textual's TextArea with highlighting, findings in the text and in the gutter, and what a hand expects.
+"""An editor for YAML.
 
-Two things of TextArea's own grow with the length of the text: it measures all lines and counts all of them for every line it
-draws. Both are done differently here, and lines that did not change are not drawn again.
+Textual's TextArea with highlighting, findings in the text and in the gutter, and what a hand
+expects. Two things of TextArea's own grow with the length of the text: it measures all lines and
+counts all of them for every line it draws. Both are done differently here, and lines that did not
+change are not drawn again.
 """
 
 from __future__ import annotations
@@ -40,11 +42,15 @@ GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 
 _OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
 _GIVEN_UP = frozenset(("f6", "f7", "ctrl+d"))
-"""Keys of TextArea that the screen, or an action of the editor, uses instead. Delete still deletes."""
+"""Keys of TextArea that the screen, or an action of the editor, uses instead. Delete still
+deletes."""
 
 
 class _Wrapped(WrappedDocument):
-    """A wrapped document that keeps its height instead of counting it for every line that is drawn."""
+    """A wrapped document that keeps its height.
+
+    Otherwise it would be counted for every line that is drawn.
+    """
 
     @property
     def height(self) -> int:
@@ -53,7 +59,10 @@ class _Wrapped(WrappedDocument):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A finding as the editor shows it: on a row, over some characters (from 0, the end exclusive)."""
+    """A finding as the editor shows it.
+
+    On a row, over some characters (from 0, the end exclusive).
+    """
 
     row: int
     start: int
@@ -63,11 +72,18 @@ class Note:
 
     @classmethod
     def of(cls, finding: Finding, lines: Sequence[str]) -> Note:
-        """The note of a finding; where the finding has no range, the note covers the words of its line."""
+        """The note of a finding.
+
+        Where the finding has no range, the note covers the words of its line.
+        """
         row = min(max(finding.line - 1, 0), max(len(lines) - 1, 0))
         line = lines[row] if lines else ""
         start = min(max(finding.column - 1, 0), len(line))
-        end = len(line.rstrip()) if finding.end_column is None else min(finding.end_column - 1, len(line))
+        end = (
+            len(line.rstrip())
+            if finding.end_column is None
+            else min(finding.end_column - 1, len(line))
+        )
         if end <= start:
             start, end = len(line) - len(line.lstrip()), max(len(line.rstrip()), 1)
         return cls(row, start, end, finding.severity, finding.message)
@@ -85,22 +101,68 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         if keys
     ]
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("editor.complete", "Complete", "Complete the text at the cursor.", "ctrl+n,ctrl+@"),
         AppAction(
-            "editor.comment", "Comment", "Make the selected lines comments, or text again.", "ctrl+t,ctrl+underscore", show=False
+            "editor.complete", "Complete", "Complete the text at the cursor.", "ctrl+n,ctrl+@"
+        ),
+        AppAction(
+            "editor.comment",
+            "Comment",
+            "Make the selected lines comments, or text again.",
+            "ctrl+t,ctrl+underscore",
+            show=False,
         ),
         AppAction("editor.undo", "Undo", "Undo the last change.", "ctrl+z", show=False),
         AppAction("editor.redo", "Redo", "Redo the change that was undone.", "ctrl+y", show=False),
-        AppAction("editor.dedent", "Dedent", "Move the selected lines to the left.", "shift+tab", show=False),
+        AppAction(
+            "editor.dedent",
+            "Dedent",
+            "Move the selected lines to the left.",
+            "shift+tab",
+            show=False,
+        ),
         AppAction("editor.select-all", "Select all", "Select the whole text.", show=False),
-        AppAction("editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False),
+        AppAction(
+            "editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False
+        ),
         AppAction("editor.last", "End", "Go to the end of the text.", "ctrl+end", show=False),
-        AppAction("editor.delete-lines", "Delete lines", "Delete the selected lines.", "shift+delete,ctrl+shift+k", show=False),
-        AppAction("editor.duplicate", "Duplicate lines", "Duplicate the selected lines.", "ctrl+d", show=False),
-        AppAction("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
-        AppAction("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
-        AppAction("editor.wrap", "Wrap lines", "Wrap long lines, or scroll sideways.", "ctrl+shift+w", show=False),
-        AppAction("editor.leave", "Leave text", "Go from the text to the pane beside it.", "escape", palette=False),
+        AppAction(
+            "editor.delete-lines",
+            "Delete lines",
+            "Delete the selected lines.",
+            "shift+delete,ctrl+shift+k",
+            show=False,
+        ),
+        AppAction(
+            "editor.duplicate",
+            "Duplicate lines",
+            "Duplicate the selected lines.",
+            "ctrl+d",
+            show=False,
+        ),
+        AppAction(
+            "editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False
+        ),
+        AppAction(
+            "editor.move-down",
+            "Move down",
+            "Move the selected lines down.",
+            "ctrl+shift+down",
+            show=False,
+        ),
+        AppAction(
+            "editor.wrap",
+            "Wrap lines",
+            "Wrap long lines, or scroll sideways.",
+            "ctrl+shift+w",
+            show=False,
+        ),
+        AppAction(
+            "editor.leave",
+            "Leave text",
+            "Go from the text to the pane beside it.",
+            "escape",
+            palette=False,
+        ),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "yaml--text",
@@ -152,9 +214,11 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         self.popup = False
         """Whether a list of completions is open, which gets the keys that move in it."""
         self.walked = False
-        """Whether the focus came by Tab or Shift-Tab: these keys then move on, until another key is pressed."""
+        """Whether the focus came by Tab or Shift-Tab: these keys then move on, until another key is
+        pressed."""
         self.after_change: Callable[[], None] | None = None
-        """Called immediately after every change, so that what depends on the text is painted together with it."""
+        """Called immediately after every change, so that what depends on the text is painted
+        together with it."""
         self._marks = YamlMarks()
         self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
         self._themed: object = None
@@ -165,11 +229,18 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         self._width = 0
         self._edited: tuple[int, int] | None = None
         self._styles: dict[str, Style] = {}
-        super().__init__(soft_wrap=False, tab_behavior="indent", show_line_numbers=True, max_checkpoints=500, id=id)
+        super().__init__(
+            soft_wrap=False,
+            tab_behavior="indent",
+            show_line_numbers=True,
+            max_checkpoints=500,
+            id=id,
+        )
         self.indent_width = 2
         self.cursor_blink = False
 
-    # -- text --------------------------------------------------------------------------------------------------------
+    # -- text
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def lines(self) -> Sequence[str]:
@@ -182,7 +253,10 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         super()._set_document(text, None)
 
     def replace_all(self, text: str) -> None:
-        """Replace the whole text, as one change that can be undone; the cursor stays where possible."""
+        """Replace the whole text, as one change that can be undone.
+
+        The cursor stays where possible.
+        """
         at = self.cursor_location
         if text != self.text:
             self.history.checkpoint()
@@ -237,24 +311,32 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         if self._edited is None:
             self._width = max((cell_len(signs(line)) for line in lines), default=0)
         else:
-            # The text grows at once and shrinks when it is next measured; the difference is not visible.
+            # The text grows at once and shrinks when it is next measured; the difference is not
+            # visible.
             top, bottom = self._edited
             self._width = max(
-                self._width, *(cell_len(signs(line).expandtabs(self.indent_width)) for line in lines[top : bottom + 1])
+                self._width,
+                *(
+                    cell_len(signs(line).expandtabs(self.indent_width))
+                    for line in lines[top : bottom + 1]
+                ),
             )
         before, size = self.virtual_size, Size(self._width + self.gutter_width + 1, len(lines))
         if size == before:
             return
-        # Set past the reactive: a new size of what is scrolled is no reason for a new layout of the whole screen.
+        # Set past the reactive: a new size of what is scrolled is no reason for a new layout of the
+        # whole screen.
         self.set_reactive(YamlEditor.virtual_size, size)
-        # A scrollbar is drawn from end to end; the one at the side does not depend on how long the lines are.
+        # A scrollbar is drawn from end to end; the one at the side does not depend on how long the
+        # lines are.
         wide = size.width > self.size.width
         if size.height != before.height or wide != self.show_horizontal_scrollbar:
             self._scroll_update(size)
         elif wide:
             self.horizontal_scrollbar.window_virtual_size = size.width
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing
+    # ----------------------------------------------------------------------------------------------
 
     def show_notes(self, notes: Iterable[Note]) -> None:
         """Mark findings, in place of the earlier marks."""
@@ -266,11 +348,15 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
             self.refresh()
 
     def shift_notes(self, row: int, by: int) -> None:
-        """Lines came in or went at a row: move the marks below along until the text is checked again."""
+        """Lines came in or went at a row.
+
+        Move the marks below along until the text is checked again.
+        """
         if by:
             self.notes = {
                 place + by if place >= row else place: tuple(
-                    Note(note.row + by, note.start, note.end, note.severity, note.message) for note in notes
+                    Note(note.row + by, note.start, note.end, note.severity, note.message)
+                    for note in notes
                 )
                 if place >= row
                 else notes
@@ -298,20 +384,27 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
     def _style(self, name: str) -> Style:
         style = self._styles.get(name)
         if style is None:
-            # The full style has its colour worked out against the background; only the partial one says what is asked for.
+            # The full style has its colour worked out against the background; only the partial one
+            # says what is asked for.
             full = self.get_component_rich_style(f"yaml--{name}")
             own = self.get_component_rich_style(f"yaml--{name}", partial=True)
             colour = full.color if own.color is not None else None
             back = full.bgcolor if own.bgcolor is not None else None
             style = self._styles[name] = Style(
-                color=colour, bgcolor=back, bold=own.bold, italic=own.italic, underline=own.underline
+                color=colour,
+                bgcolor=back,
+                bold=own.bold,
+                italic=own.italic,
+                underline=own.underline,
             )
         return style
 
     def get_line(self, line_index: int) -> Text:
         """A line with its colours, findings and matches."""
         line, text = self.document.get_line(line_index), self.signed_line(line_index)
-        for start, end, name in self._marks.block(self.lines, line_index // BLOCK)[line_index % BLOCK]:
+        for start, end, name in self._marks.block(self.lines, line_index // BLOCK)[
+            line_index % BLOCK
+        ]:
             text.stylize(self._style(name), start, end)
         for note in self.notes.get(line_index, ()):
             text.stylize(self._style(note.severity), note.start, note.end)
@@ -330,9 +423,22 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         self._look = self._looker()
         return ScrollView.render_lines(self, crop)
 
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Draw the editor again; by default only the lines that look different from what was drawn last."""
-        if regions or not repaint or layout or recompose or not self._drawn or not self.is_mounted or self.soft_wrap:
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Draw the editor again.
+
+        By default only the lines that look different from what was drawn last.
+        """
+        if (
+            regions
+            or not repaint
+            or layout
+            or recompose
+            or not self._drawn
+            or not self.is_mounted
+            or self.soft_wrap
+        ):
             return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         if self._changing:
             return self  # the end of the change asks again, when everything is in place
@@ -343,7 +449,10 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         return super().refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def _looker(self) -> Callable[[int], tuple[object, ...]]:
-        """Return a function that gives everything the look of a visible line depends on; valid until something changes."""
+        """Return a function that gives everything the look of a visible line depends on.
+
+        Valid until something changes.
+        """
         scroll_x, scroll_y = self.scroll_offset
         selection, bracket = self.selection, self._matching_bracket_location
         first, last = sorted((selection.start[0], selection.end[0]))
@@ -381,7 +490,10 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         return strip
 
     def _wrapped_line(self, y: int) -> Strip:
-        """Draw one screen line of a wrapped text: the mark of a finding stands on the first screen line of its line."""
+        """Draw one screen line of a wrapped text.
+
+        The mark of a finding stands on the first screen line of its line.
+        """
         places, at = self.wrapped_document._offset_to_line_info, y + self.scroll_offset.y
         strip = super()._render_line(y)
         if at >= len(places) or places[at][1]:
@@ -400,10 +512,14 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         glyph = Strip([Segment(GLYPHS[severity], self.rich_style + style)], 1)
         return Strip.join([strip.crop(0, at), glyph, strip.crop(at + 1)])
 
-    # -- keys --------------------------------------------------------------------------------------------------------
+    # -- keys
+    # ----------------------------------------------------------------------------------------------
 
     async def on_key(self, event: events.Key) -> None:
-        """Enter keeps the indentation, tab and backspace move by it; an open list of completions comes first."""
+        """Enter keeps the indentation, tab and backspace move by it.
+
+        An open list of completions comes first.
+        """
         key = event.key
         walks = self.walked and key in ("tab", "shift+tab")
         self.walked = False
@@ -419,7 +535,9 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
             self.action_leave()
         elif key == "backspace" and self._outdents():
             row, column = self.cursor_location
-            self._replace_via_keyboard("", (row, (column - 1) // self.indent_width * self.indent_width), (row, column))
+            self._replace_via_keyboard(
+                "", (row, (column - 1) // self.indent_width * self.indent_width), (row, column)
+            )
         else:
             if event.is_printable or key == "backspace":
                 self.call_next(self.post_message, self.Wants(False))
@@ -445,7 +563,11 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
 
     def _outdents(self) -> bool:
         row, column = self.cursor_location
-        return self.selection.is_empty and column > 1 and not self.document.get_line(row)[:column].strip(" ")
+        return (
+            self.selection.is_empty
+            and column > 1
+            and not self.document.get_line(row)[:column].strip(" ")
+        )
 
     def _rows(self) -> range:
         (first, _), (last, column) = sorted(self.selection)
@@ -460,14 +582,18 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         lines = [changed.get(row, self.document.get_line(row)) for row in range(first, last + 1)]
         before = {row: self.document.get_line(row) for row in range(first, last + 1)}
         self.history.checkpoint()
-        self.replace("\n".join(lines), (first, 0), (last, len(before[last])), maintain_selection_offset=False)
+        self.replace(
+            "\n".join(lines), (first, 0), (last, len(before[last])), maintain_selection_offset=False
+        )
         self.history.checkpoint()
 
         def moved(place: Location) -> Location:
             row, column = place
             if row not in before:
                 return place
-            return row, max(column + len(changed.get(row, before[row])) - len(before[row]), 0) if column else 0
+            return row, max(
+                column + len(changed.get(row, before[row])) - len(before[row]), 0
+            ) if column else 0
 
         self.selection = Selection(moved(start), moved(end))
 
@@ -480,7 +606,9 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
                 changed[row] = " " * width + line
             elif direction < 0:
                 changed[row] = line[min(width, len(line) - len(line.lstrip(" "))) :]
-        self._change_lines({row: line for row, line in changed.items() if line != self.document.get_line(row)})
+        self._change_lines(
+            {row: line for row, line in changed.items() if line != self.document.get_line(row)}
+        )
 
     action_dedent = partialmethod(_shift_lines, -1)
 
@@ -506,7 +634,9 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         rows, (start, end) = self._rows(), self.selection
         text = "\n".join(self.document.get_line(row) for row in rows)
         below = (rows[-1], len(self.document.get_line(rows[-1])))
-        self._as_one(lambda: self.replace(f"\n{text}", below, below, maintain_selection_offset=False))
+        self._as_one(
+            lambda: self.replace(f"\n{text}", below, below, maintain_selection_offset=False)
+        )
         self.selection = Selection((start[0] + len(rows), start[1]), (end[0] + len(rows), end[1]))
 
     def _move_lines(self, step: int) -> None:
@@ -519,7 +649,11 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         lines = [*moved, beside] if step < 0 else [beside, *moved]
         first, last = min(rows[0], other), max(rows[-1], other)
         place = (last, len(self.document.get_line(last)))
-        self._as_one(lambda: self.replace("\n".join(lines), (first, 0), place, maintain_selection_offset=False))
+        self._as_one(
+            lambda: self.replace(
+                "\n".join(lines), (first, 0), place, maintain_selection_offset=False
+            )
+        )
         most = self.document.line_count - 1
         self.selection = Selection((start[0] + step, start[1]), (min(end[0] + step, most), end[1]))
 
@@ -546,14 +680,25 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         if event.chain > 2:
             self.selection = Selection((row, 0), (row, len(line)))
             return
-        word = next((match for match in re.finditer(r"\w+", line) if match.start() <= column <= match.end()), None)
+        word = next(
+            (
+                match
+                for match in re.finditer(r"\w+", line)
+                if match.start() <= column <= match.end()
+            ),
+            None,
+        )
         if word is not None:
             self.selection = Selection((row, word.start()), (row, word.end()))
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         """Scroll the cursor into view; the beginning of its line stays in view where both fit."""
         scrolled = super().scroll_cursor_visible(center, animate)
-        if self.scroll_offset.x and self._cursor_offset[0] + 3 + self.gutter_width <= self.scrollable_content_region.width:
+        if (
+            self.scroll_offset.x
+            and self._cursor_offset[0] + 3 + self.gutter_width
+            <= self.scrollable_content_region.width
+        ):
             self.scroll_to(x=0, animate=False)
         return scrolled
 
@@ -564,10 +709,14 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         if not full:
             return
         if all(line.lstrip().startswith("#") for line in full.values()):
-            self._change_lines({row: re.sub(r"^(\s*)# ?", r"\1", line) for row, line in full.items()})
+            self._change_lines(
+                {row: re.sub(r"^(\s*)# ?", r"\1", line) for row, line in full.items()}
+            )
         else:
             depth = min(len(line) - len(line.lstrip(" ")) for line in full.values())
-            self._change_lines({row: f"{line[:depth]}# {line[depth:]}" for row, line in full.items()})
+            self._change_lines(
+                {row: f"{line[:depth]}# {line[depth:]}" for row, line in full.items()}
+            )
 
     def action_complete(self) -> None:
         self.post_message(self.Wants(True))
@@ -575,10 +724,14 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
     def action_leave(self) -> None:
         self.post_message(self.Left())
 
-    # -- places ------------------------------------------------------------------------------------------------------
+    # -- places
+    # ----------------------------------------------------------------------------------------------
 
     def go(self, row: int, column: int = 0) -> None:
-        """Put the cursor at a place (from 0), and scroll the place to the middle where it was not visible."""
+        """Put the cursor at a place (from 0).
+
+        A place that was not visible is scrolled to the middle.
+        """
         row = min(max(row, 0), self.document.line_count - 1)
         place = (row, min(column, len(self.document.get_line(row))))
         top, height = self.scroll_offset.y, max(self.size.height, 1)

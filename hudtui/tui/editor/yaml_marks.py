@@ -1,8 +1,8 @@
 """Which stretches of YAML lines are keys, texts, numbers and so on, computed for the visible lines.
 
-tree-sitter knows the language. It is given a block of lines at a time, below the lines that the block is nested in, so that the
-cost of a keystroke does not depend on the length of the file. A text in quotes that runs over the border of a block may be taken
-for something else there.
+tree-sitter knows the language. It is given a block of lines at a time, below the lines that the
+block is nested in, so that the cost of a keystroke does not depend on the length of the file. A
+text in quotes that runs over the border of a block may be taken for something else there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class YamlMarks:
         self._known: dict[tuple[str, ...], list[tuple[Mark, ...]]] = {}
         self._blocks: dict[int, list[tuple[Mark, ...]]] = {}
         self._chains: list[_Chain] = [()]
-        """For each block, the lines above it that its content may be nested in, with their indentation."""
+        """For each block, the lines above it that its content may be nested in, with their
+        indentation."""
 
     def edited(self, row: int) -> None:
         """The text changed at this row, or from it on."""
@@ -131,6 +132,10 @@ def _in_characters(line: str, marks: list[tuple[int, int, int]]) -> tuple[Mark, 
         return tuple((start, min(end, len(line)), KINDS[rank]) for rank, start, end in marks)
     data = line.encode("utf-8", "replace")
     return tuple(
-        (len(data[:start].decode("utf-8", "replace")), len(data[:end].decode("utf-8", "replace")), KINDS[rank])
+        (
+            len(data[:start].decode("utf-8", "replace")),
+            len(data[:end].decode("utf-8", "replace")),
+            KINDS[rank],
+        )
         for rank, start, end in marks
     )

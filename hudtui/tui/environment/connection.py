@@ -31,8 +31,12 @@ class Connection:
         self._source = ""
         self.session: EnvironmentSession | None = None
 
-    async def call(self, source: Source, tool: str, arguments: dict[str, Any], *, title: str) -> tuple[ToolResult, float]:
-        """Call a tool, shown as `title`, and return its answer and the seconds that it took. A connection that fails is closed.
+    async def call(
+        self, source: Source, tool: str, arguments: dict[str, Any], *, title: str
+    ) -> tuple[ToolResult, float]:
+        """Call a tool, shown as `title`, and return its answer and the seconds that it took.
+
+        A connection that fails is closed.
 
         Raises:
             HudtuiError: The environment cannot be reached, or does not answer.

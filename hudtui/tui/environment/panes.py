@@ -1,4 +1,7 @@
-"""The panes of the environment screen: what the environment offers, one tool with its form, and the last result."""
+"""The panes of the environment screen.
+
+What the environment offers, one tool with its form, and the last result.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from textual.widgets.tree import TreeNode
 
 from hudtui.core.environment.form_args import form_fields, signature
 from hudtui.core.environment.images import describe_image
-from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
+from hudtui.core.environment.values import (
+    Analysis,
+    ContentBlock,
+    Prompt,
+    Resource,
+    Tool,
+    ToolResult,
+)
 from hudtui.core.json_text import pretty
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.environment.tool_form import ToolForm
@@ -45,7 +55,10 @@ class ToolsPane(FilteredPane):
     """What the environment offers, as a tree: tools with their parameters, resources, prompts."""
 
     BORDER_TITLE = "Tools"
-    HELP = "The tools of the environment. Functions of a hub are listed below its tool. ▸ 3x: the tool was called three times."
+    HELP = (
+        "The tools of the environment. Functions of a hub are listed below its tool. ▸ 3x: the "
+        "tool was called three times."
+    )
 
     @dataclass
     class Highlighted(Message):
@@ -106,11 +119,18 @@ class ToolsPane(FilteredPane):
         word = self.filter_field.value.casefold().strip()
         before = getattr(self.selected, "name", None)
         tree.clear()
-        fits = [tool for tool in analysis.tools if word in tool.name.casefold() or word in tool.description.casefold()]
+        fits = [
+            tool
+            for tool in analysis.tools
+            if word in tool.name.casefold() or word in tool.description.casefold()
+        ]
         hidden = [tool for tool in fits if tool.kind == "hidden"]
         groups: tuple[tuple[str, list[Tool]], ...] = (
             ("Agent tools", [tool for tool in fits if tool.kind == "agent"]),
-            ("Setup and evaluation", [tool for tool in fits if tool.kind not in ("agent", "hidden")]),
+            (
+                "Setup and evaluation",
+                [tool for tool in fits if tool.kind not in ("agent", "hidden")],
+            ),
         )
         nodes: dict[str, TreeNode[Leaf]] = {}
         for title, tools in groups:
@@ -120,10 +140,17 @@ class ToolsPane(FilteredPane):
             for tool in tools[:MOST_TOOLS]:
                 below = any(one.hub == tool.name for one in hidden)
                 label = self._label(tool)
-                node = branch.add(label, tool, expand=True) if below else branch.add_leaf(label, tool)
+                node = (
+                    branch.add(label, tool, expand=True) if below else branch.add_leaf(label, tool)
+                )
                 nodes.setdefault(tool.name, node)
             if len(tools) > MOST_TOOLS:
-                branch.add_leaf(self.app.keys_in(f"… {len(tools) - MOST_TOOLS} more: {{key:list.filter}} filters"), None)
+                branch.add_leaf(
+                    self.app.keys_in(
+                        f"… {len(tools) - MOST_TOOLS} more: {{key:list.filter}} filters"
+                    ),
+                    None,
+                )
         alone: TreeNode[Leaf] | None = None
         for tool in hidden[:MOST_TOOLS]:
             hub = nodes.get(tool.hub or "")
@@ -133,11 +160,17 @@ class ToolsPane(FilteredPane):
             assert parent is not None
             nodes.setdefault(tool.name, parent.add_leaf(self._label(tool), tool))
         for title, others in (("Resources", analysis.resources), ("Prompts", analysis.prompts)):
-            kept = [one for one in others if word in one.name.casefold() or word in getattr(one, "uri", "").casefold()]
+            kept = [
+                one
+                for one in others
+                if word in one.name.casefold() or word in getattr(one, "uri", "").casefold()
+            ]
             if kept:
                 branch = tree.root.add(f"{title} ({len(kept)})", expand=len(kept) <= 20)
                 for one in kept[:MOST_TOOLS]:
-                    nodes.setdefault(one.name, branch.add_leaf(one.name or getattr(one, "uri", ""), one))
+                    nodes.setdefault(
+                        one.name, branch.add_leaf(one.name or getattr(one, "uri", ""), one)
+                    )
         current = nodes.get(before) if before is not None else None
         current = current or next(iter(nodes.values()), None)
         self.note_on_border(f"{len(fits)} of {plural(len(analysis.tools), 'tool')}" if word else "")
@@ -171,7 +204,10 @@ class ToolsPane(FilteredPane):
 
 
 class ToolPane(Pane):
-    """One tool: what it does, its parameters, and the form that calls it. Resources and prompts are shown without a form."""
+    """One tool: what it does, its parameters, and the form that calls it.
+
+    Resources and prompts are shown without a form.
+    """
 
     BORDER_TITLE = "Tool"
     HELP = "What the tool does, and a form with its arguments. Enter in the form calls the tool."
@@ -193,7 +229,9 @@ class ToolPane(Pane):
 
     def show(self, leaf: Leaf) -> None:
         """Show a tool, a resource or a prompt."""
-        self.name_on_border(signature(leaf) if isinstance(leaf, Tool) else getattr(leaf, "name", "") or "Tool")
+        self.name_on_border(
+            signature(leaf) if isinstance(leaf, Tool) else getattr(leaf, "name", "") or "Tool"
+        )
         self.about.update(about_leaf(leaf))
         self.form.display = isinstance(leaf, Tool)
         self.form.ask(form_fields(leaf) if isinstance(leaf, Tool) else ())
@@ -204,12 +242,21 @@ def about_leaf(leaf: Leaf) -> Content:
     lines: list[Content] = []
     if isinstance(leaf, Tool):
         means = _MEANS.get(leaf.kind) or f"function of the hub {leaf.hub}; not listed to the agent"
-        lines.append(Content.assemble((clean_line(leaf.name), "bold"), (f"  {means}", "$foreground-muted")))
+        lines.append(
+            Content.assemble((clean_line(leaf.name), "bold"), (f"  {means}", "$foreground-muted"))
+        )
         lines.append(Content(clean(leaf.description) or "No description."))
-        lines += [Content(""), Content.styled("Parameters", "bold $primary"), schema_text(leaf.input_schema)]
+        lines += [
+            Content(""),
+            Content.styled("Parameters", "bold $primary"),
+            schema_text(leaf.input_schema),
+        ]
     elif isinstance(leaf, Resource):
         lines.append(
-            Content.assemble((clean_line(leaf.uri), "bold"), (f"  {clean_line(leaf.mime_type or '')}", "$foreground-muted"))
+            Content.assemble(
+                (clean_line(leaf.uri), "bold"),
+                (f"  {clean_line(leaf.mime_type or '')}", "$foreground-muted"),
+            )
         )
         lines.append(Content(clean(leaf.description or leaf.name)))
     elif isinstance(leaf, Prompt):
@@ -220,10 +267,16 @@ def about_leaf(leaf: Leaf) -> Content:
 
 
 class ResultPane(ViewsPane):
-    """The last result as text or as JSON, the request that led to it, and the tool as the server lists it."""
+    """The last result as text or as JSON, its request, and the tool's JSON.
+
+    The request led to the result; the tool is as the server lists it.
+    """
 
     BORDER_TITLE = "Result"
-    HELP = "The result of the last call. {key:views.next} shows the text, the JSON, the request, then the tool's JSON."
+    HELP = (
+        "The result of the last call. {key:views.next} shows the text, the JSON, the request, then "
+        "the tool's JSON."
+    )
     VIEWS: ClassVar[tuple[str, ...]] = ("text", "json", "request", "tool")
 
     def __init__(self) -> None:
@@ -251,7 +304,13 @@ class ResultPane(ViewsPane):
         called, view = self._called, self.view
         if view == "tool":
             leaf = self._leaf
-            self.json_view.show(leaf.to_json() if isinstance(leaf, Tool) else dict(vars(leaf)) if leaf is not None else None)
+            self.json_view.show(
+                leaf.to_json()
+                if isinstance(leaf, Tool)
+                else dict(vars(leaf))
+                if leaf is not None
+                else None
+            )
         elif called is None:
             self.json_view.clear()
         elif view == "request":
@@ -271,7 +330,12 @@ def _result_json(result: ToolResult) -> dict[str, Any]:
     """A result as in the protocol, with the size of an image in place of its data."""
     blocks = []
     for block in result.blocks:
-        fields = {"type": block.type, "text": block.text, "uri": block.uri, "mimeType": block.mime_type}
+        fields = {
+            "type": block.type,
+            "text": block.text,
+            "uri": block.uri,
+            "mimeType": block.mime_type,
+        }
         if block.type == "image":
             fields["data"] = describe_image(block)
         blocks.append({name: value for name, value in fields.items() if value is not None})
@@ -282,7 +346,10 @@ def _result_json(result: ToolResult) -> dict[str, Any]:
 
 
 def result_text(result: ToolResult, seconds: float, image_hint: str = "") -> str:
-    """A result in words: its duration, then its blocks as the agent sees them; `image_hint` says how to open an image."""
+    """A result in words.
+
+    Its duration, then its blocks as the agent sees them; `image_hint` says how to open an image.
+    """
     parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {took(seconds)}"]
     for block in result.blocks:
         if block.type == "text":
@@ -290,9 +357,16 @@ def result_text(result: ToolResult, seconds: float, image_hint: str = "") -> str
         elif block.type == "image":
             parts.append(f"[image: {describe_image(block)}{image_hint}]")
         else:
-            parts.append(f"[{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]")
+            parts.append(
+                f"[{clean_line(block.type, 40)} "
+                f"{clean_line(block.uri or block.mime_type or '', 200)}]"
+            )
             if block.text:
                 parts.append(clean(block.text))
     if result.structured is not None:
-        parts += ["structured: the same"] if result.repeats_text else ["structured:", pretty(result.structured)]
+        parts += (
+            ["structured: the same"]
+            if result.repeats_text
+            else ["structured:", pretty(result.structured)]
+        )
     return "\n".join(cut(line, 100_000) for part in parts for line in part.split("\n"))

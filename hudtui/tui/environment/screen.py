@@ -39,13 +39,18 @@ _HINT = f"{_NAME}; an empty field takes text-2048, which comes with hudtui"
 
 
 RECENT = 3600.0
-"""Seconds for which a program of the project is not started again unasked: the MCP SDK alone takes 30 MiB and a second."""
+"""Seconds for which a program of the project is not started again unasked: the MCP SDK alone takes
+30 MiB and a second."""
 
 
 class _Source(TextEntry):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "source.submit", "Connect", "Connect to the environment that is named here, and analyze it.", "enter", palette=False
+            "source.submit",
+            "Connect",
+            "Connect to the environment that is named here, and analyze it.",
+            "enter",
+            palette=False,
         ),
     )
 
@@ -77,27 +82,72 @@ class EnvironmentScreen(HudtuiScreen):
     AUTO_FOCUS = ""
     CSS_PATH = "environment.tcss"
     HELP = (
-        "Name an environment: a bundled one (text-2048), an image (org/name:tag), a folder, a lock file, a URL, an mcp_config, "
-        "tcp://host:port, or a command after `--`. The last analysis is shown at once; {key:environment.look} analyzes again. "
-        "A call by hand shows what the agent would see. {key:environment.generate} writes a configuration for the environment, "
-        "{key:environment.new-task} the template of a task: a prompt, and calls that set it up and judge the outcome, to fill in."
-        " `hudtui env serve` serves it to trainers over the OpenEnv protocol."
+        "Name an environment: a bundled one (text-2048), an image (org/name:tag), a folder, a lock "
+        "file, a URL, an mcp_config, tcp://host:port, or a command after `--`. The last analysis "
+        "is shown at once; {key:environment.look} analyzes again. A call by hand shows what the "
+        "agent would see. {key:environment.generate} writes a configuration for the environment, "
+        "{key:environment.new-task} the template of a task: a prompt, and calls that set it up and "
+        "judge the outcome, to fill in. `hudtui env serve` serves it to trainers over the OpenEnv "
+        "protocol."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to open.", "a"),
-        AppAction("environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"),
-        AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
-        AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
-        AppAction("environment.new-task", "New task", "Write the template of a task for this environment.", "n", asks=True),
-        AppAction("environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"),
-        AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
         AppAction(
-            "environment.login", "Log in or out", "Log in at the server, in a browser; or forget the login.", "L", show=False
+            "environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"
         ),
-        AppAction("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
+        AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
+        AppAction(
+            "environment.generate",
+            "Generate config",
+            "Write a gym configuration for this environment.",
+            "w",
+            asks=True,
+        ),
+        AppAction(
+            "environment.new-task",
+            "New task",
+            "Write the template of a task for this environment.",
+            "n",
+            asks=True,
+        ),
+        AppAction(
+            "environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"
+        ),
+        AppAction(
+            "environment.image",
+            "Open image",
+            "Open the image of the last answer outside the terminal.",
+            "o",
+            show=False,
+        ),
+        AppAction(
+            "environment.login",
+            "Log in or out",
+            "Log in at the server, in a browser; or forget the login.",
+            "L",
+            show=False,
+        ),
+        AppAction(
+            "environment.disconnect",
+            "Disconnect",
+            "End the connection that calls by hand keep open.",
+            "x",
+            show=False,
+        ),
         cancel_action("environment", "Stop the analysis, the call or the test of a new task."),
-        AppAction("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
-        by_key("environment.back", "Back", "Go to the tools; there, show all of them; from there, home.", "escape"),
+        AppAction(
+            "environment.notes",
+            "Notes",
+            "Read the warnings and the server's instructions.",
+            "i",
+            show=False,
+        ),
+        by_key(
+            "environment.back",
+            "Back",
+            "Go to the tools; there, show all of them; from there, home.",
+            "escape",
+        ),
     )
 
     def __init__(self) -> None:
@@ -107,12 +157,16 @@ class EnvironmentScreen(HudtuiScreen):
         self._tools, self._tool, self._result = ToolsPane(), ToolPane(), ResultPane()
         self.connection = Connection(self, self._connection_changed)
 
-    # -- what is on it -----------------------------------------------------------------------------------------------
+    # -- what is on it
+    # ----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
         with Horizontal(id="env-source"):
             yield Static(Content.styled("Source ", "bold $primary"), classes="label")
-            yield _Source(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
+            yield _Source(
+                placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …",
+                id="source",
+            )
             yield CalmStatic(id="env-state")
         yield EmptyState(_NOTHING, _HINT, id="env-empty")
         with Panes(id="env-panes"):
@@ -148,7 +202,9 @@ class EnvironmentScreen(HudtuiScreen):
 
     def _show_nothing(self) -> None:
         facts = self.app.facts
-        hint = _HINT if facts is None or facts.lock is None else f"{_NAME}; {facts.lock.name} is here"
+        hint = (
+            _HINT if facts is None or facts.lock is None else f"{_NAME}; {facts.lock.name} is here"
+        )
         self.query_one(EmptyState).tell(_NOTHING, hint)
 
     def why_not(self, action_id: str) -> str | None:
@@ -165,7 +221,9 @@ class EnvironmentScreen(HudtuiScreen):
             return "select a tool first"
         if name == "call" and self.source is not None and not self.source.servers:
             return "this source can be read, but not connected to"
-        if name == "login" and (self.source is None or not any(spec.url for spec in self.source.servers)):
+        if name == "login" and (
+            self.source is None or not any(spec.url for spec in self.source.servers)
+        ):
             return "a login is for environments at an http(s) address"
         if name == "image" and not self._result.images:
             return "the last result has no image"
@@ -173,13 +231,16 @@ class EnvironmentScreen(HudtuiScreen):
             return "there is no connection"
         return None
 
-    # -- the source --------------------------------------------------------------------------------------------------
+    # -- the source
+    # ----------------------------------------------------------------------------------------------
 
     @started("recent")
     async def _read_recent(self) -> None:
         from hudtui.core.environment.cache import recent_sources
 
-        self.query_one("#source", _Source).recent = await asyncio.to_thread(recent_sources, self.app.folder)
+        self.query_one("#source", _Source).recent = await asyncio.to_thread(
+            recent_sources, self.app.folder
+        )
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The source field knows the sources that were used."""
@@ -222,7 +283,8 @@ class EnvironmentScreen(HudtuiScreen):
     async def _open(self, text: str, file: Path | None = None) -> None:
         """Show the cached analysis of a source at once, then analyze it again.
 
-        A program of the project is not started if its analysis is recent. A server is always asked: a login may have expired.
+        A program of the project is not started if its analysis is recent. A server is always asked:
+        a login may have expired.
 
         Args:
             text: The source.
@@ -263,7 +325,10 @@ class EnvironmentScreen(HudtuiScreen):
         self.start(self._look, group="look")
 
     async def _look(self, *, by_itself: bool = False) -> None:
-        """Analyze the environment. With `by_itself`, the user did not ask for it and is asked nothing."""
+        """Analyze the environment.
+
+        With `by_itself`, the user did not ask for it and is asked nothing.
+        """
         from hudtui.core.flows.analyze import analyze_source
 
         source = self.source
@@ -275,7 +340,9 @@ class EnvironmentScreen(HudtuiScreen):
         shown = ", showing the last analysis" if self.analysis else ""
         try:
             login = None if by_itself else await asyncio.to_thread(self.app.project.settings)
-            found = await analyze_source(source, self.app, on_event=self.connection.show_progress, login=login)
+            found = await analyze_source(
+                source, self.app, on_event=self.connection.show_progress, login=login
+            )
         except Exception:
             self._show_state(f"✗ connection failed{shown}", "$error")
             self._show_nothing()
@@ -311,7 +378,10 @@ class EnvironmentScreen(HudtuiScreen):
         made = await log_in(source, self.app, settings, on_event=self.connection.show_progress)
         await self._look()
         words = "; ".join(login.words() for login in made)
-        self.say(words[:1].upper() + words[1:] + "." if made else f"{source.text} asks for no login.", "success")
+        self.say(
+            words[:1].upper() + words[1:] + "." if made else f"{source.text} asks for no login.",
+            "success",
+        )
 
     def has_use(self, action_id: str) -> bool:
         """There is something to cancel."""
@@ -334,14 +404,20 @@ class EnvironmentScreen(HudtuiScreen):
             self._show_state("○ read from a file", "$foreground-muted", server)
         elif fresh:
             took = analysis.timings.get("connect", 0.0)
-            self._show_state(f"✓ connected{f' in {span(took)}' if took >= 0.05 else ''}", "$success", server)
+            self._show_state(
+                f"✓ connected{f' in {span(took)}' if took >= 0.05 else ''}", "$success", server
+            )
         else:
             self._show_state(
-                f"○ inspected {age_text(analysis_age(analysis, self.app.services.now()))}", "$foreground-muted", server
+                f"○ inspected {age_text(analysis_age(analysis, self.app.services.now()))}",
+                "$foreground-muted",
+                server,
             )
         self.refresh_bindings()
 
-    def _show_state(self, text: str = "", style: str = "$foreground-muted", server: str = "") -> None:
+    def _show_state(
+        self, text: str = "", style: str = "$foreground-muted", server: str = ""
+    ) -> None:
         if self.connection.session is not None:
             text, style = "● connected", "bold $success"
         parts: list[Any] = [(f" {text}" if text else "", style)]
@@ -349,7 +425,8 @@ class EnvironmentScreen(HudtuiScreen):
             parts.append((f"  {server}", "$foreground-muted"))
         self.query_one("#env-state", Static).update(Content.assemble(*parts))
 
-    # -- the panes ---------------------------------------------------------------------------------------------------
+    # -- the panes
+    # ----------------------------------------------------------------------------------------------
 
     @on(ToolsPane.Highlighted)
     def _show_leaf(self, event: ToolsPane.Highlighted) -> None:
@@ -382,7 +459,10 @@ class EnvironmentScreen(HudtuiScreen):
         analysis = self.analysis
         if analysis is None:
             return
-        parts = [f"source      {analysis.source}", f"protocol    {analysis.protocol or 'not asked'}"]
+        parts = [
+            f"source      {analysis.source}",
+            f"protocol    {analysis.protocol or 'not asked'}",
+        ]
         parts += [f"{name:<11} {span(seconds)}" for name, seconds in analysis.timings.items()]
         if analysis.image:
             parts.append(f"image       {analysis.image}")
@@ -395,7 +475,8 @@ class EnvironmentScreen(HudtuiScreen):
             parts += ["", "Instructions of the server:", analysis.instructions]
         self.app.read("What is known of this environment", "\n".join(parts))
 
-    # -- calling -----------------------------------------------------------------------------------------------------
+    # -- calling
+    # ----------------------------------------------------------------------------------------------
 
     def action_call(self) -> None:
         """Go to the form; a tool without parameters is called at once."""
@@ -448,7 +529,8 @@ class EnvironmentScreen(HudtuiScreen):
     def action_play(self) -> None:
         self.app.open_screen("playing", back="environment")
 
-    # -- on to the mapping -------------------------------------------------------------------------------------------
+    # -- on to the mapping
+    # -------------------------------------------------------------------------------------------
 
     @started("generate")
     async def action_generate(self) -> None:
@@ -465,7 +547,8 @@ class EnvironmentScreen(HudtuiScreen):
         else:
             self.app.open_screen("mapping", path=self.app.folder / made.file)
 
-    # -- a new task --------------------------------------------------------------------------------------------------
+    # -- a new task
+    # ----------------------------------------------------------------------------------------------
 
     @started("new-task")
     async def action_new_task(self) -> None:

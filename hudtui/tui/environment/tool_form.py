@@ -26,12 +26,21 @@ if TYPE_CHECKING:
 
 class _Entry(TextEntry):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("form.submit", "Call", "Call the tool with the values in the form.", "enter", palette=False),
+        AppAction(
+            "form.submit",
+            "Call",
+            "Call the tool with the values in the form.",
+            "enter",
+            palette=False,
+        ),
     )
 
 
 class ToolForm(VerticalScroll):
-    """One row a field: name, then what is typed. Enter in any of them asks for the call; up and down move between them."""
+    """One row a field: name, then what is typed.
+
+    Enter in any of them asks for the call; up and down move between them.
+    """
 
     DEFAULT_CSS = """
     ToolForm { height: auto; max-height: 10; padding: 0 1; }
@@ -50,7 +59,9 @@ class ToolForm(VerticalScroll):
 
     def compose(self) -> ComposeResult:
         """Show the words for a tool without parameters; `ask` adds the rows."""
-        words = cast("HudtuiApp", self.app).keys_in("No parameters: {key:environment.call} calls it.")
+        words = cast("HudtuiApp", self.app).keys_in(
+            "No parameters: {key:environment.call} calls it."
+        )
         yield Static(Content.styled(words, "$foreground-muted"), id="form-none")
 
     def ask(self, fields: tuple[FormField, ...]) -> None:
@@ -65,10 +76,14 @@ class ToolForm(VerticalScroll):
         for row, field in zip(self._rows, fields, strict=False):
             name = clean_line(field.name) or "arguments (JSON)"
             mark = ("*" if field.required else " ", "bold $accent")
-            row.label.update(Content.assemble((pad(name, max(width, len(name))), "bold $primary"), mark, " "))
+            row.label.update(
+                Content.assemble((pad(name, max(width, len(name))), "bold $primary"), mark, " ")
+            )
             row.entry.begin("")
             row.entry.placeholder = self._hint(field)
-            row.entry.suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
+            row.entry.suggester = (
+                SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
+            )
         for number, row in enumerate(self._rows):
             row.display = number < len(fields)
         self.scroll_home(animate=False)
@@ -87,7 +102,9 @@ class ToolForm(VerticalScroll):
 
     def typed(self) -> Mapping[str, str]:
         """Field name -> what is typed now."""
-        return {field.name: entry.value for field, entry in zip(self.fields, self.entries, strict=True)}
+        return {
+            field.name: entry.value for field, entry in zip(self.fields, self.entries, strict=True)
+        }
 
     def enter(self) -> None:
         """Give the first field the focus."""

@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 class Branches(Acting, Tree[T]):
-    """A tree. It posts `Tree.NodeSelected` for Enter or a click, and `NodeHighlighted` for movement."""
+    """A tree.
+
+    It posts `Tree.NodeSelected` for Enter or a click, and `NodeHighlighted` for movement.
+    """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         *MOVES,
@@ -28,7 +31,9 @@ class Branches(Acting, Tree[T]):
     Branches:focus { background-tint: $foreground 0%; }
     """
     show_root = False
-    auto_expand = False  # Enter opens what a row is about; a click on its arrow still closes the branch
+    auto_expand = (
+        False  # Enter opens what a row is about; a click on its arrow still closes the branch
+    )
     guide_depth = 2
 
     def process_label(self, label: str | Text) -> Text:

@@ -97,15 +97,23 @@ class NextPane(TextPane):
         facts = self.facts
         if facts is None:
             if self._failed:
-                return Content.assemble("The project could not be read. ", (self._key("app.refresh"), _KEY), " reads it again.")
+                return Content.assemble(
+                    "The project could not be read. ",
+                    (self._key("app.refresh"), _KEY),
+                    " reads it again.",
+                )
             return Content.styled("Reading the project…", _MUTED)
         if facts.untouched:
             return self._welcome(width)
         sign, style, what, then = self._step(facts)
         lines = [Content.assemble((cut(f"{sign} {what}", width), style))]
-        lines.append(Content.assemble((self._key("home.next"), _KEY), "  ", cut(then, max(width - 8, 10))))
+        lines.append(
+            Content.assemble((self._key("home.next"), _KEY), "  ", cut(then, max(width - 8, 10)))
+        )
         for one in facts.warnings[:2]:
-            warning = hanging_lines(Content("! "), Content(clean_line(seen_from(facts.folder, one), 300)), width)
+            warning = hanging_lines(
+                Content("! "), Content(clean_line(seen_from(facts.folder, one), 300)), width
+            )
             lines += [line.stylize("$warning") for line in warning]
         if len(facts.warnings) > 2:
             lines.append(Content.styled(f"! and {len(facts.warnings) - 2} more", "$warning"))
@@ -114,23 +122,41 @@ class NextPane(TextPane):
     def _welcome(self, width: int) -> Content:
         rows = (
             ("home.demo", "Demo workspace", "a working example, the game 2048; costs nothing"),
-            ("app.open-environment", "Connect an environment", "see and call its tools, write a configuration"),
+            (
+                "app.open-environment",
+                "Connect an environment",
+                "see and call its tools, write a configuration",
+            ),
             ("app.open-dataset", "Open a task file", "check its tasks, and convert them"),
-            ("app.settings", "Keys and addresses", "what you use may need one; local runs need none"),
+            (
+                "app.settings",
+                "Keys and addresses",
+                "what you use may need one; local runs need none",
+            ),
         )
-        lines = [Content.styled("hudtui takes you from an MCP environment to a monitored training run.", "bold")]
+        lines = [
+            Content.styled(
+                "hudtui takes you from an MCP environment to a monitored training run.", "bold"
+            )
+        ]
         lines.append(Content.styled("There is no project in this folder yet. Begin with:", _MUTED))
         for action, title, why in rows:
             lines.append(
                 Content.assemble(
-                    (pad(self._key(action), 4), _KEY), (pad(title, 24), "bold"), (cut(why, max(width - 28, 0)), _MUTED)
+                    (pad(self._key(action), 4), _KEY),
+                    (pad(title, 24), "bold"),
+                    (cut(why, max(width - 28, 0)), _MUTED),
                 )
             )
         return Content("\n").join(lines)
 
     def _ready(self, facts: Facts) -> str:
         """Where all steps are done: the last run."""
-        return f"Ready. Last run: {clean_line(facts.listed[0].title, 60)}" if facts.listed else "Ready."
+        return (
+            f"Ready. Last run: {clean_line(facts.listed[0].title, 60)}"
+            if facts.listed
+            else "Ready."
+        )
 
     def _step(self, facts: Facts) -> tuple[str, str, str, str]:
         """Return sign, style, message, and what the key does."""
@@ -138,8 +164,18 @@ class NextPane(TextPane):
         if name is None:
             going = len(facts.running)
             if going:
-                return GLYPHS["running"], "bold $success", f"{plural(going, 'run')} in progress.", "watch"
-            return "✓", "bold $success", self._ready(facts), "open the results, or start another run"
+                return (
+                    GLYPHS["running"],
+                    "bold $success",
+                    f"{plural(going, 'run')} in progress.",
+                    "watch",
+                )
+            return (
+                "✓",
+                "bold $success",
+                self._ready(facts),
+                "open the results, or start another run",
+            )
         fact = facts.step(name)
         step = next(one for one in STEPS if one.name == name)
         then = clean_line(fact.what_next) or step.question
@@ -164,12 +200,23 @@ class RunningPane(TextPane):
     def text(self, width: int, height: int) -> Content:
         """Return a line for each run, and one for each alarm."""
         lines = []
-        name = max(min(max((cell_len(clean_line(run.title)) for run in self.runs), default=8), width // 3), 8)
+        name = max(
+            min(max((cell_len(clean_line(run.title)) for run in self.runs), default=8), width // 3),
+            8,
+        )
         for run in self.runs:
             read = self.read.get(run.id)
-            parts: list[str | tuple[str, str]] = [(f"{run.glyph} ", "bold $success"), pad(clean_line(run.title), name)]
+            parts: list[str | tuple[str, str]] = [
+                (f"{run.glyph} ", "bold $success"),
+                pad(clean_line(run.title), name),
+            ]
             for text, style in () if read is None else read.progress(_CURVE):
-                if sum(cell_len(part if isinstance(part, str) else part[0]) for part in parts) + cell_len(text) + 2 <= width:
+                if (
+                    sum(cell_len(part if isinstance(part, str) else part[0]) for part in parts)
+                    + cell_len(text)
+                    + 2
+                    <= width
+                ):
                     parts += ["  ", (text, style)]
             lines.append(Content.assemble(*parts))
             for alarm in () if read is None else read.alarms[:_ALARMS]:
@@ -249,12 +296,18 @@ class MoneyPane(TextPane):
             words.append(f"as of {money.as_of}")
         if money.simulated:
             words.append("simulated")
-        lines = [Content.styled(cut("   ".join(words), width), "bold $warning" if money.warn else "bold")]
+        lines = [
+            Content.styled(cut("   ".join(words), width), "bold $warning" if money.warn else "bold")
+        ]
         pods = self.pods.pods if self.pods is not None else ()
         for pod in pods:
             lines.append(self._pod(pod, width))
         if money.taken:
-            lines.append(Content.styled(cut(f"✗ {plural(money.taken, 'machine')} taken back", width), "bold $error"))
+            lines.append(
+                Content.styled(
+                    cut(f"✗ {plural(money.taken, 'machine')} taken back", width), "bold $error"
+                )
+            )
         return Content("\n").join(lines)
 
     def _pod(self, one: PodRow, width: int) -> Content:
@@ -314,7 +367,10 @@ class ProjectPane(TextPane):
         self.draw()
 
     def text(self, width: int, height: int) -> Content:
-        """Return the steps, each with what can be done there where there is room, then the files."""
+        """Return the steps, then the files.
+
+        A step comes with what can be done there, where there is room.
+        """
         facts = self.facts
         if facts is None:
             return Content("")
@@ -325,9 +381,15 @@ class ProjectPane(TextPane):
             fact = facts.step(step.name)
             detail = clean_line(fact.detail) or step.question
             sign = f"{GLYPHS[fact.state]} {pad(step.title, 13)}"
-            lines.append(Content.assemble((f"{step.key} ", _KEY), (sign, STYLES[fact.state]), cut(detail, width - 17)))
+            lines.append(
+                Content.assemble(
+                    (f"{step.key} ", _KEY), (sign, STYLES[fact.state]), cut(detail, width - 17)
+                )
+            )
             if wordy:
-                lines.append(Content.styled(cut(" " * 17 + clean_line(fact.what_next), width), _MUTED))
+                lines.append(
+                    Content.styled(cut(" " * 17 + clean_line(fact.what_next), width), _MUTED)
+                )
         return Content("\n").join([*lines, Content(""), *files])
 
     def _files(self, facts: Facts, width: int) -> list[Content]:
@@ -343,19 +405,31 @@ class ProjectPane(TextPane):
             rows.insert(2, ("key", f"{facts.account.variable} from {facts.account.origin}"))
         if facts.image:
             name, _, digest = facts.image.partition("@")
-            rows.append(("image", name + (f" @{digest.removeprefix('sha256:')[:12]}" if digest else "")))
+            rows.append(
+                ("image", name + (f" @{digest.removeprefix('sha256:')[:12]}" if digest else ""))
+            )
         if facts.dataset:
             rows.append(("dataset", facts.dataset))
         lines = []
         for name, value in rows:
             value = clean_line(value)
-            fitted = cut_left(value, width - 11) if name in ("image", "folder") else cut(value, max(width - 11, 8))
-            lines.append(Content.assemble((pad(name, 11), _MUTED), (fitted, _MUTED if value == "none" else "")))
+            fitted = (
+                cut_left(value, width - 11)
+                if name in ("image", "folder")
+                else cut(value, max(width - 11, 8))
+            )
+            lines.append(
+                Content.assemble(
+                    (pad(name, 11), _MUTED), (fitted, _MUTED if value == "none" else "")
+                )
+            )
         return lines
 
 
 def _run_cells(run: RunFact, read: RunRead | None, now: float) -> tuple[Cell, ...]:
-    style = {"failed": "table--error", "lost": "table--warning", "finished": "table--ok"}.get(run.state, "")
+    style = {"failed": "table--error", "lost": "table--warning", "finished": "table--ok"}.get(
+        run.state, ""
+    )
     return (
         (f"{run.glyph} {clean_line(run.title)}", "table--ok" if run.running else style),
         "" if read is None else read.model,

@@ -1,4 +1,7 @@
-"""What home reads of runs and machines after the first paint: plain values, ready to be drawn. Imported late."""
+"""What home reads of runs and machines after the first paint: plain values, ready to be drawn.
+
+Imported late.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,15 @@ class RunRead:
         return sparkline(self.rewards, width)
 
     def progress(self, width: int) -> list[tuple[str, str]]:
-        """Return the facts of a run in progress, the most important first: texts with their styles."""
-        found = [(f"step {self.step}" if self.step else self.stage, ""), (self.reward, "bold"), (self.spark(width), "$primary")]
+        """Return the facts of a run in progress, the most important first.
+
+        Texts with their styles.
+        """
+        found = [
+            (f"step {self.step}" if self.step else self.stage, ""),
+            (self.reward, "bold"),
+            (self.spark(width), "$primary"),
+        ]
         found += [(self.cost, ""), (f"~{self.left} left" if self.left else "", "$foreground-muted")]
         return [(text, style) for text, style in found if text]
 
@@ -110,7 +120,9 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
     summary, model = view.summary, model_of(record.spec) or ""
     return RunRead(
         name=clean_line(summary.name, 60),
-        model=clean_line(model.rpartition("/")[2] if features_of(record.engine).trains else model, 60),
+        model=clean_line(
+            model.rpartition("/")[2] if features_of(record.engine).trains else model, 60
+        ),
         reward="" if view.reward is None else f"{view.reward:.3f}",
         rewards=tuple(point.y for point in points),
         curve=tuple((point.x, point.y) for point in points) if len(points) > 1 else (),
@@ -118,21 +130,41 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         step=(view.step or "") if not view.result.rows else "",
         stage=clean_line(summary.stage or "", 30) if summary.active else "",
         left="" if view.left is None else span(view.left),
-        cost="" if view.cost is None else money(view.cost, summary.currency) + summary.short_cost_note,
-        alarms=tuple(clean_line(alarm.text, 300) for alarm in view.open_alarms) if summary.active else (),
+        cost=""
+        if view.cost is None
+        else money(view.cost, summary.currency) + summary.short_cost_note,
+        alarms=tuple(clean_line(alarm.text, 300) for alarm in view.open_alarms)
+        if summary.active
+        else (),
         state=summary.state,
         ended=not summary.active and not summary.holds_machine,
     )
 
 
 def pod_words(pods: PodsSnapshot, one: PodRow) -> tuple[str, str, str, str, bool]:
-    """Return name, owner, price and time left of a machine, and whether something is wrong with it."""
+    """Return name, owner, price and time left of a machine, and whether something is wrong."""
     pod, left = one.pod, pods.left(one)
     gpus = f"{pod.gpu_count} x {pod.gpu_type}" if pod.gpu_type and pod.gpu_count else pod.gpu_type
     owner = (
-        f"run {one.run}" if one.run else "unclaimed" if one.unclaimed is not None else "no run" if one.ours else "not hudtui's"
+        f"run {one.run}"
+        if one.run
+        else "unclaimed"
+        if one.unclaimed is not None
+        else "no run"
+        if one.ours
+        else "not hudtui's"
     )
     price = "" if pod.hourly is None else f"{money(pod.hourly, pod.currency)}/h"
-    warns = one.unclaimed is not None or not one.reachable or (one.verdict is not None and one.verdict.level != "fine")
+    warns = (
+        one.unclaimed is not None
+        or not one.reachable
+        or (one.verdict is not None and one.verdict.level != "fine")
+    )
     words = f"{clean_line(gpus.replace('_', ' '), 40)} {clean_line(pod.name, 40)}".strip()
-    return words, clean_line(owner, 40), price, "" if left is None else f"{span(left * 3600)} left", warns
+    return (
+        words,
+        clean_line(owner, 40),
+        price,
+        "" if left is None else f"{span(left * 3600)} left",
+        warns,
+    )

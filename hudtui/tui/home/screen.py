@@ -12,7 +12,15 @@ from textual.widget import Widget
 from hudtui.core.text import home_short
 from hudtui.tui.actions import AppAction, keys_of, shown
 from hudtui.tui.facts import Facts
-from hudtui.tui.home.panes import MoneyPane, NextPane, ProjectPane, RecentPane, RewardPane, RunningPane, age
+from hudtui.tui.home.panes import (
+    MoneyPane,
+    NextPane,
+    ProjectPane,
+    RecentPane,
+    RewardPane,
+    RunningPane,
+    age,
+)
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.pane import SIDE_BY_SIDE, Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
@@ -27,18 +35,24 @@ def _hidden(pane: Pane) -> Pane:
 
 
 class HomeScreen(HudtuiScreen):
-    """What comes next, runs in progress, the newest rewards, money, the newest runs, and the project."""
+    """The next step, runs in progress, the newest rewards and runs, money, and the project."""
 
     NAME = "home"
     AUTO_FOCUS = "#home-next Static"
     TITLE = "home"
     HELP = (
-        "Where the project stands: the next step, runs in progress, the newest rewards, rented machines and their cost. "
-        "{key:home.next} opens the next step, 1 to 5 open any of them; in the list of runs it opens a run."
+        "Where the project stands: the next step, runs in progress, the newest rewards, rented "
+        "machines and their cost. {key:home.next} opens the next step, 1 to 5 open any of them; in "
+        "the list of runs it opens a run."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("home.next", "Next step", "Open the step that comes next.", "enter"),
-        AppAction("home.resume", "Last place", "Return to the screen, run or file where hudtui was last left.", "backspace"),
+        AppAction(
+            "home.resume",
+            "Last place",
+            "Return to the screen, run or file where hudtui was last left.",
+            "backspace",
+        ),
         AppAction(
             "home.demo",
             "Demo workspace",
@@ -75,7 +89,9 @@ class HomeScreen(HudtuiScreen):
 
     def _arrange(self) -> None:
         """Two columns where there is room for them, and a curve that fills the left one."""
-        self.set_class(self.app.size.width < SIDE_BY_SIDE or not self.query_one(RewardPane).display, "-stacked")
+        self.set_class(
+            self.app.size.width < SIDE_BY_SIDE or not self.query_one(RewardPane).display, "-stacked"
+        )
 
     def _present(self, pane: Pane, there: bool) -> None:
         """Show a pane that has something to show, and hide an empty pane."""
@@ -151,7 +167,11 @@ class HomeScreen(HudtuiScreen):
     def why_not(self, action_id: str) -> str | None:
         if self.app.facts is None:
             return "the project is still being read"
-        return "this folder has a project already" if action_id == "home.demo" and not self.offers(action_id) else None
+        return (
+            "this folder has a project already"
+            if action_id == "home.demo" and not self.offers(action_id)
+            else None
+        )
 
     def action_next(self) -> None:
         facts = self.app.facts
@@ -159,7 +179,9 @@ class HomeScreen(HudtuiScreen):
             return
         if facts.next_step is None and facts.running:
             self.app.open_screen("run", run=facts.running[0].id)
-        elif facts.next_step == "mapping" and not facts.configs:  # there is nothing to map before one is written
+        elif (
+            facts.next_step == "mapping" and not facts.configs
+        ):  # there is nothing to map before one is written
             self.app.open_and_act("environment", "environment.generate")
         else:
             self.app.open_screen(facts.next_step or "run")
@@ -176,18 +198,29 @@ class HomeScreen(HudtuiScreen):
 
         here = self.app.folder
         own = here / DEFAULT_FOLDER
-        options = (f"in {home_short(own)}, a folder of its own (recommended)", f"in {home_short(here)}, beside its files")
-        hint = f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   {{key:pick.take}} chooses   {{key:dialog.cancel}} closes"
-        chosen: int | None = await self.app.push_screen_wait(Pick("Demo workspace: the game 2048", options, hint=hint))
+        options = (
+            f"in {home_short(own)}, a folder of its own (recommended)",
+            f"in {home_short(here)}, beside its files",
+        )
+        hint = (
+            f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   {{key:pick.take}} chooses   "
+            "{key:dialog.cancel} closes"
+        )
+        chosen: int | None = await self.app.push_screen_wait(
+            Pick("Demo workspace: the game 2048", options, hint=hint)
+        )
         if chosen is None:
             return
         folder = own if chosen == 0 else here
         if (folder / ".env").exists() and not is_demo(folder):
             lines = (
-                f"{home_short(folder / '.env')} is there, and stays as it is: HUDTUI_SIM=demo is not written into it.",
+                f"{home_short(folder / '.env')} is there, and stays as it is: HUDTUI_SIM=demo is "
+                "not written into it.",
                 "Machines would be rented with the keys that it holds, for real money.",
             )
-            if not await self.app.confirm("This demo would not be simulated", lines, yes="Make it", danger=True):
+            if not await self.app.confirm(
+                "This demo would not be simulated", lines, yes="Make it", danger=True
+            ):
                 return
         self.busy("Writing the demo workspace")
         await self.app.make_demo(folder)

@@ -1,4 +1,7 @@
-"""The form of Launch: a field for each option of a run and each setting of a trainer, from their declarations."""
+"""The form of Launch.
+
+A field for each option of a run and each setting of a trainer, from their declarations.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,16 @@ from hudtui.core.knobs import Knob, Texts, kinds_of, knobs_of
 from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.request_texts import counts, default_text, first_texts, kind_of
-from hudtui.core.training.options import LIMITS, PLAYER, ROLLOUTS, TRAINER, TRAINING, WHAT, WHERE, trains
+from hudtui.core.training.options import (
+    LIMITS,
+    PLAYER,
+    ROLLOUTS,
+    TRAINER,
+    TRAINING,
+    WHAT,
+    WHERE,
+    trains,
+)
 from hudtui.core.training.recipe import Recipe
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.dropdown import Dropdown
@@ -31,7 +43,8 @@ from hudtui.tui.widgets.tick import Tick
 OFFER = "offer"
 """The choice of the machine that was picked on Compute."""
 MACHINE, MORE = "machine", "more"
-"""Fields that are no options: `machine` stands for the options that name one, `more` shows what stands below it."""
+"""Fields that are no options: `machine` stands for the options that name one, `more` shows what
+stands below it."""
 _PANES = {WHAT: "What", ROLLOUTS: "What", WHERE: "Where", LIMITS: "Limits", TRAINING: "Training"}
 """The pane of each group of options. Settings of a trainer without a group are shown on demand."""
 _OWN = {
@@ -42,7 +55,13 @@ _OWN = {
         group=WHERE,
         place=-1,
     ),
-    MORE: Knob("Shows all other settings of the trainer.", label="all settings", when=trains, group=TRAINING, place=2),
+    MORE: Knob(
+        "Shows all other settings of the trainer.",
+        label="all settings",
+        when=trains,
+        group=TRAINING,
+        place=2,
+    ),
 }
 
 
@@ -62,7 +81,10 @@ def _fields() -> dict[str, Knob]:
         if about.in_form:
             fields.setdefault(name, about)
     panes = list(_PANES.values())
-    order = {name: (panes.index(pane_of(about)), not about.group, about.place) for name, about in fields.items()}
+    order = {
+        name: (panes.index(pane_of(about)), not about.group, about.place)
+        for name, about in fields.items()
+    }
     return {name: fields[name] for name in sorted(fields, key=order.__getitem__)}
 
 
@@ -73,7 +95,12 @@ def pane_of(about: Knob) -> str:
 
 FORM: Mapping[str, Knob] = _fields()
 """All fields in their order, with their declarations."""
-FIRST: Mapping[str, str] = {**first_texts(ArtRequest), **first_texts(RunRequest), "engine": PLAYER, MACHINE: "local"}
+FIRST: Mapping[str, str] = {
+    **first_texts(ArtRequest),
+    **first_texts(RunRequest),
+    "engine": PLAYER,
+    MACHINE: "local",
+}
 """Texts that the form begins with; the engine until the machine is looked at."""
 _KINDS = kinds_of(RunRequest)
 
@@ -88,7 +115,9 @@ def is_shown(name: str, texts: Texts) -> bool:
     about = FORM[name]
     if name in _OWN:
         return about.counts(texts)
-    return name == "engine" or (counts(name, texts) and (bool(about.group) or bool(texts.get(MORE))))
+    return name == "engine" or (
+        counts(name, texts) and (bool(about.group) or bool(texts.get(MORE)))
+    )
 
 
 def help_of(name: str, texts: Texts) -> str:
@@ -106,7 +135,10 @@ _OPTION = re.compile(
 
 
 def in_form(advice: str) -> str:
-    """Return advice that names options of the command with the fields of the form instead. Other commands stay as they are."""
+    """Return advice that names options of the command with the fields of the form instead.
+
+    Other commands stay as they are.
+    """
     return _OPTION.sub(_field, advice)
 
 
@@ -140,7 +172,9 @@ def _control(name: str, about: Knob) -> Control:
     if about.choices or about.lists:
         optional = not about.required and name not in FIRST
         prompt = (about.unset or default_text(name, {"engine": TRAINER})) if optional else "choose"
-        return Dropdown(id=where, title=label_of(name).capitalize(), prompt=prompt, optional=optional)
+        return Dropdown(
+            id=where, title=label_of(name).capitalize(), prompt=prompt, optional=optional
+        )
     if name == MORE or _KINDS.get(name) is bool:
         return Tick(id=where)
     field = LaunchField(placeholder=default_text(name, FIRST), id=where)
@@ -163,7 +197,11 @@ class Row(Horizontal):
         mark = ("*", "bold $accent") if self.about.required else " "
         self.control = _control(name, self.about)
         self.control.add_class("-control", update=False)  # no style asks for it
-        super().__init__(Static(Content.assemble((label_of(name), "bold $primary"), mark)), self.control, id=f"launch-row-{name}")
+        super().__init__(
+            Static(Content.assemble((label_of(name), "bold $primary"), mark)),
+            self.control,
+            id=f"launch-row-{name}",
+        )
 
 
 class FieldsPane(Pane):
@@ -192,15 +230,22 @@ class FieldsPane(Pane):
             self.post_message(self.Focused(str(event.widget.id).removeprefix("launch-")))
 
     def show(self, texts: Texts) -> None:
-        """Show the fields that count beside these texts, and in those that are empty what counts then."""
+        """Show the fields that count beside these texts.
+
+        Those that are empty show what counts then.
+        """
         before: Row | None = None
         for name, row in self._rows.items():
             shown = is_shown(name, texts)
             if shown and not row.is_attached:
-                self.query_one(Container).mount(row, after=before) if before else self.query_one(Container).mount(row, before=0)
+                self.query_one(Container).mount(row, after=before) if before else self.query_one(
+                    Container
+                ).mount(row, before=0)
             before = row if row.is_attached else before
             row.display = shown
-            if isinstance(row.control, Field) and row.about.group != LIMITS:  # the settings' limits count there
+            if (
+                isinstance(row.control, Field) and row.about.group != LIMITS
+            ):  # the settings' limits count there
                 row.control.placeholder = default_text(name, texts)
 
 

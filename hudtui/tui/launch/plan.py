@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.prepare import Preparation
 
-_GLYPHS = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
+_GLYPHS = {
+    "fine": ("✓ ", "$success"),
+    "missing": ("✗ ", "bold $error"),
+    "warning": ("! ", "$warning"),
+}
 
 
 class PlanPane(Pane):
@@ -29,11 +33,13 @@ class PlanPane(Pane):
 
     BORDER_TITLE = "Plan"
     HELP = (
-        "The checks of everything that the run needs, and the plan: machine and cost, files, every command, where results go. "
-        "{key:launch.unfold} unfolds the plan or folds it into one line."
+        "The checks of everything that the run needs, and the plan: machine and cost, files, every "
+        "command, where results go. {key:launch.unfold} unfolds the plan or folds it into one line."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("launch.unfold", "Unfold", "Unfold the plan, or fold it into one line.", "enter,space"),
+        AppAction(
+            "launch.unfold", "Unfold", "Unfold the plan, or fold it into one line.", "enter,space"
+        ),
     )
     DEFAULT_CSS = "PlanPane { min-height: 5; } PlanPane Static { height: auto; padding: 0 1; }"
 
@@ -54,7 +60,13 @@ class PlanPane(Pane):
         """What scrolls."""
         return self.query_one(Page)
 
-    def show(self, prepared: Preparation | None, plan: tuple[PlanLine, ...], summary: str, problem: HudtuiError | None) -> None:
+    def show(
+        self,
+        prepared: Preparation | None,
+        plan: tuple[PlanLine, ...],
+        summary: str,
+        problem: HudtuiError | None,
+    ) -> None:
         """Show checks and plan.
 
         Args:
@@ -86,19 +98,37 @@ class PlanPane(Pane):
             lines += hanging_lines(Content.assemble(_GLYPHS[check.state]), words, width)
             if check.fix and check.state != "fine":
                 fix = self.app.keys_in(in_form(clean_line(check.fix, 300)))
-                lines += hanging_lines(Content("  "), Content.styled(fix, "$foreground-muted"), width)
+                lines += hanging_lines(
+                    Content("  "), Content.styled(fix, "$foreground-muted"), width
+                )
         if self._prepared is None and self._problem is None:
             lines.append(Content.styled("Checking what the run needs …", "$foreground-muted"))
         if self._problem is not None:
             first, *rest = self._problem.lines()
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
-            lines += [Content.styled(f"  {self.app.keys_in(in_form(clean_line(line)))}", "$foreground-muted") for line in rest]
+            lines += [
+                Content.styled(
+                    f"  {self.app.keys_in(in_form(clean_line(line)))}", "$foreground-muted"
+                )
+                for line in rest
+            ]
         if self._plan:
-            keys = self.app.keys_in(" ({key:launch.unfold} folds it)" if self._unfolded else " ({key:launch.unfold} unfolds it)")
-            lines += [Content(""), Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted"))]
+            keys = self.app.keys_in(
+                " ({key:launch.unfold} folds it)"
+                if self._unfolded
+                else " ({key:launch.unfold} unfolds it)"
+            )
+            lines += [
+                Content(""),
+                Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted")),
+            ]
             if self._unfolded:
                 for line in self._plan:
-                    lines += hanging_lines(Content(f"{clean_line(line.label, 10):<10} "), Content(clean_line(line.text)), width)
+                    lines += hanging_lines(
+                        Content(f"{clean_line(line.label, 10):<10} "),
+                        Content(clean_line(line.text)),
+                        width,
+                    )
             else:
                 lines.append(Content(clean_line(self._summary, 300)))
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))

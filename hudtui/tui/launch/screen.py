@@ -55,7 +55,11 @@ if TYPE_CHECKING:
     from hudtui.core.trust import Untrusted
 
 _OTHERS = {
-    "tasks": ("another file, or a dataset on the Hub…", "Which tasks?", "FILE, or org/name on the Hub"),
+    "tasks": (
+        "another file, or a dataset on the Hub…",
+        "Which tasks?",
+        "FILE, or org/name on the Hub",
+    ),
     "configs": ("another file…", "Which configuration?", "FILE"),
     "art_configs": ("another file…", "Which configuration?", "FILE"),
     "machines": ("another machine of yours…", "Which machine?", "user@host"),
@@ -77,15 +81,21 @@ class LaunchScreen(HudtuiScreen):
     CSS_PATH = "launch.tcss"
     AUTO_FOCUS = "#launch-policy"
     HELP = (
-        "What will run, and where: on this machine, on one of yours behind SSH, or on a rented machine. The line above "
-        "the message says whether the run is ready, what it is expected to cost and what it costs at most. Nothing starts before "
-        "{key:launch.start}, and what costs money needs your confirmation. {key:launch.rehearse} rehearses a training for free. "
-        "Arrow keys go from field to field, Enter opens a list; {key:launch.plan_down} scrolls the plan, and Enter on the plan "
-        "unfolds it."
+        "What will run, and where: on this machine, on one of yours behind SSH, or on a rented "
+        "machine. The line above the message says whether the run is ready, what it is expected to "
+        "cost and what it costs at most. Nothing starts before {key:launch.start}, and what costs "
+        "money needs your confirmation. {key:launch.rehearse} rehearses a training for free. Arrow "
+        "keys go from field to field, Enter opens a list; {key:launch.plan_down} scrolls the plan, "
+        "and Enter on the plan unfolds it."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "launch.start", "Start", "Start this run. It continues when hudtui is closed.", "ctrl+g", priority=True, decides=True
+            "launch.start",
+            "Start",
+            "Start this run. It continues when hudtui is closed.",
+            "ctrl+g",
+            priority=True,
+            decides=True,
         ),
         AppAction("launch.fix", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
         AppAction(
@@ -95,9 +105,20 @@ class LaunchScreen(HudtuiScreen):
             "f7,R",
             decides=True,
         ),
-        AppAction("launch.back", "Back", "Restore the text of the field; then go to the runs without a start.", "escape"),
+        AppAction(
+            "launch.back",
+            "Back",
+            "Restore the text of the field; then go to the runs without a start.",
+            "escape",
+        ),
         AppAction("launch.copy", "Copy command", "Copy the command that does the same.", "f6,y"),
-        AppAction("launch.reset", "Defaults", "Set all fields back to their defaults.", show=False, asks=True),
+        AppAction(
+            "launch.reset",
+            "Defaults",
+            "Set all fields back to their defaults.",
+            show=False,
+            asks=True,
+        ),
         AppAction(
             "launch.cancel",
             "Cancel",
@@ -108,8 +129,16 @@ class LaunchScreen(HudtuiScreen):
         ),
         by_key("launch.up", "Field above", "Go to the field above.", "up", priority=True),
         by_key("launch.down", "Field below", "Go to the field below.", "down", priority=True),
-        by_key("launch.plan_up", "Plan up", "Show the plan, or scroll it up.", "pageup", priority=True),
-        by_key("launch.plan_down", "Plan down", "Show the plan, or scroll it down.", "pagedown", priority=True),
+        by_key(
+            "launch.plan_up", "Plan up", "Show the plan, or scroll it up.", "pageup", priority=True
+        ),
+        by_key(
+            "launch.plan_down",
+            "Plan down",
+            "Show the plan, or scroll it down.",
+            "pagedown",
+            priority=True,
+        ),
     )
 
     def __init__(self) -> None:
@@ -129,9 +158,11 @@ class LaunchScreen(HudtuiScreen):
         self._looked_at = _Known()
         self._tasks: TaskReader | None = None
         self._engine = ""
-        """The engine that hudtui chose for the machine; empty once the user or the opener has chosen one."""
+        """The engine that hudtui chose for the machine; empty once the user or the opener has
+        chosen one."""
         self._rentals: Mapping[str, str] = {name: entry.label for name, entry in rentals().items()}
-        """Titles of the providers from whom a machine can be rented for a run; their labels until the settings are read."""
+        """Titles of the providers from whom a machine can be rented for a run; their labels until
+        the settings are read."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
         self._untrusted: Untrusted | None = None
@@ -147,7 +178,11 @@ class LaunchScreen(HudtuiScreen):
     def _getting(self) -> RunRecord | None:
         """The run that a machine is being prepared for, until it begins."""
         run = self.rented
-        return run if run is not None and run.id != self._begun and self.app.rented.manages(run.id) else None
+        return (
+            run
+            if run is not None and run.id != self._begun and self.app.rented.manages(run.id)
+            else None
+        )
 
     @property
     def record(self) -> RunRecord | None:
@@ -227,18 +262,27 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.compute.owned_hosts import owned_hosts_file, read_owned_hosts
         from hudtui.core.compute.registry import rental_titles
 
-        self._rentals = await asyncio.to_thread(lambda: rental_titles(self.app.project.settings().get))
+        self._rentals = await asyncio.to_thread(
+            lambda: rental_titles(self.app.project.settings().get)
+        )
         self._offer_machines()
         listed = await asyncio.to_thread(lambda: read_owned_hosts(owned_hosts_file()))
-        self._machines = tuple(dict.fromkeys((*self._machines, *(one.name for one in listed if one.name != "local"))))
+        self._machines = tuple(
+            dict.fromkeys((*self._machines, *(one.name for one in listed if one.name != "local")))
+        )
         self._offer_machines()
 
     def _offer_machines(self) -> None:
-        entries = [("this machine", "local"), *((clean_line(name, 60), name) for name in self._machines)]
+        entries = [
+            ("this machine", "local"),
+            *((clean_line(name, 60), name) for name in self._machines),
+        ]
         if self.offer is not None:
             from hudtui.core.runs.site import offer_text
 
-            simulated = " (simulated)" if self.app.spending.is_simulated(self.offer.provider) else ""
+            simulated = (
+                " (simulated)" if self.app.spending.is_simulated(self.offer.provider) else ""
+            )
             entries.append((f"rent{simulated} {offer_text(self.offer)}", form.OFFER))
         entries += [(f"rent: {title}", name) for name, title in self._rentals.items()]
         self._choice("machine").offer([*entries, (_OTHERS["machines"][0], OTHER)])
@@ -253,7 +297,9 @@ class LaunchScreen(HudtuiScreen):
             names = [self.app.relative(path) for path in files_of[about.lists]]
             choice = self._choice(name)
             empty = not choice.value
-            choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHERS[about.lists][0], OTHER)])
+            choice.offer(
+                [*((clean_line(one, 80), one) for one in names), (_OTHERS[about.lists][0], OTHER)]
+            )
             if about.required and empty and names:
                 choice.put(names[0])
         if self.rented is not None and self._getting is None and self.prepared is None:
@@ -263,7 +309,10 @@ class LaunchScreen(HudtuiScreen):
 
     def why_not(self, action_id: str) -> str | None:
         if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
-            return f"a machine is being prepared for {clean_line(self._getting.name, 40)}; {{key:launch.cancel}} cancels it"
+            return (
+                f"a machine is being prepared for {clean_line(self._getting.name, 40)}; "
+                "{key:launch.cancel} cancels it"
+            )
         if action_id in _OF_THE_PLAN and self.checking:
             return None  # they wait for it
         if action_id in ("launch.start", "launch.copy") and self.record is None:
@@ -279,7 +328,10 @@ class LaunchScreen(HudtuiScreen):
         return None
 
     def action_back(self) -> None:
-        """Restore the text; then to the first group, where one is shown at a time; then to the runs."""
+        """Restore the text.
+
+        Then to the first group, where one is shown at a time; then to the runs.
+        """
         field = self.focused
         if isinstance(field, Field) and field.value != self._stood:
             field.value = self._stood
@@ -294,7 +346,9 @@ class LaunchScreen(HudtuiScreen):
         Raises:
             SkipAction: The focus is not on a field: the key belongs to a list or to the plan.
         """
-        controls = [widget for widget in self.query("Row > .-control") if widget in self.focus_chain]
+        controls = [
+            widget for widget in self.query("Row > .-control") if widget in self.focus_chain
+        ]
         if self.focused not in controls:
             raise SkipAction
         place = controls.index(self.focused) + by
@@ -322,7 +376,8 @@ class LaunchScreen(HudtuiScreen):
         self.query_one(Panes).open(plan)
         return True
 
-    # -- the plan ----------------------------------------------------------------------------------------------------
+    # -- the plan
+    # ----------------------------------------------------------------------------------------------
 
     @on(Input.Changed)
     @on(Checkbox.Changed)
@@ -343,7 +398,9 @@ class LaunchScreen(HudtuiScreen):
     @on(Dropdown.OtherChosen)
     def _wanted(self, event: Dropdown.OtherChosen) -> None:
         event.stop()
-        self.start(partial(self._ask_for, str(event.control.id).removeprefix("launch-")), group="ask-other")
+        self.start(
+            partial(self._ask_for, str(event.control.id).removeprefix("launch-")), group="ask-other"
+        )
 
     @on(Dropdown.Changed)
     def _chosen(self, event: Dropdown.Changed) -> None:
@@ -368,7 +425,11 @@ class LaunchScreen(HudtuiScreen):
 
         file = self._value("art_config")
         try:
-            config = await asyncio.to_thread(read_art_config, self.app.folder / file) if file else ArtConfig()
+            config = (
+                await asyncio.to_thread(read_art_config, self.app.folder / file)
+                if file
+                else ArtConfig()
+            )
         except InputError:
             return  # the plan says so
         names = dict.fromkeys((*config.environments, *DATASETS))
@@ -385,7 +446,10 @@ class LaunchScreen(HudtuiScreen):
         self._put(name, given)
 
     def _choose_engine(self, *, tell: bool = False) -> None:
-        """Choose the engine for the machine, unless the user has chosen one. With `tell`, say so where it is another one."""
+        """Choose the engine for the machine, unless the user has chosen one.
+
+        With `tell`, say so where it is another one.
+        """
         if self._engine:
             self.start(partial(self._default_engine, tell), group="engine")
 
@@ -398,7 +462,10 @@ class LaunchScreen(HudtuiScreen):
             before, self._engine = self._engine, engine
             self._put("engine", engine)
             if tell and engine != before:
-                self.app.say(f"The engine is now {engine}, because {why}; it was {before}. Engine chooses another one.")
+                self.app.say(
+                    f"The engine is now {engine}, because {why}; it was {before}. Engine chooses "
+                    "another one."
+                )
 
     @on(FieldsPane.Focused)
     def _explain(self, event: FieldsPane.Focused) -> None:
@@ -407,7 +474,8 @@ class LaunchScreen(HudtuiScreen):
         self._stood = control.value if isinstance(control, Field) else ""
         self.query_one("#launch-hint", Static).update(
             Content.assemble(
-                (label_of(event.name), "bold"), ("  " + form.help_of(event.name, self._texts()), "$foreground-muted")
+                (label_of(event.name), "bold"),
+                ("  " + form.help_of(event.name, self._texts()), "$foreground-muted"),
             )
         )
 
@@ -427,7 +495,11 @@ class LaunchScreen(HudtuiScreen):
             self.query_one(f"#launch-{name}", FieldsPane).show(texts)
         if machine == form.OFFER:
             cast("Field", self._rows["gpus"].control).placeholder = "those of the offer"
-        if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
+        if (
+            self.focused is None
+            or not self.focused.display
+            or not all(one.display for one in self.focused.ancestors[:3])
+        ):
             self._choice("tasks" if plays else "engine").focus()
         training = self.query_one("#launch-trains", FieldsPane)
         if training.disabled != plays:
@@ -453,7 +525,9 @@ class LaunchScreen(HudtuiScreen):
     def _forget_plan(self) -> None:
         """The plan is not that of the form: nothing can be started with it."""
         self.prepared = self._untrusted = None
-        self.query_one("#launch-ready", Static).update(Content.styled("● Checking…", "$foreground-muted"))
+        self.query_one("#launch-ready", Static).update(
+            Content.styled("● Checking…", "$foreground-muted")
+        )
         self.refresh_bindings()
 
     def _plan_now(self) -> None:
@@ -486,13 +560,16 @@ class LaunchScreen(HudtuiScreen):
         self.refresh_bindings()
 
     def _say_ready(self, problem: HudtuiError | None = None) -> None:
-        """Say whether the run can be started, what it is expected to cost, and what it costs at most."""
+        """Say whether the run can be started, with its expected and its highest cost."""
         from hudtui.core.runs.plan_text import readiness_text
 
         getting, prepared = self._getting, self.prepared
         if getting is not None:
             name = clean_line(getting.name, 60)
-            text, style = f"● A machine is being prepared for {name}. {{key:launch.cancel}} cancels it.", "bold $accent"
+            text, style = (
+                f"● A machine is being prepared for {name}. {{key:launch.cancel}} cancels it.",
+                "bold $accent",
+            )
         elif problem is not None:
             asks = " {key:launch.fix} asks about it." if self._untrusted is not None else ""
             text, style = f"✗ Not ready: {clean_line(problem.lines()[0], 300)}{asks}", "bold $error"
@@ -502,8 +579,13 @@ class LaunchScreen(HudtuiScreen):
             fix = " {key:launch.fix} offers a fix." if self._to_fix is not None else ""
             text, style = f"✗ {readiness_text(prepared)}{fix}", "bold $error"
         else:
-            text, style = f"✓ {readiness_text(prepared)} {{key:launch.start}} starts it.", "bold $success"
-        self.query_one("#launch-ready", Static).update(Content.styled(self.app.keys_in(text), style) if text else Content(""))
+            text, style = (
+                f"✓ {readiness_text(prepared)} {{key:launch.start}} starts it.",
+                "bold $success",
+            )
+        self.query_one("#launch-ready", Static).update(
+            Content.styled(self.app.keys_in(text), style) if text else Content("")
+        )
         where = self.query_one("#launch-where", FieldsPane)
         choice = prepared.choice if prepared is not None else None
         if choice is not None and self._rents:
@@ -531,7 +613,13 @@ class LaunchScreen(HudtuiScreen):
             self._tasks = TaskReader()
         request = await self._request_to_prepare()
         prepared = await prepare_run(
-            request, workspace, settings, store, providers=providers, read=self._tasks, look_at=self._look_at
+            request,
+            workspace,
+            settings,
+            store,
+            providers=providers,
+            read=self._tasks,
+            look_at=self._look_at,
         )
         if prepared.record is None:
             return prepared, (), ""
@@ -568,7 +656,9 @@ class LaunchScreen(HudtuiScreen):
         usual = {"budget": limits.run_budget, "idle_minutes": limits.idle_minutes}
         usual["max_hours"] = limits.max_hours if self._rents else None
         for name, value in usual.items():
-            cast("Field", self._rows[name].control).placeholder = "none" if value is None else amount(value)
+            cast("Field", self._rows[name].control).placeholder = (
+                "none" if value is None else amount(value)
+            )
 
     def _quote(self, providers: Mapping[str, Provider]) -> Mapping[str, Provider]:
         """The providers, asked for prices at most once a minute."""
@@ -578,12 +668,19 @@ class LaunchScreen(HudtuiScreen):
         return cast("Mapping[str, Provider]", {name: self._quoted[name] for name in providers})
 
     def _texts(self) -> dict[str, str]:
-        """Return the texts of the options that the form holds; the machine as the options that name it."""
+        """Return the texts of the options that the form holds.
+
+        The machine as the options that name it.
+        """
         texts = {name: text for name in form.FORM if (text := self._value(name))}
         texts.setdefault("engine", form.FIRST["engine"])
         machine = texts.pop("machine", form.FIRST["machine"])
         if machine == form.OFFER and self.offer is not None:
-            return texts | {"provider": self.offer.provider, "offer_name": self.offer.short, "gpus": ""}
+            return texts | {
+                "provider": self.offer.provider,
+                "offer_name": self.offer.short,
+                "gpus": "",
+            }
         return texts | {"provider" if machine in self._rentals else "host": machine}
 
     def _request(self, **changes: str) -> RunRequest:
@@ -593,12 +690,17 @@ class LaunchScreen(HudtuiScreen):
             InputError: A text cannot be used.
         """
         request = request_from(self._texts() | changes)
-        if request.offer_name is not None:  # the very offer, also if it is not on the market any more
+        if (
+            request.offer_name is not None
+        ):  # the very offer, also if it is not on the market any more
             request = replace(request, offer=self.offer, offer_name=None)
         return request
 
     def training_request(self) -> RunRequest | None:
-        """The training of the form; None without one, if its model is not looked up yet, or if the form is invalid."""
+        """The training of the form.
+
+        None without one, if its model is not looked up yet, or if the form is invalid.
+        """
         if not self.is_attached or not self._features.trains or self._features.from_environment:
             return None
         try:
@@ -614,17 +716,24 @@ class LaunchScreen(HudtuiScreen):
         if self._once_checked("launch.copy"):
             self.app.copy(self.command())
 
-    # -- what is missing ---------------------------------------------------------------------------------------------
+    # -- what is missing
+    # ---------------------------------------------------------------------------------------------
 
     @property
     def _asks_about_env(self) -> bool:
         """Whether the user has not agreed to values of `.env`, which may change the plan."""
-        return self.prepared is not None and any(check.remedy == "trust" for check in self.prepared.checks)
+        return self.prepared is not None and any(
+            check.remedy == "trust" for check in self.prepared.checks
+        )
 
     @property
     def _to_fix(self) -> Check | None:
         """The first thing that is missing and that a fix is offered for."""
-        return next((check for check in self.prepared.missing if check.remedy), None) if self.prepared is not None else None
+        return (
+            next((check for check in self.prepared.missing if check.remedy), None)
+            if self.prepared is not None
+            else None
+        )
 
     def action_fix(self) -> None:
         """Offer a fix, or ask about what the form needs the user's agreement for."""
@@ -648,7 +757,14 @@ class LaunchScreen(HudtuiScreen):
         rents = self._rents
         providers = (await self.app.spending.open()).overview.providers if rents else None
         asked = self._request()
-        fixed = await fix(check, asked, self.app.project, self.app, providers=providers, on_event=self._show_progress)
+        fixed = await fix(
+            check,
+            asked,
+            self.app.project,
+            self.app,
+            providers=providers,
+            on_event=self._show_progress,
+        )
         if self.is_busy:
             self.clear_message()
         if fixed is not None:
@@ -674,10 +790,14 @@ class LaunchScreen(HudtuiScreen):
             if name in self._rows and before.get(name) != text:
                 self._put(name, text)
 
-    # -- starting ----------------------------------------------------------------------------------------------------
+    # -- starting
+    # ----------------------------------------------------------------------------------------------
 
     def _once_checked(self, action_id: str) -> bool:
-        """Whether the current form is checked. If not, the action is carried out when it is, unless the user leaves."""
+        """Whether the current form is checked.
+
+        If not, the action is carried out when it is, unless the user leaves.
+        """
         if self.checking:
             self.start(lambda: self._act_when_checked(action_id), group="once checked")
         return not self.checking
@@ -703,12 +823,17 @@ class LaunchScreen(HudtuiScreen):
         self.prepared = None  # a second press must not start a second run
         if prepared.record.spec.rent is None:
             record = prepared.record
-            self.start(lambda: self._launch(record), group="launch", exclusive=False, busy="Starting")
+            self.start(
+                lambda: self._launch(record), group="launch", exclusive=False, busy="Starting"
+            )
         else:
             self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
 
     async def _start_once_agreed(self) -> None:
-        """Ask about the values of `.env`, which may change the plan, and start what is planned with them."""
+        """Ask about the values of `.env`, and start what is planned with them.
+
+        The values may change the plan.
+        """
         (await asyncio.to_thread(self.app.project.settings)).require_trust()
         self._plan_soon()
         await self._act_when_checked("launch.start")
@@ -718,10 +843,20 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.flows.start import plan_rehearsal
 
         if self._features.from_environment:
-            here = {"host": "local", "provider": "", "offer_name": "", "ruler": ""}  # free of charge
+            here = {
+                "host": "local",
+                "provider": "",
+                "offer_name": "",
+                "ruler": "",
+            }  # free of charge
             request = replace(await self._request_to_prepare(**here), rehearse=True)
         else:
-            names = {"engine", "tasks", "config", "training"}  # the rest, apart from settings, is of the training itself
+            names = {
+                "engine",
+                "tasks",
+                "config",
+                "training",
+            }  # the rest, apart from settings, is of the training itself
             others = dict.fromkeys(knobs_of(RunRequest).keys() - names, "")
             request = self._request(**others)
         record = await plan_rehearsal(request, self.app.project, self.app)
@@ -776,8 +911,12 @@ class LaunchScreen(HudtuiScreen):
                 if not opened.done():
                     opened.set_exception(error)
                     return
-                words = (error if isinstance(error, HudtuiError) else self.app.defect(error)).lines()[0]
-                self.app.notify(words, title=clean_line(record.name), severity="error", timeout=30, markup=False)
+                words = (
+                    error if isinstance(error, HudtuiError) else self.app.defect(error)
+                ).lines()[0]
+                self.app.notify(
+                    words, title=clean_line(record.name), severity="error", timeout=30, markup=False
+                )
             finally:
                 opened.cancel()
 
@@ -793,7 +932,9 @@ class LaunchScreen(HudtuiScreen):
         assert record is not None
         agreed = False
         try:
-            await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self.app.project.settings))
+            await asyncio.to_thread(
+                require_run, record.spec, await asyncio.to_thread(self.app.project.settings)
+            )
             providers = (await self.app.spending.open()).overview.providers
             agreed = await agree_to_start(prepared, self.app.project, self.app, providers=providers)
         finally:
@@ -802,7 +943,9 @@ class LaunchScreen(HudtuiScreen):
         if not agreed:
             return
         self.rented = record
-        self.busy(f"A machine is being prepared for {record.name} ({{key:launch.cancel}} cancels it)")
+        self.busy(
+            f"A machine is being prepared for {record.name} ({{key:launch.cancel}} cancels it)"
+        )
         self.app.rented.manage(record, told=lambda event: self._tell(record, event))
         self._say_ready()
         self.refresh_bindings()
@@ -826,7 +969,8 @@ class LaunchScreen(HudtuiScreen):
             return
         if event.type == "machine" and event.data.get("kind") not in ("released", "never"):
             self.busy(
-                f"{clean_line(str(event.data.get('text') or event.data.get('kind')), 200)} ({{key:launch.cancel}} cancels it)"
+                f"{clean_line(str(event.data.get('text') or event.data.get('kind')), 200)} "
+                "({key:launch.cancel} cancels it)"
             )
         elif event.type == "step" and event.data.get("name") not in ("collect", "terminate"):
             self.busy(f"Starting: {event.data.get('name')}")
@@ -849,7 +993,10 @@ class LaunchScreen(HudtuiScreen):
             self.app.open_screen("run", run=run)
 
     def on_screen_suspend(self) -> None:
-        """Do not take a user who has left to a run that begins later; behind a dialog this screen counts as shown."""
+        """Do not take a user who has left to a run that begins later.
+
+        Behind a dialog this screen counts as shown.
+        """
         self.call_later(self._left)
 
     def _left(self) -> None:
@@ -859,7 +1006,8 @@ class LaunchScreen(HudtuiScreen):
                 worker.cancel()
                 self.clear_message()
 
-    # -- fields ------------------------------------------------------------------------------------------------------
+    # -- fields
+    # ----------------------------------------------------------------------------------------------
 
     def _choice(self, name: str) -> Dropdown:
         return cast("Dropdown", self._rows[name].control)

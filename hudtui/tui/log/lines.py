@@ -41,7 +41,8 @@ _TIME_WIDTH = 9
 class LogLines(ScrollView, can_focus=True):
     """A view of a `LogBuffer`: wrapped or not, with arrival times or not.
 
-    The view follows the end of the log until the user scrolls away from it, and again after the user scrolls back to it.
+    The view follows the end of the log until the user scrolls away from it, and again after the
+    user scrolls back to it.
     """
 
     ALLOW_SELECT = True
@@ -93,7 +94,9 @@ class LogLines(ScrollView, can_focus=True):
         self.pattern: Pattern | None = None
         self.here: int | None = None
         """Number of the line that a jump went to."""
-        self._tops: list[int] | None = None  # first row of each line shown, when wrapped; rows count on when lines go
+        self._tops: list[int] | None = (
+            None  # first row of each line shown, when wrapped; rows count on when lines go
+        )
         self._rows = 0
         self._base = 0
         self._widest = 0
@@ -105,7 +108,8 @@ class LogLines(ScrollView, can_focus=True):
         self._blank = Strip([])
         self._selection: Selection | None = None
 
-    # -- lines and rows ----------------------------------------------------------------------------------------------
+    # -- lines and rows
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def shown(self) -> int:
@@ -117,7 +121,10 @@ class LogLines(ScrollView, can_focus=True):
         return range(self.buffer.first, self.buffer.end)
 
     def took(self, start: int) -> None:
-        """Handle lines that were appended to the buffer from number `start` on; the buffer may have dropped old lines."""
+        """Handle lines that were appended to the buffer from number `start` on.
+
+        The buffer may have dropped old lines.
+        """
         gone_rows = self._forget()
         seen = self._rows
         self._learn(start)
@@ -127,17 +134,24 @@ class LogLines(ScrollView, can_focus=True):
         elif gone_rows:
             self._place(self.scroll_offset.y - gone_rows)
             self.refresh()
-        elif seen < self.scroll_offset.y + self.size.height:  # lines below the last visible row change nothing on the screen
+        elif (
+            seen < self.scroll_offset.y + self.size.height
+        ):  # lines below the last visible row change nothing on the screen
             self.refresh()
 
     def put_before(self, lines: Sequence[str], before: int) -> None:
-        """Insert earlier lines, see `LogBuffer.put_before`. The line in the first row keeps its place."""
+        """Insert earlier lines, see `LogBuffer.put_before`.
+
+        The line in the first row keeps its place.
+        """
         top = self._number_at(self.scroll_offset.y)
         self.buffer.put_before(lines, before)
         self.rebuild(before if top is None else max(top, before))
 
     def rebuild(self, top: int | None = None) -> None:
-        """Lay out all lines again after a change of lines or wrapping. The first row, or the end, keeps its place.
+        """Lay out all lines again after a change of lines or wrapping.
+
+        The first row, or the end, keeps its place.
 
         Args:
             top: The line of the first row; None for the current first line.
@@ -174,12 +188,14 @@ class LogLines(ScrollView, can_focus=True):
         self.refresh()
 
     def top_number(self) -> int:
-        """Return the number of the marked line if it is visible, otherwise of the first visible line."""
+        """Return the number of the marked line if it is visible, else of the first visible."""
         top = self._number_at(self.scroll_offset.y)
         bottom = self._number_at(self.scroll_offset.y + max(self.size.height - 1, 0))
         if top is None:
             return self.buffer.first
-        if self.here is not None and top <= self.here <= (self.buffer.end if bottom is None else bottom):
+        if self.here is not None and top <= self.here <= (
+            self.buffer.end if bottom is None else bottom
+        ):
             return self.here
         return top
 
@@ -195,7 +211,9 @@ class LogLines(ScrollView, can_focus=True):
     def _place(self, row: float) -> None:
         self._moving = True
         try:
-            self.scroll_to(y=row, animate=False, immediate=True, force=True)  # also before a scroll bar is shown
+            self.scroll_to(
+                y=row, animate=False, immediate=True, force=True
+            )  # also before a scroll bar is shown
         finally:
             self._moving = False
 
@@ -247,7 +265,11 @@ class LogLines(ScrollView, can_focus=True):
         return max(len(chop_cells(text, width)), 1)
 
     def _apply_size(self) -> None:
-        width = 0 if self.wrap else min(self._widest, self.buffer.shown + 100) + (_TIME_WIDTH if self.times else 0)
+        width = (
+            0
+            if self.wrap
+            else min(self._widest, self.buffer.shown + 100) + (_TIME_WIDTH if self.times else 0)
+        )
         size = Size(width, self._rows)
         if size != self.virtual_size:
             self._resize_contents(size)
@@ -267,7 +289,8 @@ class LogLines(ScrollView, can_focus=True):
             return place
         return self._tops[place] - self._base if 0 <= place < len(self._tops) else 0
 
-    # -- scrolling ---------------------------------------------------------------------------------------------------
+    # -- scrolling
+    # ----------------------------------------------------------------------------------------------
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Stop following when the user scrolls away from the end, and resume at the end."""
@@ -317,7 +340,8 @@ class LogLines(ScrollView, can_focus=True):
         elif self.follow:
             self.to_end()
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing
+    # ----------------------------------------------------------------------------------------------
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -345,12 +369,19 @@ class LogLines(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def _look_up(self) -> None:
-        """Look up what all rows need once; looked up for each row, it takes more time than the rows."""
-        self._plain, self._width, self._selection = self.rich_style, self.size.width, self.text_selection
+        """Look up what all rows need once.
+
+        Looked up for each row, it takes more time than the rows.
+        """
+        self._plain, self._width, self._selection = (
+            self.rich_style,
+            self.size.width,
+            self.text_selection,
+        )
         self._blank = Strip.blank(self._width, self._plain)
 
     def render_line(self, y: int) -> Strip:
-        """Return one row of the terminal, with the offsets that a selection with the mouse needs."""
+        """Return one row of the terminal, with the offsets that the mouse's selection needs."""
         return self._line(y).apply_offsets(self.scroll_offset.x, self.scroll_offset.y + y)
 
     def _line(self, y: int) -> Strip:
@@ -358,7 +389,9 @@ class LogLines(ScrollView, can_focus=True):
         row = self.scroll_offset.y + y
         if row >= self._rows:
             if y == 0 and self._rows == 0:
-                return Strip([Segment(self.empty, style + self._style("log--empty"))]).adjust_cell_length(width, style)
+                return Strip(
+                    [Segment(self.empty, style + self._style("log--empty"))]
+                ).adjust_cell_length(width, style)
             return self._blank
         left = self.scroll_offset.x
         return self._strip(row).crop_extend(left, left + width, style)
@@ -399,7 +432,11 @@ class LogLines(ScrollView, can_focus=True):
         head: list[Segment] = []
         if self.times:
             at = self.buffer.arrived(number)
-            clock = datetime.fromtimestamp(at).strftime("%H:%M:%S ") if at is not None else " " * _TIME_WIDTH
+            clock = (
+                datetime.fromtimestamp(at).strftime("%H:%M:%S ")
+                if at is not None
+                else " " * _TIME_WIDTH
+            )
             head = [Segment(clock, base + self._style("log--time"))]
         strips = []
         for place, (first, last) in enumerate(self._pieces(text)):
@@ -414,7 +451,8 @@ class LogLines(ScrollView, can_focus=True):
         if "{" in text:
             first = text.index("{")
             found += [
-                (match.start(), match.end(), _VALUE_STYLES[match.lastindex or 0]) for match in _VALUES.finditer(text, first)
+                (match.start(), match.end(), _VALUE_STYLES[match.lastindex or 0])
+                for match in _VALUES.finditer(text, first)
             ]
         return found
 
@@ -423,7 +461,10 @@ class LogLines(ScrollView, can_focus=True):
             return [(0, len(text))]
         width = self._text_width
         if text.isascii():
-            return [(start, min(start + width, len(text))) for start in range(0, max(len(text), 1), width)]
+            return [
+                (start, min(start + width, len(text)))
+                for start in range(0, max(len(text), 1), width)
+            ]
         pieces = []
         start = 0
         for part in chop_cells(text, width):
@@ -438,10 +479,14 @@ class LogLines(ScrollView, can_focus=True):
         return found
 
 
-def _segments(text: str, start: int, end: int, marks: list[tuple[int, int, Style]], base: Style) -> list[Segment]:
+def _segments(
+    text: str, start: int, end: int, marks: list[tuple[int, int, Style]], base: Style
+) -> list[Segment]:
     if not marks:
         return [Segment(text[start:end], base)]
-    edges = sorted({start, end, *(edge for mark in marks for edge in mark[:2] if start < edge < end)})
+    edges = sorted(
+        {start, end, *(edge for mark in marks for edge in mark[:2] if start < edge < end)}
+    )
     segments = []
     for first, last in pairwise(edges):
         style = base
@@ -455,8 +500,9 @@ def _segments(text: str, start: int, end: int, marks: list[tuple[int, int, Style
 class FloodLines(LogLines):
     """`LogLines` for a log that may grow by thousands of lines a second.
 
-    At this rate every update draws new rows, and Textual's cache of rows costs more than it saves. This widget bypasses the
-    cache, and has neither border nor padding for this reason. New rows do not cause a layout of the whole screen.
+    At this rate every update draws new rows, and Textual's cache of rows costs more than it saves.
+    This widget bypasses the cache, and has neither border nor padding for this reason. New rows do
+    not cause a layout of the whole screen.
     """
 
     def _resize_contents(self, size: Size) -> None:
@@ -470,4 +516,8 @@ class FloodLines(LogLines):
         for one in filters:
             strips = [strip.apply_filter(one, background) for strip in strips]
         left, right = crop.column_span
-        return strips if (left, right) == (0, self.size.width) else [strip.crop(left, right) for strip in strips]
+        return (
+            strips
+            if (left, right) == (0, self.size.width)
+            else [strip.crop(left, right) for strip in strips]
+        )

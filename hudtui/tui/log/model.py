@@ -1,7 +1,8 @@
-"""The lines behind a log pane: a bounded buffer that numbers and searches them. It does not depend on any screen.
+"""The lines behind a log pane: a bounded buffer that numbers and searches them.
 
-The buffer keeps lines unchanged, and cleans a line only when it is shown, copied or saved. Appending a line is therefore cheap:
-the buffer accepts lines as fast as the log can be split into them.
+It does not depend on any screen. The buffer keeps lines unchanged, and cleans a line only when it
+is shown, copied or saved. Appending a line is therefore cheap: the buffer accepts lines as fast as
+the log can be split into them.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ _WORDS = {
     "TRACE": Level.DEBUG,
 }
 _FIELD = re.compile(
-    r"level[\"']?\s*[=:]\s*[\"']?(?:(crit\w*|fatal|error|panic)|(warn\w*)|(info|notice)|(debug|trace))", re.IGNORECASE
+    r"level[\"']?\s*[=:]\s*[\"']?(?:(crit\w*|fatal|error|panic)|(warn\w*)|(info|notice)"
+    r"|(debug|trace))",
+    re.IGNORECASE,
 )
 _START = re.compile(
-    r"(?:(Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)(?=: |$)|(?:error|fatal|panic)(?=: ))|(warning(?=: )))"
+    r"(?:(Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)(?=: |$)"
+    r"|(?:error|fatal|panic)(?=: ))|(warning(?=: )))"
 )
 _LEVELS = (Level.NONE, Level.ERROR, Level.WARNING, Level.INFO, Level.DEBUG)
 _HEAD = 160
@@ -79,11 +83,13 @@ def _stands_alone(line: str, start: int, end: int) -> bool:
 class LogBuffer:
     """The newest `cap` lines of a log. The number of a line never changes.
 
-    The first line that was appended has the number 0; lines that are put before it have negative numbers.
+    The first line that was appended has the number 0; lines that are put before it have negative
+    numbers.
 
     Args:
         cap: Largest number of lines in the buffer; when it is full, the oldest lines are dropped.
-        shown: Number of characters of a line that are shown and searched. Copying and saving use the whole line.
+        shown: Number of characters of a line that are shown and searched. Copying and saving use
+            the whole line.
     """
 
     def __init__(self, cap: int = 100_000, *, shown: int = SHOWN_LENGTH) -> None:
@@ -91,7 +97,8 @@ class LogBuffer:
         self.first = 0
         """Number of the oldest line in the buffer."""
         self.dropped = 0
-        """Number of lines that were dropped for newer lines, or that were skipped because too many came at once."""
+        """Number of lines that were dropped for newer lines, or that were skipped because too many
+        came at once."""
         self._lines: list[str] = []
         self._arrivals: list[tuple[int, float]] = []
 
@@ -108,16 +115,26 @@ class LogBuffer:
         return self._lines[number - self.first]
 
     def longest(self, numbers: range) -> int:
-        """Return the number of characters of the longest of these lines, before cleaning; 0 without lines."""
-        return max(map(len, self._lines[numbers.start - self.first : numbers.stop - self.first]), default=0)
+        """Return the number of characters of the longest of these lines, before cleaning.
+
+        0 without lines.
+        """
+        return max(
+            map(len, self._lines[numbers.start - self.first : numbers.stop - self.first]), default=0
+        )
 
     def text(self, number: int) -> str:
-        """Return a line of the buffer as it is shown: cleaned, with tabs expanded, and cut to `shown` characters."""
+        """Return a line of the buffer as it is shown.
+
+        Cleaned, with tabs expanded, and cut to `shown` characters.
+        """
         raw = self._lines[number - self.first]
         if len(raw) <= self.shown:
             return raw if raw.isprintable() else clean(raw).expandtabs().replace("\n", " ")
         rest = len(raw) - self.shown
-        return clean(raw[: self.shown]).expandtabs().replace("\n", " ") + f" … {rest} more characters"
+        return (
+            clean(raw[: self.shown]).expandtabs().replace("\n", " ") + f" … {rest} more characters"
+        )
 
     def append(self, lines: Sequence[str], at: float, *, skipped: int = 0) -> int:
         """Append lines and return how many old lines were dropped.
@@ -125,8 +142,8 @@ class LogBuffer:
         Args:
             lines: The lines, without line ends.
             at: Time of their arrival, in seconds since the epoch.
-            skipped: Number of lines before them that were not appended and that `dropped` counts already. If it is not 0, all
-                lines of the buffer are dropped.
+            skipped: Number of lines before them that were not appended and that `dropped` counts
+                already. If it is not 0, all lines of the buffer are dropped.
         """
         if len(lines) > self.cap or skipped:
             excess = max(len(lines) - self.cap, 0)
@@ -148,7 +165,9 @@ class LogBuffer:
         return gone
 
     def put_before(self, lines: Sequence[str], before: int) -> None:
-        """Insert earlier lines before the line with the number `before`, in place of the lines that the buffer has there.
+        """Insert earlier lines before the line with the number `before`.
+
+        They take the place of the lines that the buffer has there.
 
         Args:
             lines: The lines, without line ends; no more than there is room for.
@@ -164,19 +183,28 @@ class LogBuffer:
         self._arrivals.clear()
 
     def arrived(self, number: int) -> float | None:
-        """Return when a line arrived, in seconds since the epoch; lines that were appended together have the same time."""
+        """Return when a line arrived, in seconds since the epoch.
+
+        Lines that were appended together have the same time.
+        """
         place = bisect_right(self._arrivals, (number, float("inf"))) - 1
         return self._arrivals[place][1] if place >= 0 else None
 
     def next_error(self, after: int) -> int | None:
-        """Return the number of the first line from `after` on that is marked as an error; None without one."""
+        """Return the number of the first line from `after` on that is marked as an error.
+
+        None without one.
+        """
         for number in range(max(after, self.first), self.end):
             if level_of(self._lines[number - self.first])[0] is Level.ERROR:
                 return number
         return None
 
     def search(self, matches: Callable[[str], bool], start: int, stop: int) -> Iterator[int]:
-        """Yield the numbers of the lines from `start` to before `stop` for which `matches` is true."""
+        """Yield the numbers of lines for which `matches` is true.
+
+        The lines are those from `start` to before `stop`.
+        """
         first = self.first
         for number in range(max(start, first), min(stop, self.end)):
             line = self._lines[number - first]
@@ -184,6 +212,13 @@ class LogBuffer:
                 yield number
 
     def everything(self, numbers: Sequence[int] | None = None) -> str:
-        """Return lines in full as one cleaned text, for copying or saving; without `numbers`, all lines."""
-        chosen = self._lines if numbers is None else [self._lines[number - self.first] for number in numbers]
+        """Return lines in full as one cleaned text, for copying or saving.
+
+        Without `numbers`, all lines.
+        """
+        chosen = (
+            self._lines
+            if numbers is None
+            else [self._lines[number - self.first] for number in numbers]
+        )
         return "".join(clean(line) + "\n" for line in chosen)

@@ -39,7 +39,8 @@ class Reading:
 
     log: Log
     begin: int | None = None
-    """Byte offset of the first line to read, up to as many lines as the pane holds; None for the end of the log."""
+    """Byte offset of the first line to read, up to as many lines as the pane holds; None for the
+    end of the log."""
     line: int | None = None
     """Byte offset of a line after `begin` to scroll to."""
 
@@ -61,7 +62,10 @@ class _Places:
             self._marks.append((number, offset))
 
     def first(self, held: int) -> tuple[int, int]:
-        """Return number and offset of the first line from number `held` on with a known offset, otherwise of the newest line."""
+        """Return number and offset of the first line with a known offset, from `held` on.
+
+        Without such a line, they are those of the newest line.
+        """
         while len(self._marks) > 1 and self._marks[0][0] < held:
             self._marks.popleft()
         return self._marks[0]
@@ -89,7 +93,9 @@ class _State:
 
 
 class ReadLogs(Acting, Vertical):
-    """Reads logs into panes, from which every line of a log can be reached. Messages of other panes bubble on.
+    """Reads logs into panes, from which every line of a log can be reached.
+
+    Messages of other panes bubble on.
 
     Args:
         fail: Called with an error, to show it. Reading continues.
@@ -121,7 +127,8 @@ class ReadLogs(Acting, Vertical):
         self._readings.pop(pane, None)
         self._places.pop(pane, None)
 
-    # -- requests of a pane --------------------------------------------------------------------------------------------
+    # -- requests of a pane
+    # --------------------------------------------------------------------------------------------
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
         """Read the log from its first line on."""
@@ -143,7 +150,9 @@ class ReadLogs(Acting, Vertical):
         """Start or stop a search of the whole log."""
         self._answer(event, self._search, "search")
 
-    def _answer(self, event: LogView.Asked, work: Callable[..., Any], what: str, *about: Any) -> None:
+    def _answer(
+        self, event: LogView.Asked, work: Callable[..., Any], what: str, *about: Any
+    ) -> None:
         if (reading := self._readings.get(event.log)) is not None:
             event.stop()
             self._work(event.log, partial(work, event.log, reading, *about), what)
@@ -197,7 +206,8 @@ class ReadLogs(Acting, Vertical):
         if pane.searching:
             pane.searched(None)
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
     def _read(self, pane: LogView, reading: Reading) -> None:
         """Read a log into its pane, in place of the log that is read there."""
@@ -220,7 +230,10 @@ class ReadLogs(Acting, Vertical):
         return f"log {id(pane)} {what}"
 
     async def _follow(self, pane: LogView, reading: Reading) -> None:
-        """Read a log until its run has ended. After a failure, reading continues where it stopped."""
+        """Read a log until its run has ended.
+
+        After a failure, reading continues where it stopped.
+        """
         pane.save_name = f"{clean_line(reading.log.name).replace('/', '_')}.log"
         state: _State | None = None
 
@@ -271,7 +284,9 @@ class ReadLogs(Acting, Vertical):
                 room = pane.room if reading.stays else len(found.done)
                 pane.append(found.done[:room])
                 if len(found.done) > room:  # more lines would drop the first lines
-                    pane.after = state.rest if room == 0 else chunk.offset + _size_of_lines(chunk.data, room)
+                    pane.after = (
+                        state.rest if room == 0 else chunk.offset + _size_of_lines(chunk.data, room)
+                    )
                     self._arrive(pane, state, chunk)
                     return
                 self._arrive(pane, state, chunk)

@@ -3,7 +3,8 @@
 pane = LogView()
 pane.append(lines)      # as often as wanted; drawn at most ten times a second
 
-A pane holds a part of a log. It requests other parts from its owner by messages, if the owner has set `reaches`.
+A pane holds a part of a log. It requests other parts from its owner by messages, if the owner has
+set `reaches`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class LogView(Acting, Vertical):
     """A log pane over the newest `cap` lines.
 
     Args:
-        cap: Largest number of lines in the pane; older lines are dropped, and the pane says how many.
+        cap: Largest number of lines in the pane; older lines are dropped, and the pane says how
+            many.
         empty: The text to show while there are no lines.
         save_name: Suggested name for saving.
     """
@@ -54,7 +56,13 @@ class LogView(Acting, Vertical):
         AppAction("log.search", "Search", "Mark and find text in the log.", "slash", palette=False),
         by_key("log.next", "Next match", "Go to the next match.", "n"),
         by_key("log.previous", "Previous match", "Go to the match before.", "N"),
-        AppAction("log.error", "Next error", "Go to the first error, then to the one after.", "J", palette=False),
+        AppAction(
+            "log.error",
+            "Next error",
+            "Go to the first error, then to the one after.",
+            "J",
+            palette=False,
+        ),
         by_key("log.cancel", "Cancel", "Stop searching the log.", "ctrl+x"),
         by_key("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         by_key("log.times", "Times", "Show when each line arrived.", "D"),
@@ -82,7 +90,10 @@ class LogView(Acting, Vertical):
         """Requests some of the lines before the first one; answer with `put_before`."""
 
     class Searched(Asked):
-        """Starts a search of the whole log for `pattern`, or ends it (None); answer with `found` and `searched`."""
+        """Starts a search of the whole log for `pattern`, or ends it (None).
+
+        Answer with `found` and `searched`.
+        """
 
     @dataclass
     class Wanted(Asked):
@@ -121,7 +132,8 @@ class LogView(Acting, Vertical):
         self._after: int | None = None
         self._away: float | None = None
         self.reaches = False
-        """Whether the owner answers requests for other parts of the log. `Earlier` and `Latest` are sent in any case."""
+        """Whether the owner answers requests for other parts of the log. `Earlier` and `Latest` are
+        sent in any case."""
         self._loading = False
         self._elsewhere: list[int] = []
         """Byte offsets of all matches in the whole log, in order; see `Searched`."""
@@ -136,10 +148,14 @@ class LogView(Acting, Vertical):
     def on_mount(self) -> None:
         self._show_status()
 
-    # -- appending ---------------------------------------------------------------------------------------------------
+    # -- appending
+    # ----------------------------------------------------------------------------------------------
 
     def append(self, lines: Sequence[str]) -> None:
-        """Append lines, without line ends. Returns at once; the lines are shown with the next update."""
+        """Append lines, without line ends.
+
+        Returns at once; the lines are shown with the next update.
+        """
         if not lines:
             return
         self._pending.extend(lines)
@@ -164,7 +180,10 @@ class LogView(Acting, Vertical):
 
     @property
     def ended(self) -> bool:
-        """Whether the log is complete: the pane then says so instead of "following". `clear` resets this."""
+        """Whether the log is complete: the pane then says so instead of "following".
+
+        `clear` resets this.
+        """
         return self._ended
 
     @ended.setter
@@ -184,7 +203,9 @@ class LogView(Acting, Vertical):
 
     @property
     def before(self) -> int:
-        """Byte offset of the first line in its log. If it is not 0, `g` requests the log from its start with `Earlier`.
+        """Byte offset of the first line in its log.
+
+        If it is not 0, `g` requests the log from its start with `Earlier`.
 
         `clear` resets this.
         """
@@ -197,7 +218,9 @@ class LogView(Acting, Vertical):
 
     @property
     def after(self) -> int | None:
-        """Byte offset of the unread part after the last line, if there is one; `G` then requests the end with `Latest`.
+        """Byte offset of the unread part after the last line, if there is one.
+
+        `G` then requests the end with `Latest`.
 
         `clear` resets this.
         """
@@ -245,7 +268,8 @@ class LogView(Acting, Vertical):
 
         Args:
             lines: The lines; no more than there is `room` for.
-            number: Number of the line to insert them before. They replace the lines that the pane has before it.
+            number: Number of the line to insert them before. They replace the lines that the pane
+                has before it.
             offset: Byte offset of the first inserted line.
         """
         self._loading = False
@@ -263,13 +287,14 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def forget_found(self) -> None:
-        """Forget the matches in the other parts of the log, because the pane now shows another log."""
+        """Forget the matches in the other parts of the log: the pane shows another log."""
         self._elsewhere = []
         self._reached = None
 
     def searched(self, reached: int | None) -> None:
-        """Answer `Searched`: report the byte offset up to which the log was searched; None once all of it was searched.
+        """Answer `Searched`.
 
+        Report the byte offset up to which the log was searched; None once all of it was searched.
         If no line of the pane matches, the pane then goes to the first match.
         """
         self._reached = reached
@@ -290,17 +315,24 @@ class LogView(Acting, Vertical):
             start = max(self.buffer.end - len(lines), self.buffer.first)
             self._lines.took(start)
             if self._pattern is not None:
-                self._matches.extend(self.buffer.search(self._pattern.matches, start, self.buffer.end))
+                self._matches.extend(
+                    self.buffer.search(self._pattern.matches, start, self.buffer.end)
+                )
                 while self._matches and self._matches[0] < self.buffer.first:
-                    self._matches = [number for number in self._matches if number >= self.buffer.first]
-            self._missed = 0 if self._lines.follow or not self._counts else self._missed + len(lines)
+                    self._matches = [
+                        number for number in self._matches if number >= self.buffer.first
+                    ]
+            self._missed = (
+                0 if self._lines.follow or not self._counts else self._missed + len(lines)
+            )
         self._show_status()
 
     def _time(self) -> float:
         services = getattr(self.app, "services", None)
         return time() if services is None else float(services.now().timestamp())
 
-    # -- the status line ---------------------------------------------------------------------------------------------
+    # -- the status line
+    # ---------------------------------------------------------------------------------------------
 
     def on_log_lines_moved(self, event: LogLines.Moved) -> None:
         """Update the status line after the view was scrolled away from the end, or back to it."""
@@ -314,12 +346,16 @@ class LogView(Acting, Vertical):
         key = partial(with_keys, keymap=keymap_of(self.app))
         parts: list[tuple[str, str]] = []
         if missed:
-            parts.append((key(f" +{spaced(missed)} new: {{key:log.now}} jumps to now "), "bold reverse"))
+            parts.append(
+                (key(f" +{spaced(missed)} new: {{key:log.now}} jumps to now "), "bold reverse")
+            )
         if self.paused:
             parts.append(("‖ paused", "bold $warning"))
         elif self._after is not None:
             where = "part" if self._before else "beginning"
-            parts.append((key(f"○ {where} of the log; {{key:log.now}}: its end"), "$foreground-muted"))
+            parts.append(
+                (key(f"○ {where} of the log; {{key:log.now}}: its end"), "$foreground-muted")
+            )
         elif self._away is not None:
             parts.append((f"○ no contact for {span(self._away)}", "bold $error"))
         elif self._ended:
@@ -335,12 +371,16 @@ class LogView(Acting, Vertical):
             parts.append((self._search_words(self._pattern), "$accent"))
             if self._reached is not None:
                 parts.append((f"{_size(self._reached)} of the log searched", "$foreground-muted"))
-            elif not self.reaches and (self._before or self._after is not None or self.buffer.dropped):
+            elif not self.reaches and (
+                self._before or self._after is not None or self.buffer.dropped
+            ):
                 parts.append((f"in these {spaced(len(self.buffer))} lines", "$foreground-muted"))
         if self._loading:
             parts.append(("reading earlier lines", "$foreground-muted"))
         elif self._before:
-            parts.append((key(f"{{key:log.top}}: {_size(self._before)} before this"), "$foreground-muted"))
+            parts.append(
+                (key(f"{{key:log.top}}: {_size(self._before)} before this"), "$foreground-muted")
+            )
         total = len(self.buffer)
         parts.append((f"{spaced(total)} line{'' if total == 1 else 's'}", ""))
         if self._lines.wrap:
@@ -351,15 +391,25 @@ class LogView(Acting, Vertical):
         earlier, later = self._others()
         here = self._lines.here
         place = len(earlier) + self._matches.index(here) + 1 if here in self._matches else 0
-        return search_words(pattern, place, len(earlier) + len(self._matches) + len(later), more=self._reached is not None)
+        return search_words(
+            pattern,
+            place,
+            len(earlier) + len(self._matches) + len(later),
+            more=self._reached is not None,
+        )
 
     def _others(self) -> tuple[list[int], list[int]]:
         """Return the matches before and after the lines of the pane, as byte offsets in the log."""
         first = bisect_left(self._elsewhere, self._before)
-        last = len(self._elsewhere) if self._after is None else bisect_left(self._elsewhere, self._after)
+        last = (
+            len(self._elsewhere)
+            if self._after is None
+            else bisect_left(self._elsewhere, self._after)
+        )
         return self._elsewhere[:first], self._elsewhere[last:]
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def lines(self) -> LogLines:
@@ -375,7 +425,9 @@ class LogView(Acting, Vertical):
         """Return why an action is not possible now; None if it is possible."""
         if action_id in ("log.next", "log.previous") and self._pattern is None:
             return "search first, with {key:log.search}"
-        if action_id in ("log.save", "log.copy", "log.copy-all", "log.error") and not len(self.buffer):
+        if action_id in ("log.save", "log.copy", "log.copy-all", "log.error") and not len(
+            self.buffer
+        ):
             return "there is no line yet"
         if action_id == "log.cancel" and self._reached is None:
             return "nothing is being searched"
@@ -384,7 +436,8 @@ class LogView(Acting, Vertical):
     def offers(self, action_id: str) -> bool:
         """Return whether an action is offered.
 
-        Some actions need an owner that answers requests. `n` and `N` belong to the screen while no text is searched for.
+        Some actions need an owner that answers requests. `n` and `N` belong to the screen while no
+        text is searched for.
         """
         if action_id in ("log.next", "log.previous"):
             return self._pattern is not None
@@ -426,7 +479,9 @@ class LogView(Acting, Vertical):
         if found is None and start > self.buffer.first:
             found = self.buffer.next_error(self.buffer.first)
         if found is None:
-            more = " {key:log.search} searches the whole log." if self.reaches and self._before else ""
+            more = (
+                " {key:log.search} searches the whole log." if self.reaches and self._before else ""
+            )
             self.app.say(f"The shown lines contain no error.{more}")
             return
         self.go_to(found)
@@ -477,13 +532,17 @@ class LogView(Acting, Vertical):
         await asyncio.to_thread(write_atomic, path, text)
         self.app.say(f"Saved {spaced(len(numbers))} lines in {path}.")
 
-    # -- search ------------------------------------------------------------------------------------------------------
+    # -- search
+    # ----------------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
         self._field.open()
 
     def search(self, text: str) -> None:
-        """Mark every match and go to the first match at or after the visible lines; an empty text ends the search."""
+        """Mark every match and go to the first match at or after the visible lines.
+
+        An empty text ends the search.
+        """
         self._pattern = self._field.pattern_of(text)
         self._lines.pattern = self._pattern
         self._lines.here = None
@@ -514,7 +573,9 @@ class LogView(Acting, Vertical):
             await asyncio.sleep(0)
         if self._matches:
             top = self._lines.top_number()
-            self.go_to(next((number for number in self._matches if number >= top), self._matches[0]))
+            self.go_to(
+                next((number for number in self._matches if number >= top), self._matches[0])
+            )
         self._show_status()
 
     def action_next(self) -> None:

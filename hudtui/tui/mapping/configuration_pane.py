@@ -1,4 +1,7 @@
-"""The pane with the text of a configuration: editor, search, completion, and the finding at the cursor."""
+"""The pane with the text of a configuration.
+
+Editor, search, completion, and the finding at the cursor.
+"""
 
 from __future__ import annotations
 
@@ -64,25 +67,33 @@ class ConfigurationPane(Pane):
     def on_mount(self) -> None:
         self.editor.after_change = self._changed
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- what is shown
+    # ----------------------------------------------------------------------------------------------
 
     def shift_notes(self, before: list[str], after: list[str]) -> None:
         """Let the marks of the findings follow their lines until the next check."""
         by = len(after) - len(before)
         if by:
             pairs = enumerate(zip(before, after, strict=False))
-            same = next((row for row, (old, new) in pairs if old != new), min(len(before), len(after)))
+            same = next(
+                (row for row, (old, new) in pairs if old != new), min(len(before), len(after))
+            )
             self.editor.shift_notes(same + 1, by)
 
     def show_file(self, name: str, modified: bool, outside: str) -> bool:
-        """Show the file's name, its state and the number of findings; return whether that is news."""
+        """Show the file's name, its state and the number of findings.
+
+        Return whether that is news.
+        """
         state = ("● not saved", "bold $warning") if modified else ("✓ saved", "$success")
         counts = [
             (f"  {GLYPHS[word]} {number}", SEVERITIES[word])
             for word in GLYPHS
             if (number := sum(finding.severity == word for finding in self._draft.findings))
         ]
-        rest = Content.assemble("  ", state, *counts, (f"  {outside}", "bold $error") if outside else "")
+        rest = Content.assemble(
+            "  ", state, *counts, (f"  {outside}", "bold $error") if outside else ""
+        )
         room = self.text_file.size.width - 2 - rest.cell_length
         name = clean_line(name)
         # A long name gives way to the state of the file and the number of errors.
@@ -121,7 +132,10 @@ class ConfigurationPane(Pane):
             return found
         row = self.editor.cursor_location[0] + 1
         here = [finding for finding in self._draft.findings if finding.line == row]
-        return next((finding for finding in here if finding.fix), next((finding for finding in here if finding.guess), found))
+        return next(
+            (finding for finding in here if finding.fix),
+            next((finding for finding in here if finding.guess), found),
+        )
 
     def show_cursor_line(self) -> None:
         """Show the finding at the cursor below the text, or the cursor's place."""
@@ -149,7 +163,11 @@ class ConfigurationPane(Pane):
         # A list of completions belongs to the line it was made for.
         row, column = self.editor.cursor_location
         completion = self.popup.completion
-        if self.popup.display and completion is not None and (column < completion.start or row != self._popup_row):
+        if (
+            self.popup.display
+            and completion is not None
+            and (column < completion.start or row != self._popup_row)
+        ):
             self.hide_popup()
         self._popup_row = row
 
@@ -157,7 +175,8 @@ class ConfigurationPane(Pane):
     def _edited(self, event: TextArea.Changed) -> None:
         event.stop()  # `changed` was called already
 
-    # -- moving about ------------------------------------------------------------------------------------------------
+    # -- moving about
+    # ----------------------------------------------------------------------------------------------
 
     def come(self) -> None:
         """Bring the text to the front, with the focus."""
@@ -172,7 +191,9 @@ class ConfigurationPane(Pane):
 
     def next_finding(self, step: int) -> None:
         """Go to the next finding, or with -1 to the one before."""
-        places = sorted({(finding.line - 1, finding.column - 1) for finding in self._draft.findings})
+        places = sorted(
+            {(finding.line - 1, finding.column - 1) for finding in self._draft.findings}
+        )
         here = self.editor.cursor_location
         if step > 0:
             place = next((place for place in places if place > here), places[0])
@@ -185,7 +206,8 @@ class ConfigurationPane(Pane):
         event.stop()
         self.post_message(self.Left())
 
-    # -- search ------------------------------------------------------------------------------------------------------
+    # -- search
+    # ----------------------------------------------------------------------------------------------
 
     def find(self) -> None:
         """Search; what is selected is searched for."""
@@ -221,9 +243,19 @@ class ConfigurationPane(Pane):
         if step == 0:
             index = next((number for number, (first, _) in enumerate(found) if first >= start), 0)
         elif step > 0:
-            index = next((number for number, (first, _) in enumerate(found) if first >= end and (first, _) != (start, end)), 0)
+            index = next(
+                (
+                    number
+                    for number, (first, _) in enumerate(found)
+                    if first >= end and (first, _) != (start, end)
+                ),
+                0,
+            )
         else:
-            index = next((number for number in range(len(found) - 1, -1, -1) if found[number][0] < start), len(found) - 1)
+            index = next(
+                (number for number in range(len(found) - 1, -1, -1) if found[number][0] < start),
+                len(found) - 1,
+            )
         first, last = found[index]
         editor.go(*first)
         editor.selection = type(editor.selection)(first, last)
@@ -239,7 +271,10 @@ class ConfigurationPane(Pane):
         if event.everything:
             text, count = pattern.subn(lambda _: bar.replacement, editor.text)
             editor.replace_all(text)
-            words = f"{count} {'match' if count == 1 else 'matches'} replaced. {{key:editor.undo}} in the text takes that back."
+            words = (
+                f"{count} {'match' if count == 1 else 'matches'} replaced. {{key:editor.undo}} in "
+                "the text takes that back."
+            )
             self.app.say(words, severity="success")
             self.seek(0)
             return
@@ -249,7 +284,8 @@ class ConfigurationPane(Pane):
             editor.move_cursor(result.end_location)
         self.seek(0)
 
-    # -- completion --------------------------------------------------------------------------------------------------
+    # -- completion
+    # ----------------------------------------------------------------------------------------------
 
     @on(YamlEditor.Wants)
     def _complete(self, event: YamlEditor.Wants) -> None:
@@ -258,7 +294,11 @@ class ConfigurationPane(Pane):
         event.stop()
         popup, editor = self.popup, self.editor
         row, column = editor.cursor_location
-        found = complete(editor.lines, row, column, self._draft.all_tools) if editor.selection.is_empty else None
+        found = (
+            complete(editor.lines, row, column, self._draft.all_tools)
+            if editor.selection.is_empty
+            else None
+        )
         typed = "" if found is None else editor.document.get_line(row)[found.start : column]
         wanted = event.asked or popup.display or bool(typed.strip("\"'"))
         if found is None or not wanted or not editor.has_focus:
@@ -301,5 +341,7 @@ class ConfigurationPane(Pane):
             end += 1
         elif insert.rstrip().endswith(":") and line[column:].lstrip().startswith(":"):
             insert = insert.rstrip().removesuffix(":")
-        result = editor.replace(insert, (row, completion.start), (row, end), maintain_selection_offset=False)
+        result = editor.replace(
+            insert, (row, completion.start), (row, end), maintain_selection_offset=False
+        )
         editor.move_cursor(result.end_location)

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from hudtui.core.gym.values import GymConfig
 
 LONG = 100_000
-"""Characters from which reading takes so long that the meaning on screen is marked as old meanwhile."""
+"""Characters from which reading takes so long that the meaning on screen is marked as old
+meanwhile."""
 
 Part = Literal["meaning", "findings", "rows"]
 
 
 class LiveConfig:
-    """A configuration as it is typed: its last valid meaning, its findings, and the tools that its calls can reach."""
+    """A configuration as it is typed.
+
+    Its last valid meaning, its findings, and the tools that its calls can reach.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -37,7 +41,8 @@ class LiveConfig:
         """Tools that an agent's call can reach."""
         self.all_tools: Mapping[str, Tool] | None = None
         self.foreign: str | None = None
-        """The configuration's environment if it is not the analyzed one, whose tools then do not apply."""
+        """The configuration's environment if it is not the analyzed one, whose tools then do not
+        apply."""
         self._identity: EnvironmentIdentity | None = None
         self._aim: tuple[str | None, tuple[str, ...]] | None = None
         """The environment and the tools of the configuration that `foreign` was computed from."""
@@ -62,7 +67,9 @@ class LiveConfig:
         """True if the findings are those of the current text."""
         return self._checked == self._check
 
-    def begin(self, lines: list[str], config: GymConfig | None, findings: Sequence[Finding]) -> None:
+    def begin(
+        self, lines: list[str], config: GymConfig | None, findings: Sequence[Finding]
+    ) -> None:
         """Start with the text of another file, and what `parse_config` made of it."""
         self.edited(lines)
         self.config = None
@@ -79,7 +86,10 @@ class LiveConfig:
             self.stale = "checking what this means"
 
     async def read(self, name: str) -> None:
-        """Read the text in a thread. The result counts unless that of a newer text has come before it."""
+        """Read the text in a thread.
+
+        The result counts unless that of a newer text has come before it.
+        """
         from hudtui.core.gym.config import parse_config
 
         edits, text = self._edits, self.text
@@ -94,10 +104,17 @@ class LiveConfig:
             self.choose_tools()
             return
         reason = findings[0]
-        self.stale = reason.message if reason.code != "yaml" else f"line {reason.line} does not parse: {reason.message}"
+        self.stale = (
+            reason.message
+            if reason.code != "yaml"
+            else f"line {reason.line} does not parse: {reason.message}"
+        )
 
     async def check(self, name: str) -> AsyncIterator[Part]:
-        """Check the whole text, and yield the parts that have changed. Ends early if the text changes meanwhile."""
+        """Check the whole text, and yield the parts that have changed.
+
+        Ends early if the text changes meanwhile.
+        """
         from hudtui.core.gym.editing.preview import action_rows
         from hudtui.core.gym.lint.check import lint
 
@@ -119,26 +136,38 @@ class LiveConfig:
             self.rows = rows
             yield "rows"
 
-    def take_analysis(self, analysis: Analysis | None, identity: EnvironmentIdentity | None) -> None:
+    def take_analysis(
+        self, analysis: Analysis | None, identity: EnvironmentIdentity | None
+    ) -> None:
         """Take the environment that was analyzed last, and its names."""
         if analysis != self.analysis:
             self.analysis, self._identity, self._aim = analysis, identity, None
             self.choose_tools()
 
     def choose_tools(self) -> None:
-        """Check calls against the tools of the analyzed environment if the configuration is for it."""
+        """Check calls against the analyzed environment's tools if the configuration is for it."""
         from hudtui.core.gym.editing.preview import agent_tools
-        from hudtui.core.gym.environment_name import called_tools, declared_environment, is_config_for
+        from hudtui.core.gym.environment_name import (
+            called_tools,
+            declared_environment,
+            is_config_for,
+        )
 
         analysis, identity = self.analysis, self._identity
         if analysis is None or identity is None:
             self.tools = self.all_tools = self.foreign = None
             return
-        aim = (declared_environment(self.config), called_tools(self.config)) if self.config is not None else (None, ())
+        aim = (
+            (declared_environment(self.config), called_tools(self.config))
+            if self.config is not None
+            else (None, ())
+        )
         if aim == self._aim:
             return
         first, self._aim = self._aim is None, aim
-        foreign = None if is_config_for(*aim, analysis, identity) else aim[0] or "another environment"
+        foreign = (
+            None if is_config_for(*aim, analysis, identity) else aim[0] or "another environment"
+        )
         if first or (foreign is None) != (self.foreign is None):
             self.tools = None if foreign else agent_tools(analysis)
             self.all_tools = None if foreign else {tool.name: tool for tool in analysis.tools}

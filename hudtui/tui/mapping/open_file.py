@@ -1,4 +1,7 @@
-"""The file of the mapping screen: saving, changes by other programs, and the copy of unsaved work."""
+"""The file of the mapping screen.
+
+Saving, changes by other programs, and the copy of unsaved work.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ class OpenFile:
         changed: Called when the state of the file has changed.
     """
 
-    def __init__(self, screen: HudtuiScreen, editor: Callable[[], YamlEditor], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, screen: HudtuiScreen, editor: Callable[[], YamlEditor], changed: Callable[[], None]
+    ) -> None:
         self._screen, self._editor, self._changed = screen, editor, changed
         self.buffer: FileBuffer | None = None
         """The file as it was read last; None while none is open."""
@@ -57,7 +62,8 @@ class OpenFile:
         """Another file is in the editor."""
         self.buffer, self._copied = buffer, None
 
-    # -- the copy of unsaved work ------------------------------------------------------------------------------------
+    # -- the copy of unsaved work
+    # ------------------------------------------------------------------------------------
 
     async def offer_copy(self) -> None:
         """Offer a kept copy of unsaved work."""
@@ -70,7 +76,11 @@ class OpenFile:
             return
         name = buffer.path.name
         while True:
-            options = ("Restore the unsaved work", "Show what it changes", "Discard it, and keep the file as it is")
+            options = (
+                "Restore the unsaved work",
+                "Show what it changes",
+                "Discard it, and keep the file as it is",
+            )
             title = f"Unsaved work on {name} from {found.saved_at[:16].replace('T', ' ')}"
             index = await screen.app.push_screen_wait(Pick(title, options))
             if index == 1:
@@ -83,7 +93,9 @@ class OpenFile:
                 await asyncio.to_thread(delete_copy, screen.app.folder, buffer.path)
             return
 
-    async def _read_difference(self, before: str, after: str, before_name: str, after_name: str) -> None:
+    async def _read_difference(
+        self, before: str, after: str, before_name: str, after_name: str
+    ) -> None:
         from hudtui.core.gym.editing.autosave import unified_diff
         from hudtui.tui.widgets.dialog import TextDialog
 
@@ -91,7 +103,10 @@ class OpenFile:
         await self._screen.app.push_screen_wait(TextDialog(f"{before_name} → {after_name}", text))
 
     async def copy(self, *, now_and_then: bool = False) -> None:
-        """Keep a copy of unsaved work; a failure is reported once. `now_and_then` copies only after a while."""
+        """Keep a copy of unsaved work; a failure is reported once.
+
+        `now_and_then` copies only after a while.
+        """
         if now_and_then and time.monotonic() - self._copied_at < COPY_EVERY:
             return
         try:
@@ -123,7 +138,13 @@ class OpenFile:
                 self._copied = None
                 await asyncio.to_thread(delete_copy, app.folder, buffer.path)
         elif text != self._copied:
-            await asyncio.to_thread(save_copy, app.folder, buffer.path, text, app.services.now().isoformat(timespec="seconds"))
+            await asyncio.to_thread(
+                save_copy,
+                app.folder,
+                buffer.path,
+                text,
+                app.services.now().isoformat(timespec="seconds"),
+            )
             self._copied = text
 
     def copy_at_the_end(self, text: str) -> None:
@@ -133,12 +154,20 @@ class OpenFile:
         app = self._screen.app
         if self.buffer is not None and text not in (self.buffer.saved, self._copied):
             with contextlib.suppress(HudtuiError):
-                save_copy(app.folder, self.buffer.path, text, app.services.now().isoformat(timespec="seconds"))
+                save_copy(
+                    app.folder,
+                    self.buffer.path,
+                    text,
+                    app.services.now().isoformat(timespec="seconds"),
+                )
 
-    # -- saving ------------------------------------------------------------------------------------------------------
+    # -- saving
+    # ----------------------------------------------------------------------------------------------
 
     async def save(self) -> Path | None:
-        """Write the text; return its path, or None if the user does not want to overwrite another program's text.
+        """Write the text.
+
+        Return its path, or None if the user does not want to overwrite another program's text.
 
         Raises:
             HudtuiError: It cannot be written.
@@ -157,10 +186,14 @@ class OpenFile:
         self._changed()
         return saved.path
 
-    # -- changes by other programs -----------------------------------------------------------------------------------
+    # -- changes by other programs
+    # -----------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Notice that another program changed the file. Untouched text follows it; unsaved work is never overwritten."""
+        """Notice that another program changed the file.
+
+        Untouched text follows it; unsaved work is never overwritten.
+        """
         from hudtui.core.flows.file_buffer import look
 
         buffer, screen = self.buffer, self._screen
@@ -170,13 +203,17 @@ class OpenFile:
         self.buffer, outcome = buffer.changed(change, self._editor().text)
         name = buffer.path.name
         if outcome == "gone" and buffer.theirs != "":
-            screen.say(f"{name} is gone or cannot be read. {{key:mapping.save}} writes it again.", "warning")
+            screen.say(
+                f"{name} is gone or cannot be read. {{key:mapping.save}} writes it again.",
+                "warning",
+            )
         elif outcome == "followed":
             self._editor().replace_all(self.buffer.saved)
             screen.say(f"{name} was changed by another program and read again.", "information")
         elif outcome == "conflict":
             screen.say(
-                f"{name} was changed by another program. {{key:mapping.outside}}: see the difference, read it, or keep yours.",
+                f"{name} was changed by another program. {{key:mapping.outside}}: see the "
+                "difference, read it, or keep yours.",
                 "warning",
             )
         self._changed()
@@ -185,12 +222,22 @@ class OpenFile:
         """Ask whether the text may replace the file; True when it may."""
         screen = self._screen
         while (buffer := self.buffer) is not None:
-            keep = "Overwrite it with mine" if saving else "Keep mine; the next save overwrites the file"
-            options = ("Show the difference", "Read the file again; undo restores the unsaved text", keep)
+            keep = (
+                "Overwrite it with mine"
+                if saving
+                else "Keep mine; the next save overwrites the file"
+            )
+            options = (
+                "Show the difference",
+                "Read the file again; undo restores the unsaved text",
+                keep,
+            )
             title = f"{buffer.path.name} was changed by another program"
             index: int | None = await screen.app.push_screen_wait(Pick(title, options))
             if index == 0:
-                await self._read_difference(buffer.theirs or "", self._editor().text, "on disk", "here")
+                await self._read_difference(
+                    buffer.theirs or "", self._editor().text, "on disk", "here"
+                )
                 continue
             if index is None or self.buffer is None:
                 return False

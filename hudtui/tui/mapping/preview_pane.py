@@ -1,4 +1,7 @@
-"""The pane with the meaning of a configuration: what a reply becomes, every action with an example, and the findings."""
+"""The pane with the meaning of a configuration.
+
+What a reply becomes, every action with an example, and the findings.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ class PreviewPane(Pane):
     """
 
     BORDER_TITLE: ClassVar[str] = "Preview"
-    HELP = "What the sample reply becomes with this configuration; every action with an example; the findings."
+    HELP = (
+        "What the sample reply becomes with this configuration; every action with an example; the "
+        "findings."
+    )
 
     class Edited(Message):
         """The reply was edited."""
@@ -95,7 +101,8 @@ class PreviewPane(Pane):
             with TabPane("Findings", id="findings"):
                 yield Choices(id="map-findings")
 
-    # -- tabs --------------------------------------------------------------------------------------------------------
+    # -- tabs
+    # ----------------------------------------------------------------------------------------------
 
     def turn_to(self, tab: str) -> None:
         """Show one of the tabs, with the focus."""
@@ -109,7 +116,8 @@ class PreviewPane(Pane):
         """Tabs that were laid out while they were hidden have no line below the active one."""
         self.call_after_refresh(self.tabs.show_tab, self.tabs.active)
 
-    # -- a reply -----------------------------------------------------------------------------------------------------
+    # -- a reply
+    # ----------------------------------------------------------------------------------------------
 
     def try_sample(self, sample: SampleReply) -> None:
         """Take a sample reply; `show_meaning` shows what it becomes."""
@@ -139,12 +147,19 @@ class PreviewPane(Pane):
     def show_sample(self, *, connected: bool) -> None:
         """Show which reply is tried, and the state of the connection to send it over."""
         draft, muted = self._draft, "$foreground-muted"
-        state = ("● connected", "bold $success") if connected else ("○ no environment was inspected", muted)
+        state = (
+            ("● connected", "bold $success")
+            if connected
+            else ("○ no environment was inspected", muted)
+        )
         if not connected and draft.analysis is not None:
             source = clean_line(draft.analysis.source, 40)
             state = (f"○ not connected ({source})", muted)
             if draft.foreign is not None:
-                state = (f"○ not checked: for {clean_line(draft.foreign, 30)}; last analyzed: {source}", muted)
+                state = (
+                    f"○ not checked: for {clean_line(draft.foreign, 30)}; last analyzed: {source}",
+                    muted,
+                )
         label = (clean_line(self.sample.label, 40), muted)
         self.query_one("#map-sample-name", CalmStatic).update(
             Content.assemble(("sample reply ", "bold $primary"), label, "  ", state), layout=False
@@ -175,7 +190,8 @@ class PreviewPane(Pane):
             )
         return self.meaning
 
-    # -- findings ----------------------------------------------------------------------------------------------------
+    # -- findings
+    # ----------------------------------------------------------------------------------------------
 
     def show_findings(self) -> bool:
         """List the findings; return whether that is news."""
@@ -191,14 +207,20 @@ class PreviewPane(Pane):
             self.found.add_option(Choices.option(words, disabled=True))
         elif at is not None:
             self.found.highlighted = min(at, len(findings) - 1)
-        self.tabs.get_tab("findings").label = Content(f"Findings {len(findings)}" if findings else "Findings")
+        self.tabs.get_tab("findings").label = Content(
+            f"Findings {len(findings)}" if findings else "Findings"
+        )
         return True
 
     @property
     def finding(self) -> Finding | None:
         """The finding under the cursor of the list while the list has the focus."""
         at = self.found.highlighted
-        return self._draft.findings[at] if self.found.has_focus and at is not None and at < len(self._draft.findings) else None
+        return (
+            self._draft.findings[at]
+            if self.found.has_focus and at is not None and at < len(self._draft.findings)
+            else None
+        )
 
     @on(OptionList.OptionSelected, "#map-findings")
     def _open_finding(self, event: OptionList.OptionSelected) -> None:
@@ -206,7 +228,8 @@ class PreviewPane(Pane):
         if event.option_index < len(self._draft.findings):
             self.post_message(self.FindingOpened(self._draft.findings[event.option_index]))
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------
 
     def show_table(self) -> None:
         """Show the table of actions."""

@@ -45,45 +45,108 @@ BOTH_PANES = 120
 
 
 class MappingScreen(HudtuiScreen):
-    """An editor for gym configurations that shows what replies become: the text on the left, its meaning on the right."""
+    """An editor for gym configurations that shows what replies become.
+
+    The text on the left, its meaning on the right.
+    """
 
     NAME = "mapping"
     TITLE = "mapping"
     AUTO_FOCUS = ""
     CSS_PATH = "mapping.tcss"
     HELP = (
-        "Write the configuration on the left. At every keystroke, the right pane shows what a reply of the agent becomes: tags, "
-        "action, each parameter and where its value comes from, the call, the schema's verdict, the score. {key:mapping.pane} "
-        "goes to the other pane, Esc leaves the text. {key:mapping.send} sends the call to the environment that was analyzed "
+        "Write the configuration on the left. At every keystroke, the right pane shows what a "
+        "reply of the agent becomes: tags, action, each parameter and where its value comes from, "
+        "the call, the schema's verdict, the score. {key:mapping.pane} goes to the other pane, Esc "
+        "leaves the text. {key:mapping.send} sends the call to the environment that was analyzed "
         "last. {key:mapping.outline} jumps to an action."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True),
-        AppAction("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
-        AppAction("mapping.send", "Send", "Send the call to the live environment.", "f8", decides=True),
+        AppAction(
+            "mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True
+        ),
+        AppAction(
+            "mapping.pane",
+            "Other pane",
+            "Go to the other pane, or show it where only one has room.",
+            "f6",
+        ),
+        AppAction(
+            "mapping.send", "Send", "Send the call to the live environment.", "f8", decides=True
+        ),
         AppAction("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
         AppAction("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
         AppAction("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
-        AppAction("mapping.new", "New action", "Add an action for a tool to the text and to the prompt.", "f7"),
+        AppAction(
+            "mapping.new",
+            "New action",
+            "Add an action for a tool to the text and to the prompt.",
+            "f7",
+        ),
         AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,o"),
-        AppAction("mapping.play", "Play", "Play a task with this configuration: by hand, or by a policy.", "p"),
-        AppAction("mapping.fix", "Fix", "Apply the fix of the finding at the cursor.", "ctrl+l,f", show=False),
+        AppAction(
+            "mapping.play",
+            "Play",
+            "Play a task with this configuration: by hand, or by a policy.",
+            "p",
+        ),
+        AppAction(
+            "mapping.fix",
+            "Fix",
+            "Apply the fix of the finding at the cursor.",
+            "ctrl+l,f",
+            show=False,
+        ),
         AppAction("mapping.fix-all", "Fix all", "Apply all safe fixes.", "F", show=False),
         AppAction(
-            "mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"
+            "mapping.outside",
+            "Difference",
+            "The file was changed by another program: see it, read it, or keep yours.",
+            "d",
         ),
-        AppAction("mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False),
+        AppAction(
+            "mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False
+        ),
         AppAction("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
-        AppAction("mapping.find-previous", "Find previous", "Go to the previous match.", "shift+f3", show=False),
-        AppAction("mapping.problem-before", "Previous finding", "Go to the previous finding.", "shift+f4", show=False),
+        AppAction(
+            "mapping.find-previous",
+            "Find previous",
+            "Go to the previous match.",
+            "shift+f3",
+            show=False,
+        ),
+        AppAction(
+            "mapping.problem-before",
+            "Previous finding",
+            "Go to the previous finding.",
+            "shift+f4",
+            show=False,
+        ),
         AppAction("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
-        AppAction("mapping.sample-previous", "Previous sample", "Try the previous reply.", "N", show=False),
+        AppAction(
+            "mapping.sample-previous", "Previous sample", "Try the previous reply.", "N", show=False
+        ),
         AppAction("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
         AppAction("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
-        AppAction("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
+        AppAction(
+            "mapping.actions", "All actions", "Show every action with an example.", "a", show=False
+        ),
         AppAction("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
-        AppAction("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
-        AppAction("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
+        AppAction(
+            "mapping.config",
+            "Other config",
+            "Choose another configuration of this project.",
+            "c",
+            show=False,
+            asks=True,
+        ),
+        AppAction(
+            "mapping.disconnect",
+            "Disconnect",
+            "End the connections to the environment.",
+            "x",
+            show=False,
+        ),
         cancel_action("mapping", "Cancel the call in progress."),
     )
 
@@ -135,7 +198,8 @@ class MappingScreen(HudtuiScreen):
         if shown:
             self.preview.underline_tab()
 
-    # -- keystrokes --------------------------------------------------------------------------------------------------
+    # -- keystrokes
+    # ----------------------------------------------------------------------------------------------
 
     def text_changed(self) -> None:
         """Everything that a keystroke in the text changes at once."""
@@ -145,7 +209,8 @@ class MappingScreen(HudtuiScreen):
         self.text.shift_notes(self.draft.lines, lines)
         self.draft.edited(lines)
         self.show_file()
-        self.text.show_cursor_line()  # the message that the cursor moved comes too late for the same paint
+        # the message that the cursor moved comes too late for the same paint
+        self.text.show_cursor_line()
         self._read_soon()
         self._later()
 
@@ -207,7 +272,9 @@ class MappingScreen(HudtuiScreen):
                 if self.app.is_running:
                     raise
                 return  # the app is closing, and takes the widgets away one by one
-            if (self.path is None or self.draft.is_checked) and time.monotonic() >= self._typed_at + self.quiet:
+            if (
+                self.path is None or self.draft.is_checked
+            ) and time.monotonic() >= self._typed_at + self.quiet:
                 return
 
     async def _check(self, name: str) -> None:
@@ -223,10 +290,14 @@ class MappingScreen(HudtuiScreen):
             else:
                 self.preview.show_table()
 
-    # -- which file --------------------------------------------------------------------------------------------------
+    # -- which file
+    # ----------------------------------------------------------------------------------------------
 
     def opened(self, **given: Any) -> None:
-        """Open the given file; else keep the open one; else open the project's only configuration, or offer a choice."""
+        """Open the given file.
+
+        Else keep the open one; else open the project's only configuration, or offer a choice.
+        """
         path = given.get("path")
         if path is not None:
             self.start(partial(self.open_file, Path(path)), group="open")
@@ -249,7 +320,8 @@ class MappingScreen(HudtuiScreen):
     def _tell_of_none(self) -> None:
         self.query_one(EmptyState).tell(
             "There is no configuration here yet.",
-            "{key:app.open-environment}, then {key:environment.generate}, generates one for the environment",
+            "{key:app.open-environment}, then {key:environment.generate}, generates one for the "
+            "environment",
         )
 
     async def _choose(self) -> None:
@@ -267,7 +339,8 @@ class MappingScreen(HudtuiScreen):
             except Exception:
                 name = workspace.relative(path)
                 self.query_one(EmptyState).tell(
-                    f"{name} cannot be opened.", "{key:mapping.config} opens it again, or another one"
+                    f"{name} cannot be opened.",
+                    "{key:mapping.config} opens it again, or another one",
                 )
                 raise
             return
@@ -303,7 +376,9 @@ class MappingScreen(HudtuiScreen):
             complaint = await self.keep_unsaved()
             told = (complaint or "A copy is kept, and offered when it is opened here again.",)
             title = f"{self.path.name} is not saved"
-            if not await self.app.settle_unsaved([self], title, told, leave="Leave it", lost=complaint is not None):
+            if not await self.app.settle_unsaved(
+                [self], title, told, leave="Leave it", lost=complaint is not None
+            ):
                 return
         buffer = await open_buffer(path)
         lines = buffer.saved.split("\n")
@@ -340,13 +415,16 @@ class MappingScreen(HudtuiScreen):
             self.show_meaning()
             self._later()
 
-    # -- the file ----------------------------------------------------------------------------------------------------
+    # -- the file
+    # ----------------------------------------------------------------------------------------------
 
     def show_file(self) -> None:
         """Show the name of the file, and its state."""
         if self.path is not None:
             outside = "✗ changed on disk" if self.file.conflict else ""
-            if self.text.show_file(self.app.workspace.relative(self.path), self.file.modified, outside):
+            if self.text.show_file(
+                self.app.workspace.relative(self.path), self.file.modified, outside
+            ):
                 self.refresh_bindings()
 
     def _file_changed(self) -> None:
@@ -377,7 +455,9 @@ class MappingScreen(HudtuiScreen):
             return
         errors = sum(finding.severity == "error" for finding in self.draft.findings)
         note = f" It has {errors} error{'s' if errors > 1 else ''}." if errors else ""
-        self.say(f"Saved {self.app.workspace.relative(saved)}.{note}", "warning" if errors else "success")
+        self.say(
+            f"Saved {self.app.workspace.relative(saved)}.{note}", "warning" if errors else "success"
+        )
         self.app.reload()
 
     def action_outside(self) -> None:
@@ -405,7 +485,10 @@ class MappingScreen(HudtuiScreen):
         if name in ("fix-all",) and not any(finding.fix for finding in self.draft.findings):
             return "there is no safe fix"
         if name == "new" and not self._snippet_tools():
-            return "open the environment first ({key:app.open-environment}): actions are made from its tools"
+            return (
+                "open the environment first ({key:app.open-environment}): actions are made from "
+                "its tools"
+            )
         if name == "disconnect" and self.connection.session is None:
             return "there is no connection"
         return None
@@ -417,11 +500,14 @@ class MappingScreen(HudtuiScreen):
             return "open an environment first ({key:app.open-environment})"
         return None
 
-    # -- panes -------------------------------------------------------------------------------------------------------
+    # -- panes
+    # ----------------------------------------------------------------------------------------------
 
     def action_pane(self) -> None:
         focused = self.focused
-        if isinstance(focused, YamlEditor) or (focused is not None and isinstance(focused.parent, FindBar)):
+        if isinstance(focused, YamlEditor) or (
+            focused is not None and isinstance(focused.parent, FindBar)
+        ):
             self.preview.turn_to(self.preview.tabs.active)
         else:
             self.text.come()
@@ -471,12 +557,20 @@ class MappingScreen(HudtuiScreen):
         row, config = event.row, self.draft.config
         thinking = config.parser.use_thinking if config is not None else True
         self._try_sample(SampleReply(f"example of {row.action}", reply_of(row.example, thinking)))
-        entry = next((entry for entry in outline(self.editor.lines) if entry.action and entry.name == row.action), None)
+        entry = next(
+            (
+                entry
+                for entry in outline(self.editor.lines)
+                if entry.action and entry.name == row.action
+            ),
+            None,
+        )
         self.preview.tabs.active = "preview"
         if entry is not None:
             self.text.jump(entry.line)
 
-    # -- findings ----------------------------------------------------------------------------------------------------
+    # -- findings
+    # ----------------------------------------------------------------------------------------------
 
     def action_problem(self) -> None:
         self.text.next_finding(1)
@@ -504,7 +598,9 @@ class MappingScreen(HudtuiScreen):
 
         assert self.path is not None
         text = self.editor.text
-        fixed = await asyncio.to_thread(fix_text, text, name=self.path.name, tools=self.draft.all_tools)
+        fixed = await asyncio.to_thread(
+            fix_text, text, name=self.path.name, tools=self.draft.all_tools
+        )
         if self.editor.text != text:
             self.say("The text has changed meanwhile: nothing was fixed.", "warning")
             return
@@ -513,7 +609,8 @@ class MappingScreen(HudtuiScreen):
         found = f"{count} {'finding' if count == 1 else 'findings'}"
         self.say(f"{found} fixed. {{key:editor.undo}} in the text takes that back.", "success")
 
-    # -- moving about ------------------------------------------------------------------------------------------------
+    # -- moving about
+    # ----------------------------------------------------------------------------------------------
 
     @started("outline")
     async def action_outline(self) -> None:
@@ -533,7 +630,11 @@ class MappingScreen(HudtuiScreen):
                 (clean_line(entry.name, 60), "" if entry.action else "bold $primary"),
                 (f"  {entry.line + 1}", "$foreground-muted"),
             )
-            + (bad if entry.action and verdicts.get(entry.name) in ("error", "broken") else Content(""))
+            + (
+                bad
+                if entry.action and verdicts.get(entry.name) in ("error", "broken")
+                else Content("")
+            )
             for entry in entries
         ]
         index = await self.app.push_screen_wait(Pick("Outline", lines, at=at))
@@ -550,7 +651,8 @@ class MappingScreen(HudtuiScreen):
         except ValueError:
             self.say(f"Go to line: {clean_line(given, 40)!r} is not a number.", "warning")
 
-    # -- search ------------------------------------------------------------------------------------------------------
+    # -- search
+    # ----------------------------------------------------------------------------------------------
 
     def action_find(self) -> None:
         self.text.find()
@@ -561,10 +663,15 @@ class MappingScreen(HudtuiScreen):
     def action_find_previous(self) -> None:
         self.text.seek(-1)
 
-    # -- new actions -------------------------------------------------------------------------------------------------
+    # -- new actions
+    # ----------------------------------------------------------------------------------------------
 
     def _snippet_tools(self) -> list[Any]:
-        return [tool for tool in (self.draft.analysis.agent_tools if self.draft.analysis is not None else ()) if tool.hub is None]
+        return [
+            tool
+            for tool in (self.draft.analysis.agent_tools if self.draft.analysis is not None else ())
+            if tool.hub is None
+        ]
 
     @started("new")
     async def action_new(self) -> None:
@@ -574,7 +681,10 @@ class MappingScreen(HudtuiScreen):
 
         tools = self._snippet_tools()
         lines = [
-            Content.assemble((clean_line(tool.name, 60), "bold"), (f"  {clean_line(tool.description, 120)}", "$foreground-muted"))
+            Content.assemble(
+                (clean_line(tool.name, 60), "bold"),
+                (f"  {clean_line(tool.description, 120)}", "$foreground-muted"),
+            )
             for tool in tools
         ]
         index = await self.app.push_screen_wait(Pick("A new action for which tool?", lines))
@@ -591,7 +701,8 @@ class MappingScreen(HudtuiScreen):
         note = "" if made.described else " The prompt does not mention it yet."
         self.say(f"An action for {clean_line(tools[index].name, 60)} was added.{note}", "success")
 
-    # -- samples -----------------------------------------------------------------------------------------------------
+    # -- samples
+    # ----------------------------------------------------------------------------------------------
 
     def _try_sample(self, sample: SampleReply) -> None:
         if self.preview.sample.label == "your own":
@@ -602,22 +713,33 @@ class MappingScreen(HudtuiScreen):
     @started("sample")
     async def action_sample(self) -> None:
         offered = await asyncio.to_thread(self.samples.all, self.draft.config, self.draft.tools)
-        lines = [Content.assemble((f"{clean_line(one.label, 40)}  ", "$primary"), clean_line(one.text, 300)) for one in offered]
-        at = next((number for number, one in enumerate(offered) if one.text == self.preview.reply.text), 0)
+        lines = [
+            Content.assemble(
+                (f"{clean_line(one.label, 40)}  ", "$primary"), clean_line(one.text, 300)
+            )
+            for one in offered
+        ]
+        at = next(
+            (number for number, one in enumerate(offered) if one.text == self.preview.reply.text), 0
+        )
         index = await self.app.push_screen_wait(Pick("Which reply?", lines, at=at))
         if index is not None:
             self._try_sample(offered[index])
 
     def _turn(self, step: int) -> None:
         offered = self.samples.all(self.draft.config, self.draft.tools)
-        at = next((number for number, one in enumerate(offered) if one.text == self.preview.reply.text), -1 if step > 0 else 0)
+        at = next(
+            (number for number, one in enumerate(offered) if one.text == self.preview.reply.text),
+            -1 if step > 0 else 0,
+        )
         if offered:
             self._try_sample(offered[(at + step) % len(offered)])
 
     action_sample_next = partialmethod(_turn, 1)
     action_sample_previous = partialmethod(_turn, -1)
 
-    # -- the environment ---------------------------------------------------------------------------------------------
+    # -- the environment
+    # ---------------------------------------------------------------------------------------------
 
     def _connection_changed(self) -> None:
         self.preview.show_sample(connected=self.connection.session is not None)
@@ -636,10 +758,14 @@ class MappingScreen(HudtuiScreen):
         assert meaning is not None and meaning.call is not None and analysis is not None
         file, call = self.app.project.state_dir / "analyses", meaning.call
         source = await asyncio.to_thread(typed_source, self.app.project, analysis.source, file=file)
-        result, seconds = await self.connection.call(source, call.tool, call.arguments, title=call.tool)
+        result, seconds = await self.connection.call(
+            source, call.tool, call.arguments, title=call.tool
+        )
         self.preview.answer = answer_lines(result, seconds)
         if self.connection.session is not None and call.tool not in self.connection.session.tools:
-            self.preview.answer.insert(1, Content.styled("  ! the environment does not list this tool", "$warning"))
+            self.preview.answer.insert(
+                1, Content.styled("  ! the environment does not list this tool", "$warning")
+            )
         self.show_meaning()
         self.preview.tabs.active = "preview"
         if self.size.width < BOTH_PANES:
@@ -657,7 +783,11 @@ class MappingScreen(HudtuiScreen):
     def action_play(self) -> None:
         assert self.path is not None
         config = self.app.workspace.relative(self.path)
-        note = f"{config} has changes that are not saved: they are not played." if self.file.modified else None
+        note = (
+            f"{config} has changes that are not saved: they are not played."
+            if self.file.modified
+            else None
+        )
         self.app.open_screen("playing", back="mapping", config=config, note=note)
 
     def on_screen_resume(self) -> None:

@@ -22,7 +22,12 @@ _MOST_LINES = 400
 _LONGEST = 2_000
 _ONE_LINE = 56
 _MUTED = "$foreground-muted"
-VERDICTS = {"ok": ("✓", "$success"), "error": ("✗", "$error"), "broken": ("✗", "$error"), "done": ("■", "$accent")}
+VERDICTS = {
+    "ok": ("✓", "$success"),
+    "error": ("✗", "$error"),
+    "broken": ("✗", "$error"),
+    "done": ("■", "$accent"),
+}
 
 
 def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
@@ -30,17 +35,36 @@ def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
     lines: list[Content] = []
     error = meaning.error
     think = clean_line(meaning.think or "", 300)
-    lines.append(_field("think", Content.styled(think, "italic $secondary") if think else Content.styled("none", _MUTED)))
+    lines.append(
+        _field(
+            "think",
+            Content.styled(think, "italic $secondary") if think else Content.styled("none", _MUTED),
+        )
+    )
     if meaning.tool is None:
         lines.append(_field("tool", Content.styled("none", _MUTED)))
     if meaning.extra_calls:
         word = "call is" if meaning.extra_calls == 1 else "calls are"
-        lines.append(_field("", Content.styled(f"! {meaning.extra_calls} further {word} not carried out", "$warning")))
-    if meaning.action is not None:
-        arguments = ", ".join(f"{clean_line(name, 60)}={_value(value, 80)}" for name, value in meaning.action.arguments.items())
         lines.append(
             _field(
-                "action", Content.assemble((clean_line(meaning.action.name, 80), "bold $accent"), f"({cut(arguments, _LONGEST)})")
+                "",
+                Content.styled(
+                    f"! {meaning.extra_calls} further {word} not carried out", "$warning"
+                ),
+            )
+        )
+    if meaning.action is not None:
+        arguments = ", ".join(
+            f"{clean_line(name, 60)}={_value(value, 80)}"
+            for name, value in meaning.action.arguments.items()
+        )
+        lines.append(
+            _field(
+                "action",
+                Content.assemble(
+                    (clean_line(meaning.action.name, 80), "bold $accent"),
+                    f"({cut(arguments, _LONGEST)})",
+                ),
             )
         )
     if error is not None:
@@ -49,7 +73,10 @@ def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
             _field(
                 "error",
                 Content.assemble(
-                    ("✗ ", "bold $error"), (f"{error.stage}: ", "bold $error"), clean_line(error.message, 400), (place, _MUTED)
+                    ("✗ ", "bold $error"),
+                    (f"{error.stage}: ", "bold $error"),
+                    clean_line(error.message, 400),
+                    (place, _MUTED),
                 ),
             )
         )
@@ -57,17 +84,33 @@ def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
             tool = clean_line(meaning.tool)
             if tool == meaning.tool and error.column <= len(tool) + 1:
                 lines.append(_field("", Content.styled(tool, _MUTED)))
-                lines.append(_field("", Content.assemble(" " * (error.column - 1), ("^", "bold $error"))))
+                lines.append(
+                    _field("", Content.assemble(" " * (error.column - 1), ("^", "bold $error")))
+                )
     if meaning.parameters:
         lines += [Content(""), _heading("parameters", meaning.draft.tool if meaning.draft else "")]
         width = min(max(len(clean_line(trace.name, 24)) for trace in meaning.parameters), 24)
         lines += [_parameter(trace, width) for trace in meaning.parameters]
     if meaning.draft is not None:
-        lines += [Content(""), _heading("call", "" if meaning.call is not None else "as far as it could be worked out; not sent")]
-        lines += _json({"tool": meaning.draft.tool, "arguments": meaning.draft.arguments}, dim=meaning.call is None)
+        lines += [
+            Content(""),
+            _heading(
+                "call",
+                "" if meaning.call is not None else "as far as it could be worked out; not sent",
+            ),
+        ]
+        lines += _json(
+            {"tool": meaning.draft.tool, "arguments": meaning.draft.arguments},
+            dim=meaning.call is None,
+        )
     verdict = describe_check(meaning)
     glyph, style = _glyph(meaning)
-    lines += [Content(""), _field("schema", Content.assemble((glyph + " ", f"bold {style}"), clean_line(verdict, 400)))]
+    lines += [
+        Content(""),
+        _field(
+            "schema", Content.assemble((glyph + " ", f"bold {style}"), clean_line(verdict, 400))
+        ),
+    ]
     xml, action = meaning.format
     score = format_score((meaning,), config)
     lines.append(
@@ -75,7 +118,8 @@ def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
             "format",
             Content.assemble(
                 (f"{score:.2f}", "bold"),
-                f"   tags {_yes(xml)} x {config.parser.xml_weight:g}   call {_yes(action)} x {config.parser.action_weight:g}",
+                f"   tags {_yes(xml)} x {config.parser.xml_weight:g}   call {_yes(action)} x "
+                f"{config.parser.action_weight:g}",
             ),
         )
     )
@@ -99,7 +143,9 @@ def _field(name: str, value: Content) -> Content:
 
 
 def _heading(title: str, note: str) -> Content:
-    return Content.assemble((title, "bold $primary"), (f"  {clean_line(note, 100)}" if note else "", _MUTED))
+    return Content.assemble(
+        (title, "bold $primary"), (f"  {clean_line(note, 100)}" if note else "", _MUTED)
+    )
 
 
 def _value(value: object, most: int = _LONGEST) -> str:
@@ -112,9 +158,13 @@ def _parameter(trace: ParameterTrace, width: int) -> Content:
     if trace.origin == "static":
         return Content.assemble(name, (_value(trace.after, 400), "bold"), ("  static", _MUTED))
     if trace.origin == "argument":
-        return Content.assemble(name, (_value(trace.after, 400), "bold"), (f"  argument {source}", _MUTED))
+        return Content.assemble(
+            name, (_value(trace.after, 400), "bold"), (f"  argument {source}", _MUTED)
+        )
     if trace.origin == "default":
-        return Content.assemble(name, (_value(trace.after, 400), "bold"), (f"  default of {source}", _MUTED))
+        return Content.assemble(
+            name, (_value(trace.after, 400), "bold"), (f"  default of {source}", _MUTED)
+        )
     if trace.origin == "transform":
         return Content.assemble(
             name,
@@ -125,9 +175,15 @@ def _parameter(trace: ParameterTrace, width: int) -> Content:
         )
     if trace.origin == "failed":
         return Content.assemble(
-            name, _value(trace.before, 200), (" → ", "$accent"), ("✗ failed", "bold $error"), (f"  from {source}", _MUTED)
+            name,
+            _value(trace.before, 200),
+            (" → ", "$accent"),
+            ("✗ failed", "bold $error"),
+            (f"  from {source}", _MUTED),
         )
-    return Content.assemble(name, ("left out", "italic $foreground-muted"), (f"  {source} was not given", _MUTED))
+    return Content.assemble(
+        name, ("left out", "italic $foreground-muted"), (f"  {source} was not given", _MUTED)
+    )
 
 
 def _json(value: object, *, dim: bool = False) -> list[Content]:
@@ -136,16 +192,24 @@ def _json(value: object, *, dim: bool = False) -> list[Content]:
     except (RecursionError, ValueError, TypeError):
         lines = [dumps(value)]
     style = _MUTED if dim else ""
-    return [Content.styled("  " + cut(clean(line), _LONGEST), style) for line in lines[:_MOST_LINES]]
+    return [
+        Content.styled("  " + cut(clean(line), _LONGEST), style) for line in lines[:_MOST_LINES]
+    ]
 
 
 def _folded(value: object, margin: str, lead: str) -> list[str]:
     """JSON with short values on one line."""
     plain = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, dict | list) or not value or len(plain) + len(margin) + len(lead) <= _ONE_LINE:
+    if (
+        not isinstance(value, dict | list)
+        or not value
+        or len(plain) + len(margin) + len(lead) <= _ONE_LINE
+    ):
         return [margin + lead + plain]
     items = (
-        [(f"{json.dumps(name, ensure_ascii=False)}: ", item) for name, item in value.items()] if isinstance(value, dict) else []
+        [(f"{json.dumps(name, ensure_ascii=False)}: ", item) for name, item in value.items()]
+        if isinstance(value, dict)
+        else []
     )
     items = items or [("", item) for item in value]
     first, last = "{}" if isinstance(value, dict) else "[]"
@@ -160,7 +224,10 @@ def _folded(value: object, margin: str, lead: str) -> list[str]:
 def brief(meaning: Interpretation) -> Content:
     """The meaning of a reply on one line."""
     if meaning.error is not None:
-        return Content.assemble(("✗ ", "bold $error"), clean_line(f"{meaning.error.stage}: {meaning.error.message}", 300))
+        return Content.assemble(
+            ("✗ ", "bold $error"),
+            clean_line(f"{meaning.error.stage}: {meaning.error.message}", 300),
+        )
     if meaning.done:
         return Content.assemble(("■ ", "bold $accent"), "ends the episode")
     glyph = ("✓ ", "bold $success") if meaning.checked else ("· ", _MUTED)
@@ -173,12 +240,19 @@ def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
     lines = [Content.assemble(("sent  ", "bold $primary"), state, (f" in {took(seconds)}", _MUTED))]
     for block in result.blocks:
         if block.type == "text":
-            lines += [Content("  " + cut(line, _LONGEST)) for line in clean(block.text or "").split("\n")[:_MOST_LINES]]
+            lines += [
+                Content("  " + cut(line, _LONGEST))
+                for line in clean(block.text or "").split("\n")[:_MOST_LINES]
+            ]
         elif block.type == "image":
             lines.append(Content.styled(f"  [image: {describe_image(block)}]", _MUTED))
         else:
             lines.append(
-                Content.styled(f"  [{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]", _MUTED)
+                Content.styled(
+                    f"  [{clean_line(block.type, 40)} "
+                    f"{clean_line(block.uri or block.mime_type or '', 200)}]",
+                    _MUTED,
+                )
             )
     if result.structured is not None and not result.repeats_text:
         lines += [Content.styled("  structured", "$primary"), *_json(result.structured)]
@@ -188,4 +262,9 @@ def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
 def row_cells(row: ActionRow) -> tuple[str, str, str, str]:
     """A row of the table of actions."""
     word = {"ok": "", "error": "error ", "broken": "broken ", "done": ""}[row.verdict]
-    return (VERDICTS[row.verdict][0], clean_line(row.action, 40), clean_line(row.example, 80), word + clean_line(row.words, 300))
+    return (
+        VERDICTS[row.verdict][0],
+        clean_line(row.action, 40),
+        clean_line(row.example, 80),
+        word + clean_line(row.words, 300),
+    )

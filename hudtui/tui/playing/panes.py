@@ -29,7 +29,10 @@ class SetupPane(Pane):
     """What is played, and by whom; below it the scores."""
 
     BORDER_TITLE = "Episode"
-    HELP = "The task, the configuration and who plays. Enter changes a row; the bars are the parts of the reward."
+    HELP = (
+        "The task, the configuration and who plays. Enter changes a row; the bars are the parts of "
+        "the reward."
+    )
 
     def compose(self) -> ComposeResult:
         yield FieldRows(id="play-rows")
@@ -53,7 +56,10 @@ class TranscriptPane(Pane):
     """The turns, as they arrive."""
 
     BORDER_TITLE = "Transcript"
-    HELP = "The turns as they arrive: what was said, the call it became, the answer. Enter shows a turn in full."
+    HELP = (
+        "The turns as they arrive: what was said, the call it became, the answer. Enter shows a "
+        "turn in full."
+    )
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-turns")
@@ -66,7 +72,10 @@ class TranscriptPane(Pane):
 
     @property
     def turn(self) -> int | None:
-        """The turn under the cursor; 0 for what the agent sees first, None while there is nothing."""
+        """The turn under the cursor.
+
+        0 for what the agent sees first, None while there is nothing.
+        """
         return self.rows.highlighted
 
     @property
@@ -109,8 +118,9 @@ class ReplyPane(Pane):
 
     BORDER_TITLE = "Reply"
     HELP = (
-        "Write the next reply. Below it is the call that it becomes, or why it is no call. A call alone, such as left(), is "
-        "put in the tags that the configuration asks for. {key:playing.send} plays it, Esc leaves the text."
+        "Write the next reply. Below it is the call that it becomes, or why it is no call. A call "
+        "alone, such as left(), is put in the tags that the configuration asks for. "
+        "{key:playing.send} plays it, Esc leaves the text."
     )
 
     def compose(self) -> ComposeResult:
@@ -129,7 +139,9 @@ class ReplyPane(Pane):
         place = text.rfind("(") + 1 or len(text)
         editor.move_cursor((text.count("\n", 0, place), place - (text.rfind("\n", 0, place) + 1)))
 
-    def show_meaning(self, meaning: Interpretation | None, config: GymConfig | None, played: str) -> None:
+    def show_meaning(
+        self, meaning: Interpretation | None, config: GymConfig | None, played: str
+    ) -> None:
         """Show what the text becomes; `played` is the reply as it is played."""
         from hudtui.tui.mapping.view import preview_lines
 
@@ -140,7 +152,11 @@ class ReplyPane(Pane):
         lines = preview_lines(meaning, config)
         if played != self.editor.text:
             lines.insert(
-                0, Content.assemble((pad("played", 8), "$primary"), (clean_line(played.replace("\n", " "), 300), _MUTED))
+                0,
+                Content.assemble(
+                    (pad("played", 8), "$primary"),
+                    (clean_line(played.replace("\n", " "), 300), _MUTED),
+                ),
             )
         sheet.show(lines)
 
@@ -149,7 +165,10 @@ class ActionsPane(ViewsPane):
     """The actions, and the system prompt."""
 
     BORDER_TITLE = "Actions"
-    HELP = "What the agent can call in this task. Enter puts an example into the reply; the other view is the prompt."
+    HELP = (
+        "What the agent can call in this task. Enter puts an example into the reply; the other "
+        "view is the prompt."
+    )
     VIEWS: ClassVar[tuple[str, ...]] = ("actions", "prompt")
 
     def compose(self) -> ComposeResult:
@@ -164,7 +183,10 @@ class ActionsPane(ViewsPane):
         rows.clear_options()
         rows.add_options(
             Choices.option(
-                Content.assemble((clean_line(call, 100), "bold $accent"), (f"  {_sentence(description)}", _MUTED)), name
+                Content.assemble(
+                    (clean_line(call, 100), "bold $accent"), (f"  {_sentence(description)}", _MUTED)
+                ),
+                name,
             )
             for name, call, description in actions
         )

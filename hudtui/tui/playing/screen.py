@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 PACE = 0.2
 """Seconds between two turns of a policy that takes less: they can be followed, and paused."""
 _MOST_TASKS = 1_000
-_LATE = ("hudtui.core.flows.playing", "hudtui.tui.playing.view", "hudtui.tui.mapping.view", "hudtui.core.gym.editing.preview")
+_LATE = (
+    "hudtui.core.flows.playing",
+    "hudtui.tui.playing.view",
+    "hudtui.tui.mapping.view",
+    "hudtui.core.gym.editing.preview",
+)
 """What the screen imports when it is open."""
 _ENDPOINT = "http://127.0.0.1:8000/v1"
 
@@ -62,29 +67,94 @@ class PlayingScreen(HudtuiScreen):
     AUTO_FOCUS = ""
     CSS_PATH = "playing.tcss"
     HELP = (
-        "One task, turn by turn, in an environment of its own. {key:playing.start} begins with the chosen task and policy. "
-        "{key:playing.pause} pauses the policy and gives the episode back to it; {key:playing.write} takes over: write a reply, "
-        "and {key:playing.send} plays it. At its end the "
-        "episode is evaluated and kept in outputs/played/traces.jsonl."
+        "One task, turn by turn, in an environment of its own. {key:playing.start} begins with the "
+        "chosen task and policy. {key:playing.pause} pauses the policy and gives the episode back "
+        "to it; {key:playing.write} takes over: write a reply, and {key:playing.send} plays it. At "
+        "its end the episode is evaluated and kept in outputs/played/traces.jsonl."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "playing.start", "Start", "Set the task up in a fresh environment and play it.", "ctrl+g", priority=True, decides=True
+            "playing.start",
+            "Start",
+            "Set the task up in a fresh environment and play it.",
+            "ctrl+g",
+            priority=True,
+            decides=True,
         ),
-        AppAction("playing.pause", "Pause / continue", "Let the policy pause, or give the episode back to it.", "p"),
+        AppAction(
+            "playing.pause",
+            "Pause / continue",
+            "Let the policy pause, or give the episode back to it.",
+            "p",
+        ),
         AppAction("playing.step", "One turn", "Let the policy play one turn.", "full_stop"),
-        AppAction("playing.write", "Write reply", "Take over: let the policy pause, and write the next reply.", "w"),
+        AppAction(
+            "playing.write",
+            "Write reply",
+            "Take over: let the policy pause, and write the next reply.",
+            "w",
+        ),
         AppAction("playing.send", "Send", "Play the reply.", "f8", priority=True, decides=True),
-        AppAction("playing.end", "End", "End the episode: evaluate it, and end its environment.", "x", danger=True),
-        AppAction("playing.evaluate", "Evaluate", "Call the task's evaluate tools now.", "J", show=False, decides=True),
+        AppAction(
+            "playing.end",
+            "End",
+            "End the episode: evaluate it, and end its environment.",
+            "x",
+            danger=True,
+        ),
+        AppAction(
+            "playing.evaluate",
+            "Evaluate",
+            "Call the task's evaluate tools now.",
+            "J",
+            show=False,
+            decides=True,
+        ),
         AppAction("playing.task", "Task", "Choose the task.", "a", show=False, asks=True),
-        AppAction("playing.tasks", "Task file", "Choose the file that the task is from.", "o", show=False, asks=True),
-        AppAction("playing.config", "Configuration", "Choose the configuration.", "c", show=False, asks=True),
-        AppAction("playing.policy", "Policy", "Choose who plays: a policy, a model, or you.", "P", asks=True),
-        AppAction("playing.copy", "Copy transcript", "Copy what was played so far.", "y", show=False),
-        AppAction("playing.transcript", "Save transcript", "Write what was played so far into a file.", "W", show=False),
-        AppAction("playing.keep", "Keep replies", "Keep replies as examples in the configuration.", "K", show=False, asks=True),
-        cancel_action("playing", "End the environment at once; the episode is kept without an evaluation."),
+        AppAction(
+            "playing.tasks",
+            "Task file",
+            "Choose the file that the task is from.",
+            "o",
+            show=False,
+            asks=True,
+        ),
+        AppAction(
+            "playing.config",
+            "Configuration",
+            "Choose the configuration.",
+            "c",
+            show=False,
+            asks=True,
+        ),
+        AppAction(
+            "playing.policy",
+            "Policy",
+            "Choose who plays: a policy, a model, or you.",
+            "P",
+            asks=True,
+        ),
+        AppAction(
+            "playing.copy", "Copy transcript", "Copy what was played so far.", "y", show=False
+        ),
+        AppAction(
+            "playing.transcript",
+            "Save transcript",
+            "Write what was played so far into a file.",
+            "W",
+            show=False,
+        ),
+        AppAction(
+            "playing.keep",
+            "Keep replies",
+            "Keep replies as examples in the configuration.",
+            "K",
+            show=False,
+            asks=True,
+        ),
+        cancel_action(
+            "playing", "End the environment at once; the episode is kept without an evaluation."
+        ),
         by_key("playing.back", "Back", "Go to the transcript; from there, back.", "escape"),
     )
 
@@ -110,7 +180,8 @@ class PlayingScreen(HudtuiScreen):
         self._answer = ReplyPane(id="play-answer")
         self._actions = ActionsPane(id="play-help")
 
-    # -- what is on it -----------------------------------------------------------------------------------------------
+    # -- what is on it
+    # ----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
         with Panes():
@@ -121,7 +192,9 @@ class PlayingScreen(HudtuiScreen):
                 yield self._actions
 
     def on_mount(self) -> None:
-        self._transcript.hint("No episode yet: {key:playing.start} plays what the pane Episode names.")
+        self._transcript.hint(
+            "No episode yet: {key:playing.start} plays what the pane Episode names."
+        )
         self._show_setup()
 
     def opened(self, **given: Any) -> None:
@@ -147,9 +220,15 @@ class PlayingScreen(HudtuiScreen):
         name = action_id.partition(".")[2]
         if name == "start" and not self.going("choose"):
             if self.choice.tasks is None:
-                return "there is no task file; {key:app.open-environment}, then {key:environment.new-task}, makes a task"
+                return (
+                    "there is no task file; {key:app.open-environment}, then "
+                    "{key:environment.new-task}, makes a task"
+                )
             if self.choice.config is None:
-                return "there is no configuration; {key:app.open-environment}, then {key:environment.generate}, generates one"
+                return (
+                    "there is no configuration; {key:app.open-environment}, then "
+                    "{key:environment.generate}, generates one"
+                )
         begun = self.playing is not None and self.playing.player is not None
         if name in ("pause", "step", "send", "end", "evaluate") and (self.over or not begun):
             return "no episode is being played; {key:playing.start} starts one"
@@ -166,7 +245,8 @@ class PlayingScreen(HudtuiScreen):
     def has_use(self, action_id: str) -> bool:
         return bool(self.going("play"))
 
-    # -- choices -----------------------------------------------------------------------------------------------------
+    # -- choices
+    # ----------------------------------------------------------------------------------------------
 
     async def _choose_defaults(self) -> None:
         for module in _LATE:
@@ -187,7 +267,9 @@ class PlayingScreen(HudtuiScreen):
         self._chosen_config = None
         if self.choice.config is not None:
             with suppress(InputError):  # the start says what is wrong with it
-                self._chosen_config = await asyncio.to_thread(load_config, self.app.folder / self.choice.config)
+                self._chosen_config = await asyncio.to_thread(
+                    load_config, self.app.folder / self.choice.config
+                )
         self._show_actions()
         self._show_meaning()
 
@@ -202,8 +284,21 @@ class PlayingScreen(HudtuiScreen):
             FieldRow("tasks", "file", self.choice.tasks or "", "no task file here"),
             FieldRow("config", "config", self.choice.config or "", "no configuration here"),
             FieldRow("policy", "policy", self.choice.policy or "", "by hand"),
-            *([FieldRow("base_url", "endpoint", self.choice.base_url or "", "as set in OPENAI_BASE_URL")] if model else ()),
-            FieldRow("seed", "seed", "" if self.choice.seed is None else str(self.choice.seed), "none"),
+            *(
+                [
+                    FieldRow(
+                        "base_url",
+                        "endpoint",
+                        self.choice.base_url or "",
+                        "as set in OPENAI_BASE_URL",
+                    )
+                ]
+                if model
+                else ()
+            ),
+            FieldRow(
+                "seed", "seed", "" if self.choice.seed is None else str(self.choice.seed), "none"
+            ),
             FieldRow(
                 "max_turns",
                 "turns",
@@ -253,7 +348,10 @@ class PlayingScreen(HudtuiScreen):
         self.clear_message()
         tasks = found.tasks[:_MOST_TASKS]
         if not tasks:
-            raise InputError(f"no task of {source} can be played", why=str(found.problems[0]) if found.problems else None)
+            raise InputError(
+                f"no task of {source} can be played",
+                why=str(found.problems[0]) if found.problems else None,
+            )
         lines = [(clean_line(task.id, 40), clean_line(task.prompt, 200)) for task in tasks]
         at = next((place for place, task in enumerate(tasks) if task.id == self.choice.task), 0)
         index = await self.app.push_screen_wait(Pick("Which task?", lines, at=at))
@@ -280,7 +378,12 @@ class PlayingScreen(HudtuiScreen):
         if policy == "openai:":
             kind, _, before = (self.choice.policy or "").partition(":")
             before = before if kind == "openai" else ""
-            model = (await self.app.ask("Name of the model", value=before, placeholder="Qwen/Qwen2.5-3B-Instruct") or "").strip()
+            model = (
+                await self.app.ask(
+                    "Name of the model", value=before, placeholder="Qwen/Qwen2.5-3B-Instruct"
+                )
+                or ""
+            ).strip()
             if not model:
                 return
             policy = f"openai:{model}"
@@ -298,7 +401,10 @@ class PlayingScreen(HudtuiScreen):
     async def _ask_base_url(self) -> None:
         given = await self.app.ask(
             "Base URL of the endpoint",
-            lines=("Empty: the setting OPENAI_BASE_URL, else OpenAI. The key is the setting OPENAI_API_KEY.",),
+            lines=(
+                "Empty: the setting OPENAI_BASE_URL, else OpenAI. The key is the setting "
+                "OPENAI_API_KEY.",
+            ),
             value=self.choice.base_url or "",
             placeholder=_ENDPOINT,
         )
@@ -307,21 +413,33 @@ class PlayingScreen(HudtuiScreen):
 
     async def _ask_trace(self) -> str | None:
         folder = self.app.folder
-        found = await asyncio.to_thread(lambda: sorted(folder.glob("outputs/*/traces.jsonl"), reverse=True))
+        found = await asyncio.to_thread(
+            lambda: sorted(folder.glob("outputs/*/traces.jsonl"), reverse=True)
+        )
         names = [str(path.relative_to(folder)) for path in found]
-        index: int | None = await self.app.push_screen_wait(Pick("Which recorded episodes?", [*names, "another file …"]))
+        index: int | None = await self.app.push_screen_wait(
+            Pick("Which recorded episodes?", [*names, "another file …"])
+        )
         if index is None:
             return None
         if index < len(names):
             return names[index]
-        named: str | None = await self.app.ask("File with recorded episodes", placeholder="traces.jsonl")
+        named: str | None = await self.app.ask(
+            "File with recorded episodes", placeholder="traces.jsonl"
+        )
         return (named or "").strip() or None
 
     async def _ask_seed(self) -> None:
-        self._choose(seed=await self._number("Random seed of the policy", self.choice.seed, least=0))
+        self._choose(
+            seed=await self._number("Random seed of the policy", self.choice.seed, least=0)
+        )
 
     async def _ask_max_turns(self) -> None:
-        self._choose(max_turns=await self._number("Most turns of the episode", self.choice.max_turns, least=1))
+        self._choose(
+            max_turns=await self._number(
+                "Most turns of the episode", self.choice.max_turns, least=1
+            )
+        )
 
     async def _number(self, title: str, before: int | None, *, least: int) -> int | None:
         value, check = "" if before is None else str(before), whole_number(least, optional=True)
@@ -330,7 +448,8 @@ class PlayingScreen(HudtuiScreen):
             return before
         return int(given) if given.strip() else None
 
-    # -- an episode --------------------------------------------------------------------------------------------------
+    # -- an episode
+    # ----------------------------------------------------------------------------------------------
 
     @started("begin")
     async def action_start(self) -> None:
@@ -388,15 +507,25 @@ class PlayingScreen(HudtuiScreen):
             self.over, self._waits = True, False
             if self.is_attached and self.app.is_running:
                 if playing.player is None:
-                    self._transcript.hint("The episode did not begin: {key:playing.start} tries again.")
+                    self._transcript.hint(
+                        "The episode did not begin: {key:playing.start} tries again."
+                    )
                 self._show_turn()
 
     async def _draw_images(self, event: PlayEvent) -> None:
         from hudtui.core.flows.playing import PlayedTurn, PlayStarted
 
-        images = event.turn.images if isinstance(event, PlayedTurn) else event.images if isinstance(event, PlayStarted) else ()
+        images = (
+            event.turn.images
+            if isinstance(event, PlayedTurn)
+            else event.images
+            if isinstance(event, PlayStarted)
+            else ()
+        )
         if images:
-            await self.app.pictures.draw([image.data for image in images], self._transcript.picture_width)
+            await self.app.pictures.draw(
+                [image.data for image in images], self._transcript.picture_width
+            )
 
     def _picture(self, image: KeptImage) -> Sequence[Content]:
         return self.app.pictures.lines(image.data, self._transcript.picture_width)
@@ -438,7 +567,12 @@ class PlayingScreen(HudtuiScreen):
             elif self.is_busy:
                 self.clear_message()
             by_hand = self.playing is not None and self.playing.policy is None
-            if by_hand and self.focused is self._transcript.rows and not self.query_one(Panes).alone and self.is_current:
+            if (
+                by_hand
+                and self.focused is self._transcript.rows
+                and not self.query_one(Panes).alone
+                and self.is_current
+            ):
                 self._answer.editor.focus()
         self._show_turn()
 
@@ -458,17 +592,23 @@ class PlayingScreen(HudtuiScreen):
             ""
             if event.file is None
             else (
-                f" Kept in {self.app.workspace.relative(event.file)}: {{key:app.open-run}}, then {{key:run.results}}, shows it."
+                f" Kept in {self.app.workspace.relative(event.file)}: {{key:app.open-run}}, then "
+                "{key:run.results}, shows it."
             )
         )
         if episode.error:
             self.say(f"{episode.error}{'' if episode.error.endswith('.') else '.'}{kept}", "error")
         else:
             scores = episode.scores
-            told = reward_warning(scores.task_completion) if scores.reward_found else "the evaluator gave no reward"
+            told = (
+                reward_warning(scores.task_completion)
+                if scores.reward_found
+                else "the evaluator gave no reward"
+            )
             found = "" if told is None else f" {told[0].upper()}{told[1:]}."
             self.say(
-                f"The episode is over: reward {episode.scores.reward:.3f}.{found}{kept}", "success" if not found else "warning"
+                f"The episode is over: reward {episode.scores.reward:.3f}.{found}{kept}",
+                "success" if not found else "warning",
             )
 
     def _show_turn(self) -> None:
@@ -483,10 +623,13 @@ class PlayingScreen(HudtuiScreen):
             scores = self._scores or player.scores
             reward = f" · {scores.reward:.3f}"
             self._transcript.name_on_border(
-                f"{clean_line(playing.task.id, 24)} · turn {len(self._turns)}/{player.max_turns}{reward}"
+                f"{clean_line(playing.task.id, 24)} · turn "
+                f"{len(self._turns)}/{player.max_turns}{reward}"
             )
             key = self.app.keys_in("{key:playing.evaluate}")
-            self._setup.show_scores(score_lines(scores, playing.config, self._before, judged=self._judged, key=key))
+            self._setup.show_scores(
+                score_lines(scores, playing.config, self._before, judged=self._judged, key=key)
+            )
         if self.over:
             words = "over" if player is not None else ""
         elif playing.running:
@@ -513,14 +656,20 @@ class PlayingScreen(HudtuiScreen):
             actions = [(tool.name, signature(tool), tool.description) for tool in player.actions]
         else:
             actions = [
-                (name, f"{name}({', '.join(one.arguments)})", f"calls {one.tool}") for name, one in config.mappings.items()
+                (name, f"{name}({', '.join(one.arguments)})", f"calls {one.tool}")
+                for name, one in config.mappings.items()
             ]
         self._actions.show(actions, config.system_prompt)
 
     def _config(self) -> GymConfig | None:
-        return self.playing.config if self.playing is not None and not self.over else self._chosen_config
+        return (
+            self.playing.config
+            if self.playing is not None and not self.over
+            else self._chosen_config
+        )
 
-    # -- steering ----------------------------------------------------------------------------------------------------
+    # -- steering
+    # ----------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
         assert self.playing is not None
@@ -572,7 +721,8 @@ class PlayingScreen(HudtuiScreen):
         if self._transcript.first_focus() is None or not self.query_one(Panes).back():
             self.leave()
 
-    # -- the reply ---------------------------------------------------------------------------------------------------
+    # -- the reply
+    # ----------------------------------------------------------------------------------------------
 
     @on(TextArea.Changed, "#play-reply")
     def _edited(self, event: TextArea.Changed) -> None:
@@ -590,7 +740,11 @@ class PlayingScreen(HudtuiScreen):
             return
         played = in_tags(text, config)
         player = self.playing.player if self.playing is not None and not self.over else None
-        meaning = player.interpret(played) if player is not None else Interpreter(config, None).interpret(played)
+        meaning = (
+            player.interpret(played)
+            if player is not None
+            else Interpreter(config, None).interpret(played)
+        )
         self._answer.show_meaning(meaning, config, played)
 
     def on_reply_editor_left(self, event: ReplyEditor.Left) -> None:
@@ -608,11 +762,16 @@ class PlayingScreen(HudtuiScreen):
         player = self.playing.player if self.playing is not None and not self.over else None
         mapping = config.mappings.get(action)
         told = prompt_examples(config).get(action)
-        made = example_call(mapping, None if player is None else player.session.tools) if mapping is not None else f"{action}()"
+        made = (
+            example_call(mapping, None if player is None else player.session.tools)
+            if mapping is not None
+            else f"{action}()"
+        )
         self._answer.write(reply_of(told[0] if told else made, config.parser.use_thinking))
         self.action_write()
 
-    # -- what becomes of it ------------------------------------------------------------------------------------------
+    # -- what becomes of it
+    # ------------------------------------------------------------------------------------------
 
     @on(OptionList.OptionSelected, "#play-turns")
     def _open_turn(self, event: OptionList.OptionSelected) -> None:
@@ -637,7 +796,9 @@ class PlayingScreen(HudtuiScreen):
         from hudtui.core.flows.playing import save_transcript
 
         assert self.playing is not None
-        name = await save_transcript(self.app.project, self.app, self.playing.record(), over=self.over)
+        name = await save_transcript(
+            self.app.project, self.app, self.playing.record(), over=self.over
+        )
         if name is None:
             self.say("Nothing was written.")
         else:
@@ -651,15 +812,24 @@ class PlayingScreen(HudtuiScreen):
         assert self.playing is not None
         request, turn = self.playing.request, min(self._transcript.turn or 0, len(self._turns))
         choices = [
-            *([Choice("turn", f"Turn {turn}", f"in examples: of {request.config}")] if turn else ()),
+            *(
+                [Choice("turn", f"Turn {turn}", f"in examples: of {request.config}")]
+                if turn
+                else ()
+            ),
             Choice("all", "All turns without an error", f"in examples: of {request.config}"),
         ]
         wanted = await self.app.choose("Keep what as examples?", choices)
         if wanted is None:
             return
         turns = [turn] if wanted == "turn" else None
-        count = await asyncio.to_thread(keep_examples, self.app.project, request.config, self.playing.redacted(), turns)
+        count = await asyncio.to_thread(
+            keep_examples, self.app.project, request.config, self.playing.redacted(), turns
+        )
         if count:
             self.say(f"{plural(count, 'example')} added to {request.config}.", "success")
         else:
-            self.say("No example was added: turns with an error are left out, and so are examples that are there already.")
+            self.say(
+                "No example was added: turns with an error are left out, and so are examples that "
+                "are there already."
+            )

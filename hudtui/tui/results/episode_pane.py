@@ -14,7 +14,15 @@ from textual.message import Message
 
 from hudtui.core.results.images import images_by_turn
 from hudtui.tui.actions import AppAction, by_key
-from hudtui.tui.results.transcript import Beside, TranscriptPage, episode_name, head_lines, message_page, reward_text, turn_page
+from hudtui.tui.results.transcript import (
+    Beside,
+    TranscriptPage,
+    episode_name,
+    head_lines,
+    message_page,
+    reward_text,
+    turn_page,
+)
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.pane import ViewsPane
@@ -39,18 +47,38 @@ class EpisodePane(ViewsPane):
 
     BORDER_TITLE = "Episode"
     HELP = (
-        "An episode in full: the opening, every reply with its calls and the answer, and how it ended. {key:views.next} shows "
-        "its messages as the model saw them, the numbers of its group, then the whole record. {key:episode.next-turn} goes to "
-        "the next turn, {key:episode.later} to the next episode."
+        "An episode in full: the opening, every reply with its calls and the answer, and how it "
+        "ended. {key:views.next} shows its messages as the model saw them, the numbers of its "
+        "group, then the whole record. {key:episode.next-turn} goes to the next turn, "
+        "{key:episode.later} to the next episode."
     )
     VIEWS: ClassVar[tuple[str, ...]] = ("turns", "messages", "group", "record")
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("episode.next-turn", "Next turn", "Scroll to the next turn.", "right", palette=False),
+        AppAction(
+            "episode.next-turn", "Next turn", "Scroll to the next turn.", "right", palette=False
+        ),
         by_key("episode.previous-turn", "Turn before", "Scroll to the turn before.", "left"),
-        AppAction("episode.later", "Next episode", "Show the next episode of the list.", "J", palette=False),
+        AppAction(
+            "episode.later",
+            "Next episode",
+            "Show the next episode of the list.",
+            "J",
+            palette=False,
+        ),
         by_key("episode.earlier", "Episode before", "Show the episode before.", "K"),
-        AppAction("episode.next-match", "Next match", "Scroll to the next line that matches the search.", "n", palette=False),
-        by_key("episode.previous-match", "Match before", "Scroll to the previous line that matches the search.", "N"),
+        AppAction(
+            "episode.next-match",
+            "Next match",
+            "Scroll to the next line that matches the search.",
+            "n",
+            palette=False,
+        ),
+        by_key(
+            "episode.previous-match",
+            "Match before",
+            "Scroll to the previous line that matches the search.",
+            "N",
+        ),
     )
     DEFAULT_CSS = """
     EpisodePane > .episode-head { height: auto; max-height: 6; padding: 0 1; background: $surface; }
@@ -100,7 +128,8 @@ class EpisodePane(ViewsPane):
     def first_focus(self) -> Sheet | JsonView:
         return self._record if self.view == "record" else self._sheet
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- what is shown
+    # ----------------------------------------------------------------------------------------------
 
     def show(
         self,
@@ -123,15 +152,27 @@ class EpisodePane(ViewsPane):
             marked: Whether other episodes are compared with this episode.
         """
         place = None if entry is None else (entry.run, entry.number, at, wanted, beside is not None)
-        other = place is None or place != self._place or (self.transcript is None and transcript is not None)
+        other = (
+            place is None
+            or place != self._place
+            or (self.transcript is None and transcript is not None)
+        )
         self._place = place
-        self.entry, self.transcript, self._beside, self._wanted, self._at = entry, transcript, beside, wanted, at
+        self.entry, self.transcript, self._beside, self._wanted, self._at = (
+            entry,
+            transcript,
+            beside,
+            wanted,
+            at,
+        )
         if entry is None:
             self.name_on_border(self._no_episode)
             self._head.update("")
         else:
             mark = "◆ " if marked else ""
-            self.name_on_border(f"{mark}{entry.task} · {episode_name(entry)} · {reward_text(entry.reward)}")
+            self.name_on_border(
+                f"{mark}{entry.task} · {episode_name(entry)} · {reward_text(entry.reward)}"
+            )
             self._head.update(Content("\n").join(head_lines(entry, transcript)))
         self._head.display = entry is not None and self.view != "group"
         self._draw(home=other)
@@ -139,13 +180,21 @@ class EpisodePane(ViewsPane):
 
     async def prepare(self, transcript: Transcript) -> None:
         """Draw the images of an episode before it is shown."""
-        images = [image.data for pairs in images_by_turn(transcript).values() for _, image in pairs if image.kind]
+        images = [
+            image.data
+            for pairs in images_by_turn(transcript).values()
+            for _, image in pairs
+            if image.kind
+        ]
         if images and why_no_pictures(self.app) is None:
             await self.app.pictures.draw(images, self.width - 2)
 
     @property
     def images(self) -> list[tuple[int, TranscriptImage]]:
-        """The images of the turn at the top with their numbers; if that turn has none, the images of all turns."""
+        """The images of the turn at the top with their numbers.
+
+        If that turn has none, the images of all turns.
+        """
         found = {} if self.transcript is None else images_by_turn(self.transcript)
         return found.get(self.turn) or [pair for pairs in found.values() for pair in pairs]
 
@@ -185,8 +234,8 @@ class EpisodePane(ViewsPane):
     def _draw(self, *, home: bool = False, whole: bool = False) -> None:
         """Draw the view.
 
-        Beside a list in which the cursor moves, an episode of a thousand turns is drawn only as far as it is in sight. The rest
-        is drawn when the pane gets the focus or is scrolled.
+        Beside a list in which the cursor moves, an episode of a thousand turns is drawn only as far
+        as it is in sight. The rest is drawn when the pane gets the focus or is scrolled.
 
         Args:
             home: Begin at the first line, or at the requested turn or match.
@@ -194,7 +243,10 @@ class EpisodePane(ViewsPane):
         """
         transcript = self.transcript
         if self.view == "group":
-            self._page = TranscriptPage(tuple(self._group()) or (Content.styled("No group is chosen.", "$foreground-muted"),))
+            self._page = TranscriptPage(
+                tuple(self._group())
+                or (Content.styled("No group is chosen.", "$foreground-muted"),)
+            )
         elif transcript is None:
             words = "No episode is chosen." if self.entry is None else "Reading …"
             self._page = TranscriptPage((Content.styled(words, "$foreground-muted"),))
@@ -206,11 +258,20 @@ class EpisodePane(ViewsPane):
             self._page = message_page(transcript, self._wanted)
         else:
             why = why_no_pictures(self.app)
-            hint = self.app.keys_in(f"{{key:results.image}} opens it{'' if why is None else f'; {why}'}")
+            hint = self.app.keys_in(
+                f"{{key:results.image}} opens it{'' if why is None else f'; {why}'}"
+            )
             picture = self._picture if why is None else _no_picture
             away = self._beside or self._wanted or self._at or (self._sheet.scroll_y and not home)
             most = None if whole or away or self.has_focus_within else 2 * self.app.size.height
-            self._page = turn_page(transcript, beside=self._beside, wanted=self._wanted, picture=picture, hint=hint, most=most)
+            self._page = turn_page(
+                transcript,
+                beside=self._beside,
+                wanted=self._wanted,
+                picture=picture,
+                hint=hint,
+                most=most,
+            )
         if self.view == "record":
             if transcript is None and self._recorded is not None:
                 self._recorded = None
@@ -220,8 +281,14 @@ class EpisodePane(ViewsPane):
         self._sheet.show(self._page.lines)
         if home and self.view != "group":
             if self._page.found:
-                begin = self._page.turns[min(self._at, len(self._page.turns)) - 1] if self._at and self._page.turns else 0
-                line = next((line for line in self._page.found if line >= begin), self._page.found[0])
+                begin = (
+                    self._page.turns[min(self._at, len(self._page.turns)) - 1]
+                    if self._at and self._page.turns
+                    else 0
+                )
+                line = next(
+                    (line for line in self._page.found if line >= begin), self._page.found[0]
+                )
                 self._sheet.go_to(max(line - 2, 0))
             elif self._beside is not None and (first := self._beside.diff.first) is not None:
                 self.go_to_turn(first.number)
@@ -241,7 +308,11 @@ class EpisodePane(ViewsPane):
     @property
     def turn(self) -> int:
         """The number of the turn at the top; 0 before the first one."""
-        return bisect_right(self._page.turns, self._sheet.top_line) if self.view in ("turns", "messages") else 0
+        return (
+            bisect_right(self._page.turns, self._sheet.top_line)
+            if self.view in ("turns", "messages")
+            else 0
+        )
 
     def go_to_turn(self, number: int) -> None:
         """Scroll to a turn, by its number from 1; to the last one if there are fewer."""
@@ -250,7 +321,8 @@ class EpisodePane(ViewsPane):
         if turns and number > 0:
             self._sheet.go_to(turns[min(number, len(turns)) - 1])
 
-    # -- keys --------------------------------------------------------------------------------------------------------
+    # -- keys
+    # ----------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
         """Offer the keys for matches only during a search."""
@@ -259,9 +331,13 @@ class EpisodePane(ViewsPane):
         return super().offers(action_id)
 
     def why_not(self, action_id: str) -> str | None:
-        if action_id in ("episode.next-turn", "episode.previous-turn") and (self.view == "record" or not self._page.turns):
+        if action_id in ("episode.next-turn", "episode.previous-turn") and (
+            self.view == "record" or not self._page.turns
+        ):
             return "there is no turn to go to in this view"
-        if action_id in ("episode.next-match", "episode.previous-match") and (self.view == "record" or not self._page.found):
+        if action_id in ("episode.next-match", "episode.previous-match") and (
+            self.view == "record" or not self._page.found
+        ):
             return "this view has no match"
         return super().why_not(action_id)
 

@@ -51,9 +51,14 @@ def group_lines(side: GroupSide, other: GroupSide | None, width: int) -> list[Co
     lines += [_row("", [one[line] for one in bars], room, "$primary") for line in range(_BARS)]
     lines.append(_row("", [_ends(one, room) for one in sides], room, _MUTED))
     lines += [Content(""), Content.styled("episodes", _MUTED)]
-    ranked = [sorted(one.entries, key=lambda entry: (entry.reward is None, -(entry.reward or 0.0))) for one in sides]
+    ranked = [
+        sorted(one.entries, key=lambda entry: (entry.reward is None, -(entry.reward or 0.0)))
+        for one in sides
+    ]
     for place in range(max(map(len, ranked))):
-        lines.append(_row("", [_episode(rank[place]) if place < len(rank) else "" for rank in ranked], room))
+        lines.append(
+            _row("", [_episode(rank[place]) if place < len(rank) else "" for rank in ranked], room)
+        )
     return lines
 
 
@@ -90,14 +95,19 @@ def _facts(side: GroupSide) -> Iterable[tuple[str, str]]:
     stops: dict[str, int] = {}
     for entry in entries:
         stops[entry.stop] = stops.get(entry.stop, 0) + 1
-    yield "ended", ", ".join(f"{clean_line(stop, 40) or 'unknown'} {count}" for stop, count in stops.items())
+    yield (
+        "ended",
+        ", ".join(f"{clean_line(stop, 40) or 'unknown'} {count}" for stop, count in stops.items()),
+    )
     if group.failed:
         yield "failed", str(group.failed)
 
 
 def _bars(side: GroupSide, room: int) -> list[str]:
     buckets = histogram(side.entries)
-    return bar_lines([one.count for one in buckets], min(room, 40), _BARS) if buckets else [""] * _BARS
+    return (
+        bar_lines([one.count for one in buckets], min(room, 40), _BARS) if buckets else [""] * _BARS
+    )
 
 
 def _ends(side: GroupSide, room: int) -> str:

@@ -27,11 +27,17 @@ _MUTED = "$foreground-muted"
 
 
 def bar_lines(counts: Sequence[int], width: int, height: int) -> list[str]:
-    """Return bars as `height` lines of `width` cells. A bar with a count above 0 is at least an eighth of a line high."""
+    """Return bars as `height` lines of `width` cells.
+
+    A bar with a count above 0 is at least an eighth of a line high.
+    """
     most = max(counts, default=0)
     cells = [counts[at * len(counts) // width] for at in range(width)] if counts else [0] * width
     eighths = [max(round(count / most * height * 8), 1) if count else 0 for count in cells]
-    return ["".join(_EIGHTHS[min(max(one - row * 8, 0), 8)] for one in eighths) for row in range(height - 1, -1, -1)]
+    return [
+        "".join(_EIGHTHS[min(max(one - row * 8, 0), 8)] for one in eighths)
+        for row in range(height - 1, -1, -1)
+    ]
 
 
 class Histogram(Acting, Widget, can_focus=True):
@@ -39,15 +45,35 @@ class Histogram(Acting, Widget, can_focus=True):
 
     ALLOW_SELECT = False
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("rewards.right", "Next rewards", "Show only episodes with rewards in the next range.", "right", palette=False),
         AppAction(
-            "rewards.left", "Rewards before", "Show only episodes with rewards in the range before.", "left", palette=False
+            "rewards.right",
+            "Next rewards",
+            "Show only episodes with rewards in the next range.",
+            "right",
+            palette=False,
         ),
         AppAction(
-            "rewards.wider", "Wider", "Add the next range of rewards to the ranges that are shown.", "shift+right", palette=False
+            "rewards.left",
+            "Rewards before",
+            "Show only episodes with rewards in the range before.",
+            "left",
+            palette=False,
+        ),
+        AppAction(
+            "rewards.wider",
+            "Wider",
+            "Add the next range of rewards to the ranges that are shown.",
+            "shift+right",
+            palette=False,
         ),
         by_key("rewards.narrower", "Narrower", "Remove the last range of rewards.", "shift+left"),
-        AppAction("rewards.all", "All rewards", "Show the episodes with all rewards again.", "escape", palette=False),
+        AppAction(
+            "rewards.all",
+            "All rewards",
+            "Show the episodes with all rewards again.",
+            "escape",
+            palette=False,
+        ),
     )
     DEFAULT_CSS = "Histogram { height: 1fr; width: 1fr; padding: 0 1; }"
 
@@ -56,7 +82,8 @@ class Histogram(Acting, Widget, can_focus=True):
         """Sent when the user has chosen another range of rewards."""
 
         rewards: tuple[float, float] | None
-        """The chosen rewards: from the first number up to, but not including, the second; None for all."""
+        """The chosen rewards: from the first number up to, but not including, the second; None for
+        all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +105,8 @@ class Histogram(Acting, Widget, can_focus=True):
         """Clear the choice."""
         self._choose(None)
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing
+    # ----------------------------------------------------------------------------------------------
 
     def render(self) -> Content:
         """Return the bars, a line that marks the chosen bars, and the ends of the ranges."""
@@ -116,20 +144,28 @@ class Histogram(Acting, Widget, can_focus=True):
         if self.chosen is None:
             middle = plural(count, "episode")
         else:
-            middle = f"{self.buckets[first].low:.3g} to {self.buckets[last].high:.3g}: {plural(count, 'episode')}"
+            middle = (
+                f"{self.buckets[first].low:.3g} to {self.buckets[last].high:.3g}: "
+                f"{plural(count, 'episode')}"
+            )
         middle = cut(middle, max(width - len(low) - len(high) - 2, 0))
         left = max((width - len(middle)) // 2 - len(low), 1)
         right = max(width - len(low) - left - len(middle) - len(high), 0)
         style = "" if self.chosen is None else "bold"
-        return Content.assemble((low + " " * left, _MUTED), (middle, style), (" " * right + high, _MUTED))
+        return Content.assemble(
+            (low + " " * left, _MUTED), (middle, style), (" " * right + high, _MUTED)
+        )
 
     def _bar_at(self, x: int) -> int:
-        return min(max(x, 0) * len(self.buckets) // max(self.content_size.width, 1), len(self.buckets) - 1)
+        return min(
+            max(x, 0) * len(self.buckets) // max(self.content_size.width, 1), len(self.buckets) - 1
+        )
 
     def _is_chosen(self, bar: int) -> bool:
         return self.chosen is None or self.chosen[0] <= bar <= self.chosen[1]
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+    # -- choosing
+    # ----------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
         """Leave Esc to the screen while no range is chosen."""
@@ -147,10 +183,15 @@ class Histogram(Acting, Widget, can_focus=True):
         self.post_message(self.Chosen(None if chosen is None else self._rewards(*chosen)))
 
     def _rewards(self, first: int, last: int) -> tuple[float, float]:
-        return self.buckets[first].low, math.inf if last + 1 == len(self.buckets) else self.buckets[last].high
+        return self.buckets[first].low, math.inf if last + 1 == len(self.buckets) else self.buckets[
+            last
+        ].high
 
     def _step(self, by: int) -> None:
-        """Go to the nearest bar with a count above 0; a range without episodes would leave the lists empty."""
+        """Go to the nearest bar with a count above 0.
+
+        A range without episodes would leave the lists empty.
+        """
         counts = [one.count for one in self.buckets]
         here = -1 if by > 0 else len(counts)
         if self.chosen is not None:
@@ -182,7 +223,10 @@ class Histogram(Acting, Widget, can_focus=True):
             self.capture_mouse()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Choose the range from the bar where the mouse was pressed to this bar; a click on the chosen bar clears the choice."""
+        """Choose the range from the bar where the mouse was pressed to this bar.
+
+        A click on the chosen bar clears the choice.
+        """
         if self._pressed is None:
             return
         self.release_mouse()
@@ -198,8 +242,9 @@ class RewardsPane(Pane):
 
     BORDER_TITLE = "Rewards"
     HELP = (
-        "The number of episodes for each range of rewards. {key:rewards.right} and {key:rewards.left} show only one range, "
-        "{key:rewards.wider} adds the next range, {key:rewards.all} shows all again. Dragging with the mouse does the same."
+        "The number of episodes for each range of rewards. {key:rewards.right} and "
+        "{key:rewards.left} show only one range, {key:rewards.wider} adds the next range, "
+        "{key:rewards.all} shows all again. Dragging with the mouse does the same."
     )
 
     def __init__(self) -> None:

@@ -23,10 +23,18 @@ SPREAD = 8
 """Width of the column with the rewards of a group, in cells."""
 
 
-def reward_marks(rewards: Sequence[float | None], low: float, high: float, most: int = SPREAD) -> str:
-    """Return one bar for each reward, scaled from the lowest to the highest reward; `·` for an episode without a reward."""
+def reward_marks(
+    rewards: Sequence[float | None], low: float, high: float, most: int = SPREAD
+) -> str:
+    """Return one bar for each reward, scaled from the lowest to the highest reward.
+
+    `·` for an episode without a reward.
+    """
     size = (high - low) or 1.0
-    marks = ["·" if one is None else _BARS[min(max(int((one - low) / size * 8), 0), 7)] for one in rewards[:most]]
+    marks = [
+        "·" if one is None else _BARS[min(max(int((one - low) / size * 8), 0), 7)]
+        for one in rewards[:most]
+    ]
     return "".join(marks) + ("…" if len(rewards) > most else "")
 
 
@@ -61,8 +69,9 @@ class GroupList(TablePane["ResultGroup"]):
 
     BORDER_TITLE, NOUN = "Groups", "group"
     HELP = (
-        "The episodes by task, in a training also by step: their number, mean reward, spread, and a bar for each episode. "
-        "{key:list.filter} filters by words and fields, such as step:34 reward:<0.5 spread:0."
+        "The episodes by task, in a training also by step: their number, mean reward, spread, and "
+        "a bar for each episode. {key:list.filter} filters by words and fields, such as step:34 "
+        "reward:<0.5 spread:0."
     )
 
     def __init__(
@@ -86,7 +95,10 @@ class GroupList(TablePane["ResultGroup"]):
         self.post_message(self.Filtered(self))
 
     def with_columns(self, *, steps: bool, runs: bool) -> None:
-        """Show or hide the columns of steps and runs, which are empty or constant in many results."""
+        """Show or hide the columns of steps and runs.
+
+        In many results they are empty or constant.
+        """
         left = {name for name, there in (("step", steps), ("run", runs)) if not there}
         columns = tuple(column for column in _GROUPS if column.key not in left)
         if columns != self.table.columns:
@@ -118,13 +130,16 @@ def key_text(key: GroupKey) -> str:
 
 
 class FailureList(TablePane[FailureCause]):
-    """The episodes that ended with an error, grouped by its cause, and those that did not solve their task, by their ends."""
+    """The episodes that ended with an error or did not solve their task.
+
+    Errors are grouped by their cause, the others by their ends.
+    """
 
     BORDER_TITLE, NOUN = "Failures", "cause"
     HELP = (
-        "Episodes that ended with an error, by its cause; then those that ended without solving their task, by how they ended; "
-        "then what went wrong within episodes. "
-        "The episodes of the chosen cause are listed below."
+        "Episodes that ended with an error, by its cause; then those that ended without solving "
+        "their task, by how they ended; then what went wrong within episodes. The episodes of the "
+        "chosen cause are listed below."
     )
 
     def __init__(self) -> None:
@@ -134,7 +149,11 @@ class FailureList(TablePane[FailureCause]):
                 Column("episodes", "n", 5, align="right"),
                 Column("tasks", "tasks", 5, align="right", from_width=40),
             ),
-            {"cause": lambda row: row.cause, "episodes": lambda row: len(row.numbers), "tasks": lambda row: row.tasks},
+            {
+                "cause": lambda row: row.cause,
+                "episodes": lambda row: len(row.numbers),
+                "tasks": lambda row: row.tasks,
+            },
             key=lambda row: row.cause,
             cells=lambda row: (
                 _cause_cell(row),
@@ -172,8 +191,9 @@ class EpisodeList(TablePane["EpisodeEntry"]):
 
     BORDER_TITLE, NOUN = "Episodes", "episode"
     HELP = (
-        "The episodes of the group. {key:list.filter} filters by words and fields, such as reward:<0.5 stop:max_turns. "
-        "{key:results.compare} marks an episode: the others are then shown beside it."
+        "The episodes of the group. {key:list.filter} filters by words and fields, such as "
+        "reward:<0.5 stop:max_turns. {key:results.compare} marks an episode: the others are then "
+        "shown beside it."
     )
 
     def __init__(self, is_marked: Callable[[EpisodeEntry], bool]) -> None:
@@ -194,7 +214,9 @@ class EpisodeList(TablePane["EpisodeEntry"]):
             self.table.columns = columns
 
     def _episode_cells(self, row: EpisodeEntry) -> tuple[Cell, ...]:
-        style = "table--error" if row.failed else "" if row.stop in EXPECTED_STOPS else "table--warning"
+        style = (
+            "table--error" if row.failed else "" if row.stop in EXPECTED_STOPS else "table--warning"
+        )
         cells: tuple[Cell, ...] = (
             ("◆" if self._is_marked(row) else "") + episode_name(row),
             reward_text(row.reward),
@@ -216,7 +238,10 @@ class HitList(TablePane["SearchHit"]):
     """
 
     BORDER_TITLE, NOUN = "Found", "hit"
-    HELP = "The turns that match the search. {key:table.select} opens the episode there, {key:results.back} leaves the search."
+    HELP = (
+        "The turns that match the search. {key:table.select} opens the episode there, "
+        "{key:results.back} leaves the search."
+    )
 
     def __init__(self, entry: Callable[[int], EpisodeEntry | None]) -> None:
         super().__init__(
@@ -227,7 +252,9 @@ class HitList(TablePane["SearchHit"]):
                 Column("excerpt", "text", 12, flexible=3),
             ),
             {
-                "task": lambda row: found.task if (found := entry(row.number)) is not None else None,
+                "task": lambda row: (
+                    found.task if (found := entry(row.number)) is not None else None
+                ),
                 "turn": lambda row: row.turn,
                 "field": lambda row: row.field,
                 "excerpt": lambda row: row.excerpt,

@@ -32,7 +32,9 @@ def _shade(digit: str) -> str:
     """Return the style of a cell. The cell also shows the digit, for terminals without colours."""
     if not digit.isdigit():
         return _MUTED
-    return f"{'$background' if int(digit) > 5 else '$foreground'} on $primary {10 + 10 * int(digit)}%"
+    return (
+        f"{'$background' if int(digit) > 5 else '$foreground'} on $primary {10 + 10 * int(digit)}%"
+    )
 
 
 class RewardMap(Acting, Widget, can_focus=True):
@@ -63,7 +65,10 @@ class RewardMap(Acting, Widget, can_focus=True):
         return self.found.groups.get((self.found.tasks[self.row], self.found.steps[self.column]))
 
     def show(self, found: StepMap) -> None:
-        """Show newer groups. The cursor stays on its task and step, or in its place if one of them no longer exists."""
+        """Show newer groups.
+
+        The cursor stays on its task and step, or in its place if one of them no longer exists.
+        """
         task, step = self.found.tasks[self.row], self.found.steps[self.column]
         self.found = found
         self._go(
@@ -71,7 +76,8 @@ class RewardMap(Acting, Widget, can_focus=True):
             found.steps.index(step) if step in found.steps else self.column,
         )
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def longest_name(self) -> int:
@@ -79,31 +85,47 @@ class RewardMap(Acting, Widget, can_focus=True):
         return max(cell_len(clean_line(self.found.name(task), _LABEL)) for task in self.found.tasks)
 
     def _sizes(self) -> tuple[int, int, int, int]:
-        """Return the width of a name and of a step in cells, and the number of steps and tasks that fit."""
+        """Return the sizes of the map.
+
+        They are the width of a name and of a step in cells, and the number of steps and tasks that
+        fit.
+        """
         label = min(self.longest_name, max(self.size.width // 3, 8)) + 1
         room = max(self.size.width - label, 1)
         cell = 2 if 2 * len(self.found.steps) <= room else 1
         return label, cell, room // cell, max(self.size.height - 3, 1)
 
     def render(self) -> Content:
-        """Return the steps, the tasks with their cells, the value under the cursor, and the legend of the digits."""
+        """Return the steps, the tasks with their cells, the value at the cursor, and the legend.
+
+        The legend is that of the digits.
+        """
         label, cell, columns, rows = self._sizes()
         self._top = max(min(self._top, self.row), self.row - rows + 1, 0)
         self._left = max(min(self._left, self.column), self.column - columns + 1, 0)
         steps = self.found.steps[self._left : self._left + columns]
         first, last = str(steps[0]), str(steps[-1])
-        axis = first if len(steps) < 2 else first.ljust(max(len(steps) * cell - len(last), len(first) + 1)) + last
+        axis = (
+            first
+            if len(steps) < 2
+            else first.ljust(max(len(steps) * cell - len(last), len(first) + 1)) + last
+        )
         lines = [Content.assemble((pad("step", label), _MUTED), (axis, _MUTED))]
         for place, task in enumerate(self.found.tasks[self._top : self._top + rows], self._top):
             name = pad(cut(clean_line(self.found.name(task)), label - 1), label)
             parts: list[tuple[str, str]] = [(name, "bold" if place == self.row else _MUTED)]
             for number, step in enumerate(steps, self._left):
                 digit = self.found.digit(self.found.groups.get((task, step)))
-                style = "bold reverse" if (place, number) == (self.row, self.column) else _shade(digit)
+                style = (
+                    "bold reverse" if (place, number) == (self.row, self.column) else _shade(digit)
+                )
                 parts.append((digit.ljust(cell), style))
             lines.append(Content.assemble(*parts))
         below = f"0 is {self.found.low:.3g}, 9 is {self.found.high:.3g}"
-        lines += [Content(cut(self._words(), self.size.width)), Content.styled(cut(below, self.size.width), _MUTED)]
+        lines += [
+            Content(cut(self._words(), self.size.width)),
+            Content.styled(cut(below, self.size.width), _MUTED),
+        ]
         return Content("\n").join(lines)
 
     def _words(self) -> str:
@@ -111,9 +133,13 @@ class RewardMap(Acting, Widget, can_focus=True):
         place = f"step {self.found.steps[self.column]} · {clean_line(self.found.name(task), 60)}: "
         if group is None:
             return place + "no episode is recorded"
-        return place + f"mean reward {reward_text(group.reward)}, {plural(len(group.numbers), 'episode')}"
+        return (
+            place
+            + f"mean reward {reward_text(group.reward)}, {plural(len(group.numbers), 'episode')}"
+        )
 
-    # -- moving ------------------------------------------------------------------------------------------------------
+    # -- moving
+    # ----------------------------------------------------------------------------------------------
 
     def _go(self, row: int, column: int) -> None:
         self.row = min(max(row, 0), len(self.found.tasks) - 1)
@@ -150,7 +176,12 @@ class RewardMap(Acting, Widget, can_focus=True):
         """Move the cursor to the clicked cell."""
         place = event.get_content_offset(self)
         label, cell, columns, rows = self._sizes()
-        if place is not None and place.x >= label and 1 <= place.y <= rows and (place.x - label) // cell < columns:
+        if (
+            place is not None
+            and place.x >= label
+            and 1 <= place.y <= rows
+            and (place.x - label) // cell < columns
+        ):
             self._go(self._top + place.y - 1, self._left + (place.x - label) // cell)
 
 
@@ -163,7 +194,13 @@ class RewardMapDialog(Dialog["ResultGroup | None"]):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("map.open", "Open", "Go to the episodes of the task at this step.", "enter", palette=False),
+        AppAction(
+            "map.open",
+            "Open",
+            "Go to the episodes of the task at this step.",
+            "enter",
+            palette=False,
+        ),
     )
 
     def __init__(self, found: StepMap, at: tuple[GroupKey, int] | None = None) -> None:
@@ -189,9 +226,13 @@ class RewardMapDialog(Dialog["ResultGroup | None"]):
     def on_resize(self) -> None:
         """Limit the size of the map to the size of the screen."""
         found = self.map.found
-        self.map.styles.height = min(len(found.tasks) + 3, max(int(self.app.size.height * 0.92) - 6, 4))
+        self.map.styles.height = min(
+            len(found.tasks) + 3, max(int(self.app.size.height * 0.92) - 6, 4)
+        )
         wanted = 2 * len(found.steps) + self.map.longest_name + 7
-        self.query_one(".dialog").styles.width = min(max(wanted, 64), int(self.app.size.width * 0.96))
+        self.query_one(".dialog").styles.width = min(
+            max(wanted, 64), int(self.app.size.width * 0.96)
+        )
 
     def action_open(self) -> None:
         """Close the dialog with the group under the cursor, if it has recorded episodes."""

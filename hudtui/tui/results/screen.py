@@ -16,7 +16,14 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.core.results.queries import diff_transcripts, failures, histogram, slips, step_map, unsolved
+from hudtui.core.results.queries import (
+    diff_transcripts,
+    failures,
+    histogram,
+    slips,
+    step_map,
+    unsolved,
+)
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
@@ -34,11 +41,18 @@ if TYPE_CHECKING:
     from hudtui.core.results.index import ResultIndex
     from hudtui.core.results.queries import FailureCause, RewardBucket
     from hudtui.core.results.search import SearchHit
-    from hudtui.core.results.values import EpisodeEntry, IndexProgress, ResultGroup, ResultRun, Transcript
+    from hudtui.core.results.values import (
+        EpisodeEntry,
+        IndexProgress,
+        ResultGroup,
+        ResultRun,
+        Transcript,
+    )
     from hudtui.tui.results.reward_map import RewardMapDialog
 
 _KEPT, _KEPT_BYTES = 16, 4_000_000
-"""Number of episodes kept in full, and the total size of their records in bytes; in memory they take about five times as much."""
+"""Number of episodes kept in full, and the total size of their records in bytes; in memory they
+take about five times as much."""
 _SHARE = 0.1
 """Share of the time for drawing the lists while a file is being read."""
 
@@ -59,13 +73,29 @@ def _summed(
     rewards: tuple[float, float] | None,
     matching: Callable[[Sequence[ResultGroup]], Sequence[ResultGroup]] | None,
 ) -> _Lists:
-    """Read the lists from an index; `matching` filters the groups whose episodes the histogram counts."""
+    """Read the lists from an index.
+
+    `matching` filters the groups whose episodes the histogram counts.
+    """
     entries, groups = index.entries, index.groups()
-    counted = entries if matching is None else [entry for group in matching(groups) for entry in index.members(group)]
+    counted = (
+        entries
+        if matching is None
+        else [entry for group in matching(groups) for entry in index.members(group)]
+    )
     steps = any(group.key.step is not None for group in groups)
     if rewards is not None:
-        groups = [group for group in groups if any(_within(entry, rewards) for entry in index.members(group))]
-    return _Lists(histogram(counted), tuple(groups), steps, (*failures(entries), *unsolved(entries), *slips(entries)))
+        groups = [
+            group
+            for group in groups
+            if any(_within(entry, rewards) for entry in index.members(group))
+        ]
+    return _Lists(
+        histogram(counted),
+        tuple(groups),
+        steps,
+        (*failures(entries), *unsolved(entries), *slips(entries)),
+    )
 
 
 def _within(entry: EpisodeEntry, rewards: tuple[float, float] | None) -> bool:
@@ -80,19 +110,39 @@ class ResultsScreen(HudtuiScreen):
     AUTO_FOCUS = "#results-groups VirtualTable"
     CSS_PATH = "results.tcss"
     HELP = (
-        "The recorded episodes of a run or a file. The left side shows the groups of each task, the episodes of a group, and a "
-        "histogram of rewards that filters them; the right side shows the episode, turn by turn. {key:results.search} searches "
-        "the texts of all episodes, {key:results.failures} lists failures by their cause. {key:results.compare} marks a group or "
-        "an episode, to show others beside it. New episodes appear while a file is being written."
+        "The recorded episodes of a run or a file. The left side shows the groups of each task, "
+        "the episodes of a group, and a histogram of rewards that filters them; the right side "
+        "shows the episode, turn by turn. {key:results.search} searches the texts of all episodes, "
+        "{key:results.failures} lists failures by their cause. {key:results.compare} marks a group "
+        "or an episode, to show others beside it. New episodes appear while a file is being "
+        "written."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("results.open", "Open", "Choose a run, or enter the path of a file or a folder with episodes.", "o", asks=True),
         AppAction(
-            "results.search", "Search texts", "Search every message, reply, call and answer of all episodes.", "f", asks=True
+            "results.open",
+            "Open",
+            "Choose a run, or enter the path of a file or a folder with episodes.",
+            "o",
+            asks=True,
         ),
-        AppAction("results.failures", "Failures", "Show failures by their cause, or the groups again.", "F"),
         AppAction(
-            "results.rewards", "Rewards", "Go to the rewards: the arrow keys choose a range, which filters the lists.", "h"
+            "results.search",
+            "Search texts",
+            "Search every message, reply, call and answer of all episodes.",
+            "f",
+            asks=True,
+        ),
+        AppAction(
+            "results.failures",
+            "Failures",
+            "Show failures by their cause, or the groups again.",
+            "F",
+        ),
+        AppAction(
+            "results.rewards",
+            "Rewards",
+            "Go to the rewards: the arrow keys choose a range, which filters the lists.",
+            "h",
         ),
         AppAction(
             "results.map",
@@ -101,16 +151,50 @@ class ResultsScreen(HudtuiScreen):
             "M",
             show=False,
         ),
-        AppAction("results.compare", "Compare", "Mark this group or episode, compare another with it, or unmark it.", "c"),
-        AppAction("results.difference", "Next difference", "Go to the next turn in which the two episodes differ.", "d"),
         AppAction(
-            "results.export", "Export", "Write episodes to a file: as records, Markdown, ATIF or training data.", "E", asks=True
+            "results.compare",
+            "Compare",
+            "Mark this group or episode, compare another with it, or unmark it.",
+            "c",
         ),
-        AppAction("results.image", "Open image", "Open an image of this turn outside the terminal.", "I", show=False, asks=True),
+        AppAction(
+            "results.difference",
+            "Next difference",
+            "Go to the next turn in which the two episodes differ.",
+            "d",
+        ),
+        AppAction(
+            "results.export",
+            "Export",
+            "Write episodes to a file: as records, Markdown, ATIF or training data.",
+            "E",
+            asks=True,
+        ),
+        AppAction(
+            "results.image",
+            "Open image",
+            "Open an image of this turn outside the terminal.",
+            "I",
+            show=False,
+            asks=True,
+        ),
         AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
-        AppAction("results.refresh", "Refresh", "Read everything again from the beginning.", "r", show=False),
-        cancel_action("results", "Stop the search, and keep what it has found; or stop the export."),
-        by_key("results.back", "Back", "Go one level up: to the groups, then to the previous screen.", "escape"),
+        AppAction(
+            "results.refresh",
+            "Refresh",
+            "Read everything again from the beginning.",
+            "r",
+            show=False,
+        ),
+        cancel_action(
+            "results", "Stop the search, and keep what it has found; or stop the export."
+        ),
+        by_key(
+            "results.back",
+            "Back",
+            "Go one level up: to the groups, then to the previous screen.",
+            "escape",
+        ),
     )
 
     def __init__(self) -> None:
@@ -160,7 +244,8 @@ class ResultsScreen(HudtuiScreen):
         self.failures.disabled = self.hits.disabled = self.marked.disabled = True
         self.panes.display = False
 
-    # -- what is open ------------------------------------------------------------------------------------------------
+    # -- what is open
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def place(self) -> dict[str, str]:
@@ -168,10 +253,15 @@ class ResultsScreen(HudtuiScreen):
         if len(self.sources) != 1 or self.sources[0].run is None:
             return {}
         group = self.groups.row
-        return {"run": self.sources[0].run} | ({"task": group.key.task} if group is not None else {})
+        return {"run": self.sources[0].run} | (
+            {"task": group.key.task} if group is not None else {}
+        )
 
     def opened(self, **given: Any) -> None:
-        """Show the episodes of `run`, of the file `path`, or of the newest run; begin at `step` or `task` if given."""
+        """Show the episodes of `run`, of the file `path`, or of the newest run.
+
+        Begin at `step` or `task` if given.
+        """
         run, path = given.get("run"), given.get("path")
         if run is None and path is None:
             if self.index is None:
@@ -188,7 +278,10 @@ class ResultsScreen(HudtuiScreen):
             self.start(partial(self._open_run, str(run)), group="open")
 
     def _begin_anew(self) -> None:
-        """Leave what was marked and how it was looked at: another screen asks for other episodes."""
+        """Leave what was marked and how it was looked at.
+
+        Another screen asks for other episodes.
+        """
         self._marked = self._marked_group = None
         if not self.panes.is_attached:
             return
@@ -198,7 +291,10 @@ class ResultsScreen(HudtuiScreen):
         self.panes.rearrange()
 
     def facts_changed(self, facts: Facts) -> None:
-        """Open the newest run if no results are open: the first run may have recorded episodes by now."""
+        """Open the newest run if no results are open.
+
+        The first run may have recorded episodes by now.
+        """
         if not self.sources and self.is_current and not self.going("open"):
             self.start(self._open_newest, group="open")
 
@@ -222,13 +318,16 @@ class ResultsScreen(HudtuiScreen):
             return
         self._forget()
         self._show_empty(
-            "The run has no episode on this computer yet.", "If it plays on another machine, {key:run.pull} in Runs fetches them"
+            "The run has no episode on this computer yet.",
+            "If it plays on another machine, {key:run.pull} in Runs fetches them",
         )
 
     async def _open_named(self, text: str) -> None:
         from hudtui.core.results.find import results_named
 
-        self._take(await asyncio.to_thread(results_named, text, self.app.folder, self.app.project.runs))
+        self._take(
+            await asyncio.to_thread(results_named, text, self.app.folder, self.app.project.runs)
+        )
 
     def _take(self, sources: Sequence[ResultRun]) -> None:
         """Open runs or files, and show their episodes as they are read."""
@@ -244,7 +343,9 @@ class ResultsScreen(HudtuiScreen):
 
     @property
     def _open_name(self) -> str:
-        return self.sources[0].name if len(self.sources) == 1 else plural(len(self.sources), "result")
+        return (
+            self.sources[0].name if len(self.sources) == 1 else plural(len(self.sources), "result")
+        )
 
     def _forget(self) -> None:
         """Clear the screen. The marks are kept, for a comparison with another run."""
@@ -273,7 +374,8 @@ class ResultsScreen(HudtuiScreen):
         else:
             self.start(self._open_newest, group="open")
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
         if self.index is not None:
@@ -281,7 +383,10 @@ class ResultsScreen(HudtuiScreen):
             self.run_worker(work, name="forever", group="read", exclusive=True)
 
     def on_screen_suspend(self) -> None:
-        """The screen is hidden: stop reading. Behind a dialog everything continues, such as the map."""
+        """The screen is hidden: stop reading.
+
+        Behind a dialog everything continues, such as the map.
+        """
         if not self.app.screen.is_modal:
             self.workers.cancel_group(self, "read")
 
@@ -299,7 +404,8 @@ class ResultsScreen(HudtuiScreen):
         except Exception:
             if not index.entries:
                 self._show_empty(
-                    "These episodes cannot be read.", "{key:results.open} opens others, {key:results.refresh} tries again"
+                    "These episodes cannot be read.",
+                    "{key:results.open} opens others, {key:results.refresh} tries again",
                 )
             raise
 
@@ -313,10 +419,16 @@ class ResultsScreen(HudtuiScreen):
         self.groups.name_on_border(f"Groups · {self._open_name}{told}")
         if not progress.entries:
             if progress.complete:
-                words = "No episode is recorded here yet." if not progress.unread else "No line of this file is an episode."
+                words = (
+                    "No episode is recorded here yet."
+                    if not progress.unread
+                    else "No line of this file is an episode."
+                )
                 self._show_empty(
                     words,
-                    "New episodes appear automatically" if not progress.unread else "{key:results.open} opens another",
+                    "New episodes appear automatically"
+                    if not progress.unread
+                    else "{key:results.open} opens another",
                 )
         elif progress.complete or time.monotonic() >= self._draw_after:
             began = time.monotonic()
@@ -328,7 +440,8 @@ class ResultsScreen(HudtuiScreen):
             self._complained = progress.unread
             first = index.unread[0]
             self.say(
-                f"{plural(progress.unread, 'line')} could not be read; the first is line {first.line:,}: {first.why}",
+                f"{plural(progress.unread, 'line')} could not be read; the first is line "
+                f"{first.line:,}: {first.why}",
                 "warning",
             )
 
@@ -338,7 +451,9 @@ class ResultsScreen(HudtuiScreen):
         if index is None:
             return
         wanted = self.groups.filter_field.value
-        found = await asyncio.to_thread(_summed, index, rewards, self.groups.matching if wanted else None)
+        found = await asyncio.to_thread(
+            _summed, index, rewards, self.groups.matching if wanted else None
+        )
         now = (self.index, self._rewards, self.groups.filter_field.value)
         if now != (index, rewards, wanted) or not index.entries:
             return  # a later call draws the newer state
@@ -371,9 +486,18 @@ class ResultsScreen(HudtuiScreen):
                 self.groups.filter_by(wanted)
             if not self.groups.listed and final:
                 self.groups.filter_by("")
-                self.say(f"No episode of step {step:g} is recorded: a training records some episodes of each step", "warning")
+                self.say(
+                    f"No episode of step {step:g} is recorded: a training records some episodes of "
+                    "each step",
+                    "warning",
+                )
         group = next(
-            (one for one in self.groups.listed if task is None or clean_line(one.key.task, 200) == clean_line(task, 200)), None
+            (
+                one
+                for one in self.groups.listed
+                if task is None or clean_line(one.key.task, 200) == clean_line(task, 200)
+            ),
+            None,
         )
         if group is not None:
             self.groups.choose(key_text(group.key))
@@ -382,7 +506,8 @@ class ResultsScreen(HudtuiScreen):
         if group is not None or final:
             self._place = None
 
-    # -- lists -------------------------------------------------------------------------------------------------------
+    # -- lists
+    # ----------------------------------------------------------------------------------------------
 
     def _entry(self, number: int) -> EpisodeEntry | None:
         entries = self.index.entries if self.index is not None else ()
@@ -407,7 +532,11 @@ class ResultsScreen(HudtuiScreen):
             return
         if self.groups.disabled:
             cause = self.failures.row
-            found = [entry for number in cause.numbers if (entry := self._entry(number)) is not None] if cause is not None else []
+            found = (
+                [entry for number in cause.numbers if (entry := self._entry(number)) is not None]
+                if cause is not None
+                else []
+            )
         else:
             found = self.index.members(self.groups.row) if self.groups.row is not None else []
         self.episodes.with_tasks(self.groups.disabled)
@@ -417,7 +546,11 @@ class ResultsScreen(HudtuiScreen):
     def _show_group(self) -> None:
         self.episode.show_group(self._group_lines)
         side = self._side()
-        two = side is not None and self._marked_group is not None and not self._is_marked_group(side.group)
+        two = (
+            side is not None
+            and self._marked_group is not None
+            and not self._is_marked_group(side.group)
+        )
         if two and not self.panes.alone:
             self._clear_hint()
 
@@ -430,7 +563,11 @@ class ResultsScreen(HudtuiScreen):
 
     def _side(self) -> GroupSide | None:
         group = self.groups.row
-        return GroupSide(group, self.index.members(group)) if group is not None and self.index is not None else None
+        return (
+            GroupSide(group, self.index.members(group))
+            if group is not None and self.index is not None
+            else None
+        )
 
     @on(TablePane.Highlighted, "#results-groups, #results-failures")
     def _group_chosen(self, event: TablePane.Highlighted) -> None:
@@ -487,7 +624,10 @@ class ResultsScreen(HudtuiScreen):
             await self._place_beside(self.failures, self.groups)
             self.failures.show(self._causes)
         had_focus = self.groups.has_focus_within or self.failures.has_focus_within
-        self.groups.disabled, self.failures.disabled = not self.groups.disabled, not self.failures.disabled
+        self.groups.disabled, self.failures.disabled = (
+            not self.groups.disabled,
+            not self.failures.disabled,
+        )
         self._leave_search()
         self.panes.rearrange()
         if had_focus or self.panes.alone:
@@ -516,9 +656,17 @@ class ResultsScreen(HudtuiScreen):
         self.panes.open(self.rewards)
 
     async def action_back(self) -> None:
-        """Go back from an episode to the lists, from a search to the episodes, from failures to groups, then leave the screen."""
+        """Go back one level, or leave the screen.
+
+        It leads from an episode to the lists, from a search to the episodes, and from failures to
+        groups.
+        """
         current = self.panes.current
-        above = (self.episodes if self.hits.disabled else self.hits) if current in (self.episode, self.marked) else None
+        above = (
+            (self.episodes if self.hits.disabled else self.hits)
+            if current in (self.episode, self.marked)
+            else None
+        )
         if current is self.hits:
             self._leave_search()
         elif self.panes.back(above if self.panes.alone else None):
@@ -530,7 +678,8 @@ class ResultsScreen(HudtuiScreen):
         else:
             self.leave()
 
-    # -- one episode -------------------------------------------------------------------------------------------------
+    # -- one episode
+    # ----------------------------------------------------------------------------------------------
 
     def _chosen_entry(self) -> EpisodeEntry | None:
         if not self.hits.disabled:
@@ -558,7 +707,8 @@ class ResultsScreen(HudtuiScreen):
         found = await asyncio.to_thread(index.read, entry)
         self._kept[key] = found
         while len(self._kept) > 1 and (
-            len(self._kept) > _KEPT or sum(one.entry.length for one in self._kept.values()) > _KEPT_BYTES
+            len(self._kept) > _KEPT
+            or sum(one.entry.length for one in self._kept.values()) > _KEPT_BYTES
         ):
             del self._kept[next(iter(self._kept))]
         return found
@@ -578,17 +728,34 @@ class ResultsScreen(HudtuiScreen):
         """Show an episode, and the marked episode beside it."""
         wanted = None
         if not self.hits.disabled and self._searched:
-            wanted = re.compile(re.escape(self._searched), re.IGNORECASE if self._searched.islower() else 0)
+            wanted = re.compile(
+                re.escape(self._searched), re.IGNORECASE if self._searched.islower() else 0
+            )
         marked = self._marked
         beside = marked is not None and entry is not None and not self._is_marked(entry)
-        diff = diff_transcripts(transcript, marked) if beside and marked is not None and transcript is not None else None
+        diff = (
+            diff_transcripts(transcript, marked)
+            if beside and marked is not None and transcript is not None
+            else None
+        )
         if diff is not None:
             self._clear_hint()
         hit = self.hits.row if not self.hits.disabled else None
         at = hit.turn if hit is not None else 0
-        self.episode.show(entry, transcript, beside=Beside(diff, "left") if diff is not None else None, wanted=wanted, at=at)
+        self.episode.show(
+            entry,
+            transcript,
+            beside=Beside(diff, "left") if diff is not None else None,
+            wanted=wanted,
+            at=at,
+        )
         if marked is not None and beside:
-            self.marked.show(marked.entry, marked, beside=Beside(diff, "right") if diff is not None else None, marked=True)
+            self.marked.show(
+                marked.entry,
+                marked,
+                beside=Beside(diff, "right") if diff is not None else None,
+                marked=True,
+            )
         if self.marked.disabled == beside:
             self.marked.disabled = not beside
             if beside:  # both in the same view; that of the group says nothing of two episodes
@@ -612,17 +779,24 @@ class ResultsScreen(HudtuiScreen):
         if not self.marked.disabled:
             (self.marked if event.pane is self.episode else self.episode).go_to_turn(event.turn)
 
-    # -- comparing ---------------------------------------------------------------------------------------------------
+    # -- comparing
+    # ----------------------------------------------------------------------------------------------
 
     def action_compare(self) -> None:
-        """Mark the group if the groups have the focus, otherwise the episode. Unmark it if it is marked already.
+        """Mark the group if the groups have the focus, otherwise the episode.
 
+        Unmark it if it is marked already.
         While an episode is marked, another episode is opened beside it.
         """
         self.keys_rested()
         if self.panes.current is self.groups:
             side = self._side()
-            if self.panes.alone and self._marked_group is not None and side is not None and not self._is_marked_group(side.group):
+            if (
+                self.panes.alone
+                and self._marked_group is not None
+                and side is not None
+                and not self._is_marked_group(side.group)
+            ):
                 self.panes.open(self.episode)  # two are chosen
                 return
             self._marked_group = None if side is None or self._is_marked_group(side.group) else side
@@ -630,7 +804,10 @@ class ResultsScreen(HudtuiScreen):
             self.episode.turn_to("group")
             self._show_group()
             if self._marked_group is not None:
-                self._hint("The group is marked. Choose another group to compare the two; {key:results.compare} here unmarks it")
+                self._hint(
+                    "The group is marked. Choose another group to compare the two; "
+                    "{key:results.compare} here unmarks it"
+                )
         else:
             self.start(self._mark_episode, group="mark")
 
@@ -654,7 +831,10 @@ class ResultsScreen(HudtuiScreen):
         self.episodes.redraw()
         await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
-            self._hint("The episode is marked. Choose another episode to show both; {key:results.compare} here unmarks it")
+            self._hint(
+                "The episode is marked. Choose another episode to show both; {key:results.compare} "
+                "here unmarks it"
+            )
         self._open_episode()
 
     def action_difference(self) -> None:
@@ -667,12 +847,16 @@ class ResultsScreen(HudtuiScreen):
             pane.turn_to("turns")
             pane.go_to_turn(number)
 
-    # -- searching ---------------------------------------------------------------------------------------------------
+    # -- searching
+    # ----------------------------------------------------------------------------------------------
 
     @started("search")
     async def action_search(self) -> None:
         text = await self.app.ask(
-            "Search the texts of all episodes", value=self._searched, placeholder="a word, a call, an error", accept="Search"
+            "Search the texts of all episodes",
+            value=self._searched,
+            placeholder="a word, a call, an error",
+            accept="Search",
         )
         if text and text.strip():
             await self._search(text.strip())
@@ -698,7 +882,10 @@ class ResultsScreen(HudtuiScreen):
                         self.hits.show(self._found)
                     if not progress.complete:
                         share = progress.read / progress.size if progress.size else 1.0
-                        self.busy(f"Searching: {share:.0%} read, {plural(progress.found, 'hit')}. {{key:results.cancel}} cancels")
+                        self.busy(
+                            f"Searching: {share:.0%} read, {plural(progress.found, 'hit')}. "
+                            "{key:results.cancel} cancels"
+                        )
             if self.is_busy:
                 self.clear_message()
             if not self._found:
@@ -726,7 +913,8 @@ class ResultsScreen(HudtuiScreen):
         self.workers.cancel_group(self, "search")
         self.say(f"The search was cancelled; it had found {plural(len(self._found), 'hit')}.")
 
-    # -- opening, copying --------------------------------------------------------------------------------------------
+    # -- opening, copying
+    # --------------------------------------------------------------------------------------------
 
     @started("open")
     async def action_open(self) -> None:
@@ -736,7 +924,10 @@ class ResultsScreen(HudtuiScreen):
 
         found = await asyncio.to_thread(self._find)
         now = self.app.services.now().timestamp()
-        lines = [(one.name, f"{one.kind}, {size(one.size)}, {ago(max(now - one.modified, 0.0))}") for one in found]
+        lines = [
+            (one.name, f"{one.kind}, {size(one.size)}, {ago(max(now - one.modified, 0.0))}")
+            for one in found
+        ]
         lines.append(("another file or folder …", ""))
         at = next((place for place, one in enumerate(found) if one in self.sources), 0)
         place: int | None = await self.app.push_screen_wait(Pick("Results", lines, at=at))
@@ -747,7 +938,9 @@ class ResultsScreen(HudtuiScreen):
             self._take(found[place : place + 1])
             return
         typed = await self.app.ask(
-            "File or folder with episodes", placeholder="outputs/mine/traces.jsonl, trajectories", accept="Open"
+            "File or folder with episodes",
+            placeholder="outputs/mine/traces.jsonl, trajectories",
+            accept="Open",
         )
         if typed and typed.strip():
             await self._open_named(typed.strip())
@@ -781,10 +974,25 @@ class ResultsScreen(HudtuiScreen):
         if not numbers:
             return
         words = f"Writing {plural(len(numbers), 'episode')}. {{key:results.cancel}} cancels"
-        made = await export_episodes(self.app, index, numbers, self.app.folder, self._open_name, begins=lambda: self.busy(words))
+        made = await export_episodes(
+            self.app,
+            index,
+            numbers,
+            self.app.folder,
+            self._open_name,
+            begins=lambda: self.busy(words),
+        )
         if made is not None:
-            left = f"; {plural(made.skipped, 'episode')} left out: no reply, or broken off" if made.skipped else ""
-            self.say(f"{plural(made.episodes, 'episode')} written to {self.app.workspace.relative(made.path)}{left}", "success")
+            left = (
+                f"; {plural(made.skipped, 'episode')} left out: no reply, or broken off"
+                if made.skipped
+                else ""
+            )
+            self.say(
+                f"{plural(made.episodes, 'episode')} written to "
+                f"{self.app.workspace.relative(made.path)}{left}",
+                "success",
+            )
 
     async def _ask_which(self) -> list[int]:
         """Ask which episodes to export, and return their numbers; empty if the user cancels."""
@@ -794,7 +1002,12 @@ class ResultsScreen(HudtuiScreen):
         entry, listed = self._chosen_entry(), [one.number for one in self.episodes.listed]
         if not self.hits.disabled:
             listed = list(dict.fromkeys(hit.number for hit in self.hits.listed))
-        members = [one for group in self.groups.listed for one in self._members(group) if _within(one, self._rewards)]
+        members = [
+            one
+            for group in self.groups.listed
+            for one in self._members(group)
+            if _within(one, self._rewards)
+        ]
         wanted = {
             "one": [] if entry is None else [entry.number],
             "listed": listed,
@@ -805,11 +1018,16 @@ class ResultsScreen(HudtuiScreen):
             "listed": "the listed episodes",
             "all": "the episodes of all listed groups",
         }
-        choices = [Choice(name, words[name], plural(len(wanted[name]), "episode")) for name in words if wanted[name]]
+        choices = [
+            Choice(name, words[name], plural(len(wanted[name]), "episode"))
+            for name in words
+            if wanted[name]
+        ]
         chosen = await self.app.choose("Which episodes?", choices)
         return wanted[chosen] if chosen is not None else []
 
-    # -- which actions are possible ----------------------------------------------------------------------------------
+    # -- which actions are possible
+    # ----------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
@@ -821,7 +1039,11 @@ class ResultsScreen(HudtuiScreen):
             return "no listed group belongs to a step of a training"
         if name == "copy" and self.episode.transcript is None:
             return "choose an episode first"
-        if name == "compare" and self.panes.current is not self.groups and self._chosen_entry() is None:
+        if (
+            name == "compare"
+            and self.panes.current is not self.groups
+            and self._chosen_entry() is None
+        ):
             return "choose an episode first"
         if name == "image" and not self.episode.images:
             return "this episode has no image"

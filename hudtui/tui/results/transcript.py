@@ -21,14 +21,21 @@ from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from hudtui.core.results.queries import EpisodeDiff, TurnDiff
-    from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptCall, TranscriptImage, TranscriptTurn
+    from hudtui.core.results.values import (
+        EpisodeEntry,
+        Transcript,
+        TranscriptCall,
+        TranscriptImage,
+        TranscriptTurn,
+    )
 
 LONGEST = 8_000
 """Largest number of characters shown of one text; the view of the record shows all."""
 MOST_TURNS = 2_000
 """Largest number of turns, and of messages, that are shown; the view of the record shows all."""
 _OPENING = 6
-"""Number of lines of the system prompt shown above the turns; the view of the messages shows all."""
+"""Number of lines of the system prompt shown above the turns; the view of the messages shows
+all."""
 _CALL = 600
 _MUTED = "$foreground-muted"
 _CHANGED = "bold $warning"
@@ -53,7 +60,9 @@ class Beside:
         if found is None or found.left is None or found.right is None or name not in found.fields:
             return []
         spans, place = [], 0
-        for change, text in word_diff(clean(getattr(found.left, name))[:LONGEST], clean(getattr(found.right, name))[:LONGEST]):
+        for change, text in word_diff(
+            clean(getattr(found.left, name))[:LONGEST], clean(getattr(found.right, name))[:LONGEST]
+        ):
             if change == self.side and text.strip():
                 spans.append((place, place + len(text)))
             place += len(text) if change in ("same", self.side) else 0
@@ -89,7 +98,10 @@ def stop_style(entry: EpisodeEntry) -> str:
 
 
 def head_lines(entry: EpisodeEntry, transcript: Transcript | None) -> list[Content]:
-    """Return the lines of the head: reward and parts, end of the episode, times, tokens, and its error."""
+    """Return the lines of the head.
+
+    Reward and parts, end of the episode, times, tokens, and its error.
+    """
     first: list[Any] = [(f"reward {reward_text(entry.reward)}", "bold $primary")]
     for name, value in entry.parts.items():
         first += [("  " + clean_line(name, 40).replace("_", " ") + " ", _MUTED), f"{value:.3g}"]
@@ -114,7 +126,9 @@ def head_lines(entry: EpisodeEntry, transcript: Transcript | None) -> list[Conte
 
 def _timings(seconds: Mapping[str, float]) -> str:
     named = [
-        (name, value) for name, value in seconds.items() if name != "total" and isinstance(value, int | float) and value >= 0.001
+        (name, value)
+        for name, value in seconds.items()
+        if name != "total" and isinstance(value, int | float) and value >= 0.001
     ]
     return ", ".join(f"{clean_line(name, 20)} {time_text(value)}" for name, value in named)
 
@@ -125,7 +139,8 @@ def time_text(seconds: float) -> str:
 
 
 _plain_line = lru_cache(maxsize=2048)(Content)
-"""Returns a line without style. It is cached, because most lines of an episode, such as those of boards, occur repeatedly."""
+"""Returns a line without style. It is cached, because most lines of an episode, such as those of
+boards, occur repeatedly."""
 
 
 class _Lines:
@@ -139,13 +154,22 @@ class _Lines:
     def add(self, line: Content) -> None:
         if "\t" in line.plain:
             line = line.expand_tabs()
-        if self._wanted is not None and (hits := [match.span() for match in self._wanted.finditer(line.plain) if match[0]]):
+        if self._wanted is not None and (
+            hits := [match.span() for match in self._wanted.finditer(line.plain) if match[0]]
+        ):
             self.found.append(len(self.lines))
             for start, end in hits:
                 line = line.stylize("bold reverse", start, end)
         self.lines.append(line)
 
-    def text(self, text: str, style: str = "", *, lead: str = "", spans: Iterable[tuple[int, int, str]] = ()) -> None:
+    def text(
+        self,
+        text: str,
+        style: str = "",
+        *,
+        lead: str = "",
+        spans: Iterable[tuple[int, int, str]] = (),
+    ) -> None:
         """Add a text that may have several lines; `spans` are styled ranges of its characters."""
         cut = len(text) > LONGEST
         ranges, place = list(spans), 0
@@ -154,7 +178,9 @@ class _Lines:
             parts = [Span(begin, begin + len(line), style)] if style and line else []
             for start, end, own in ranges:
                 if max(start, place) < min(end, ends):
-                    parts.append(Span(begin + max(start - place, 0), begin + min(end, ends) - place, own))
+                    parts.append(
+                        Span(begin + max(start - place, 0), begin + min(end, ends) - place, own)
+                    )
             self.add(Content(lead + line, parts) if parts else _plain_line(lead + line))
             place = ends + 1
         if cut:
@@ -183,7 +209,8 @@ def turn_page(
         wanted: The pattern whose matches are marked.
         picture: Returns an image as lines.
         hint: Text for the note of the first image: how to open it.
-        most: Number of lines after which the remaining turns are left out; None for the whole episode.
+        most: Number of lines after which the remaining turns are left out; None for the whole
+            episode.
     """
     out = _Lines(wanted)
     starts: list[int] = []
@@ -199,10 +226,18 @@ def turn_page(
         role = message.get("role")
         out.add(Content.styled(f"─ {clean_line(title, 40)}", f"bold {_MUTED}"))
         lines = clean(content_text(message.get("content"))).rstrip().split("\n")
-        shown = _OPENING if role == "system" and wanted is None and len(lines) > _OPENING + 2 else len(lines)
+        shown = (
+            _OPENING
+            if role == "system" and wanted is None and len(lines) > _OPENING + 2
+            else len(lines)
+        )
         out.text("\n".join(lines[:shown]))
         if shown < len(lines):
-            out.add(Content.styled(f"… {len(lines) - shown:,} more lines; the messages show all", _MUTED))
+            out.add(
+                Content.styled(
+                    f"… {len(lines) - shown:,} more lines; the messages show all", _MUTED
+                )
+            )
     add_images(0)
     for turn in transcript.turns[:MOST_TURNS]:
         out.add(_plain_line(""))
@@ -222,7 +257,11 @@ def turn_page(
     if transcript.error:
         out.text(clean(transcript.error), "$error")
     if transcript.evaluation is not None:
-        told = transcript.evaluation if isinstance(transcript.evaluation, str) else dumps(transcript.evaluation)
+        told = (
+            transcript.evaluation
+            if isinstance(transcript.evaluation, str)
+            else dumps(transcript.evaluation)
+        )
         out.add(Content.styled("evaluation", _MUTED))
         out.text(clean(told))
     return TranscriptPage(tuple(out.lines), tuple(starts), tuple(out.found))
@@ -253,7 +292,11 @@ def _turn_title(turn: TranscriptTurn, differs: TurnDiff | None) -> Content:
 
 def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
     def changed(name: Literal["reply", "observation"]) -> list[tuple[int, int, str]]:
-        return [] if beside is None else [(start, end, _CHANGED) for start, end in beside.changed(turn.number, name)]
+        return (
+            []
+            if beside is None
+            else [(start, end, _CHANGED) for start, end in beside.changed(turn.number, name)]
+        )
 
     if turn.thought:
         out.text(clean(turn.thought), _MUTED)
@@ -262,7 +305,12 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
         out.text(reply, spans=[*_thoughts(reply), *changed("reply")])
     for call in turn.calls:
         out.add(_call_text(call))
-    if not turn.calls and turn.interpretation is not None and not turn.is_error and turn.interpretation.get("done"):
+    if (
+        not turn.calls
+        and turn.interpretation is not None
+        and not turn.is_error
+        and turn.interpretation.get("done")
+    ):
         out.add(Content.styled("→ the agent declared the task done", "$accent"))
     if turn.observation:
         style, lead = ("$error", "✗ ") if turn.is_error else ("", "  ")
@@ -273,8 +321,14 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
 
 def _thoughts(reply: str) -> list[tuple[int, int, str]]:
     """The thoughts of a reply as they count; one that is not closed reaches to the end."""
-    spans = [part for part in split_reply(reply).spans if part.kind == "think" or reply.startswith("<think>", part.start)]
-    return [(part.start, part.end if part.kind == "think" else len(reply), _MUTED) for part in spans]
+    spans = [
+        part
+        for part in split_reply(reply).spans
+        if part.kind == "think" or reply.startswith("<think>", part.start)
+    ]
+    return [
+        (part.start, part.end if part.kind == "think" else len(reply), _MUTED) for part in spans
+    ]
 
 
 def _call_text(call: TranscriptCall) -> Content:
@@ -294,7 +348,12 @@ def _call_line(name: str, told: str) -> Content:
 def message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message in OpenAI's form, with a note for each image."""
     content = message.get("content")
-    return "\n".join([content_text(content), *(f"[image {describe_image(image)}]" for image in content_images(content))])
+    return "\n".join(
+        [
+            content_text(content),
+            *(f"[image {describe_image(image)}]" for image in content_images(content)),
+        ]
+    )
 
 
 def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) -> TranscriptPage:
@@ -304,7 +363,9 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
     for tool in transcript.tools:
         inner = tool.get("function")
         told = inner if isinstance(inner, Mapping) else tool
-        out.add(Content.assemble(("tool ", _MUTED), (clean_line(str(told.get("name", "")), 80), "bold")))
+        out.add(
+            Content.assemble(("tool ", _MUTED), (clean_line(str(told.get("name", "")), 80), "bold"))
+        )
         out.text(clean_line(str(told.get("description") or ""), 400), _MUTED)
     for message in transcript.messages[:MOST_TURNS]:
         role = clean_line(str(message.get("role", "")), 40)
@@ -312,7 +373,11 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
             out.add(_plain_line(""))
         if role == "assistant":
             starts.append(len(out.lines))
-        out.add(Content.styled(f"─ {role}", "bold $primary" if role == "assistant" else f"bold {_MUTED}"))
+        out.add(
+            Content.styled(
+                f"─ {role}", "bold $primary" if role == "assistant" else f"bold {_MUTED}"
+            )
+        )
         text = clean(message_text(message))
         out.text(text, spans=_thoughts(text) if role == "assistant" else ())
         calls = message.get("tool_calls")

@@ -53,7 +53,13 @@ class RunList(TablePane[RunRow]):
             "space",
             palette=False,
         ),
-        AppAction("run.mark-all", "Mark all", "Mark all runs that are listed, or unmark them.", "asterisk", show=False),
+        AppAction(
+            "run.mark-all",
+            "Mark all",
+            "Mark all runs that are listed, or unmark them.",
+            "asterisk",
+            show=False,
+        ),
         AppAction("run.archived", "Archived", "Show or hide archived runs.", "U", show=False),
     )
 

@@ -1,4 +1,7 @@
-"""The Machine tab: rows for GPUs, model servers, processors, memory, disk and network, and their curves over time."""
+"""The Machine tab.
+
+Rows for GPUs, model servers, processors, memory, disk and network, and their curves over time.
+"""
 
 from __future__ import annotations
 
@@ -81,21 +84,55 @@ def _rows(view: RunView) -> list[_Row]:
 
     load, rows = view.load, []
     for gpu in view.gpus:
-        busy = _Bar(_share(gpu.utilization, 100.0), "" if gpu.utilization is None else f"{gpu.utilization:.0f} %")
-        used, total = (None if mib is None else mib * 2**20 for mib in (gpu.used_mib, gpu.total_mib))
-        more = [f"{gpu.celsius:.0f} °C" if gpu.celsius is not None else "", f"{gpu.watts:.0f} W" if gpu.watts is not None else ""]
+        busy = _Bar(
+            _share(gpu.utilization, 100.0),
+            "" if gpu.utilization is None else f"{gpu.utilization:.0f} %",
+        )
+        used, total = (
+            None if mib is None else mib * 2**20 for mib in (gpu.used_mib, gpu.total_mib)
+        )
+        more = [
+            f"{gpu.celsius:.0f} °C" if gpu.celsius is not None else "",
+            f"{gpu.watts:.0f} W" if gpu.watts is not None else "",
+        ]
         memory = _Bar(_share(used, total), _of(used, total), warns=True)
         recent = _recent(load, gpu_busy_series(gpu))
-        rows.append(_Row(f"GPU {gpu.index}", busy, memory, "  ".join(f"{one:>5}" for one in more if one), recent, (0.0, 100.0)))
+        rows.append(
+            _Row(
+                f"GPU {gpu.index}",
+                busy,
+                memory,
+                "  ".join(f"{one:>5}" for one in more if one),
+                recent,
+                (0.0, 100.0),
+            )
+        )
     for server in view.servers:
         sample, stage = server.sample, clean_line(server.stage, 20)
         if not server.answers:
-            rows.append(_Row(stage, _Bar(None, ""), None, f"does not answer: {clean_line(server.problem or '', 200)}"))
+            rows.append(
+                _Row(
+                    stage,
+                    _Bar(None, ""),
+                    None,
+                    f"does not answer: {clean_line(server.problem or '', 200)}",
+                )
+            )
             continue
-        told = ((sample.running, "running"), (sample.waiting, "waiting"), (server.tokens_per_s, "tokens/s"))
+        told = (
+            (sample.running, "running"),
+            (sample.waiting, "waiting"),
+            (server.tokens_per_s, "tokens/s"),
+        )
         words = ", ".join(f"{value:,.0f} {word}" for value, word in told if value is not None)
-        cache = _Bar(sample.kv_cache, "" if sample.kv_cache is None else f"KV {100 * sample.kv_cache:.0f} %", warns=True)
-        rows.append(_Row(stage, cache, None, words, _recent(load, f"{server.stage} generated tokens/s")))
+        cache = _Bar(
+            sample.kv_cache,
+            "" if sample.kv_cache is None else f"KV {100 * sample.kv_cache:.0f} %",
+            warns=True,
+        )
+        rows.append(
+            _Row(stage, cache, None, words, _recent(load, f"{server.stage} generated tokens/s"))
+        )
     machine = view.machine
     if machine is None:
         return rows
@@ -139,9 +176,17 @@ def machine_rows(view: RunView, width: int, colour: str) -> Content:
     spark = min(width - label - bar - words - beside - more - 5, 40)
     lines = []
     for row in rows:
-        parts: list[Content | str | tuple[str, str]] = [(pad(row.label, label), "bold"), *_bar_parts(row.bar, bar, words, colour)]
+        parts: list[Content | str | tuple[str, str]] = [
+            (pad(row.label, label), "bold"),
+            *_bar_parts(row.bar, bar, words, colour),
+        ]
         if row.second is not None:
-            parts += ["   ", *_bar_parts(row.second, bar, seconds, colour), "  ", pad(row.more, more)]
+            parts += [
+                "   ",
+                *_bar_parts(row.second, bar, seconds, colour),
+                "  ",
+                pad(row.more, more),
+            ]
         else:
             parts += ["   ", (pad(row.more, beside + more - 1 if beside else more), _MUTED)]
         if spark >= 6 and row.recent:
@@ -156,7 +201,11 @@ def _bar_parts(bar: _Bar, width: int, words: int, colour: str) -> list[tuple[str
         return [(" " * width, ""), (bar.words.rjust(words), "")]
     full = min(max(round(bar.share * width), 0), width)
     style = "$warning" if bar.warns and bar.share >= NEARLY_FULL else colour
-    return [("▆" * full, style), ("▁" * (width - full), _MUTED), (bar.words.rjust(words), style if style == "$warning" else "")]
+    return [
+        ("▆" * full, style),
+        ("▁" * (width - full), _MUTED),
+        (bar.words.rjust(words), style if style == "$warning" else ""),
+    ]
 
 
 class MachinePane(MetricsPane):
@@ -191,7 +240,9 @@ class MachinePane(MetricsPane):
     def _show_rows(self) -> None:
         styles = series_styles(self.app.current_theme)
         width = max(self.size.width - 3, 20)
-        rows = Content("") if self._view is None else machine_rows(self._view, width, styles[0].colour)
+        rows = (
+            Content("") if self._view is None else machine_rows(self._view, width, styles[0].colour)
+        )
         self._rows.display = bool(rows)
         if rows != self._rows.content:
             self._rows.update(rows)

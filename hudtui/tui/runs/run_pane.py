@@ -31,10 +31,22 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
 
-METRICS = AppAction("run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m")
-WINDOW = AppAction("run.window", "Next log", "Show the next log: of another stage, window or file.", "full_stop", show=False)
-NEXT_TAB = by_key("run.next-tab", "Next tab", "Go to the next tab: curves, log, machine …", "right_square_bracket")
-PREVIOUS_TAB = by_key("run.previous-tab", "Tab before", "Go to the previous tab.", "left_square_bracket")
+METRICS = AppAction(
+    "run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m"
+)
+WINDOW = AppAction(
+    "run.window",
+    "Next log",
+    "Show the next log: of another stage, window or file.",
+    "full_stop",
+    show=False,
+)
+NEXT_TAB = by_key(
+    "run.next-tab", "Next tab", "Go to the next tab: curves, log, machine …", "right_square_bracket"
+)
+PREVIOUS_TAB = by_key(
+    "run.previous-tab", "Tab before", "Go to the previous tab.", "left_square_bracket"
+)
 EVENTS = 500
 """Number of the newest events of a run that are listed."""
 
@@ -49,7 +61,11 @@ _TITLES: Mapping[str, str] = {
     "settings": "Settings",
 }
 ALL_TABS = tuple(_TITLES)
-_EVENT_COLUMNS = (Column("when", "when", 8), Column("who", "who", 7), Column("what", "what", 20, flexible=1))
+_EVENT_COLUMNS = (
+    Column("when", "when", 8),
+    Column("who", "who", 7),
+    Column("what", "what", 20, flexible=1),
+)
 
 
 class FoundLines(Searching, Sheet):
@@ -88,7 +104,11 @@ class FoundLines(Searching, Sheet):
     def _marked(self, number: int, line: Content) -> Content:
         for start, end in self.pattern.spans(line.plain) if self.pattern is not None else ():
             line = line.stylize("reverse", start, end)
-        return line.stylize("bold underline") if number == self._match and self.pattern is not None else line
+        return (
+            line.stylize("bold underline")
+            if number == self._match and self.pattern is not None
+            else line
+        )
 
 
 class FoundRows(Searching, VirtualTable):
@@ -99,14 +119,25 @@ class FoundRows(Searching, VirtualTable):
     def __init__(self, *, id: str) -> None:  # noqa: A002
         super().__init__((), empty="", id=id)
 
-    def fill(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cursor: int, empty: str = "") -> None:
+    def fill(
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[str]],
+        *,
+        cursor: int,
+        empty: str = "",
+    ) -> None:
         """Show other rows of texts, and go to one of them."""
         self.forget_matches()
         self.columns, self.empty = tuple(columns), empty
         self.show(Rows(rows, tuple), cursor=cursor)
 
     def texts(self) -> Sequence[str]:
-        return ["  ".join(map(str, self.rows.cells(row))) for row in range(self.count)] if self.rows is not None else []
+        return (
+            ["  ".join(map(str, self.rows.cells(row))) for row in range(self.count)]
+            if self.rows is not None
+            else []
+        )
 
     @property
     def line_here(self) -> int:
@@ -117,12 +148,16 @@ class FoundRows(Searching, VirtualTable):
 
 
 class RunPane(Pane):
-    """A run. The content of a tab is created when the tab is first shown, and drawn only while it is the active tab.
+    """A run.
+
+    The content of a tab is created when the tab is first shown, and drawn only while it is the
+    active tab.
 
     Args:
         logs: The widget with the run's logs. Its `front`, if any, receives the focus.
         tabs: The names of the tabs to show; see `ALL_TABS`.
-        opens: One to three words for the key hint: what Enter opens at a step of the curves; None if Enter opens nothing.
+        opens: One to three words for the key hint: what Enter opens at a step of the curves; None
+            if Enter opens nothing.
     """
 
     BORDER_TITLE = "Run"
@@ -132,7 +167,9 @@ class RunPane(Pane):
     RunPane TabPane { padding: 0; height: 1fr; }
     """
 
-    def __init__(self, logs: Widget, tabs: Sequence[str] = ALL_TABS, *, opens: str | None = None) -> None:
+    def __init__(
+        self, logs: Widget, tabs: Sequence[str] = ALL_TABS, *, opens: str | None = None
+    ) -> None:
         super().__init__(id="run-pane")
         self._opens = opens
         self.logs = logs
@@ -141,7 +178,8 @@ class RunPane(Pane):
         """The content of the tabs that were created, by their names."""
         self._mounts: dict[str, AwaitMount] = {}
         self._waiting: dict[str, Callable[[Any], object]] = {}
-        """Functions that draw the newest state into the content of a tab, by the names of the tabs."""
+        """Functions that draw the newest state into the content of a tab, by the names of the
+        tabs."""
         self._head = CalmStatic(id="run-head")
         self._told: Callable[[int], Content] | None = None
         self._told_for = 0
@@ -176,13 +214,21 @@ class RunPane(Pane):
 
     def _draw(self) -> None:
         content = self._contents.get(self.tab)
-        if content is not None and content.is_mounted and (draw := self._waiting.pop(self.tab, None)) is not None:
+        if (
+            content is not None
+            and content.is_mounted
+            and (draw := self._waiting.pop(self.tab, None)) is not None
+        ):
             draw(content)
 
-    # -- what is shown -------------------------------------------------------------------------------------------------
+    # -- what is shown
+    # ----------------------------------------------------------------------------------------------
 
     def tell(self, title: str, head: Content | Callable[[int], Content]) -> None:
-        """Show the title on the border, and the head. `head` may be a function of the width of a line in cells."""
+        """Show the title on the border, and the head.
+
+        `head` may be a function of the width of a line in cells.
+        """
         self.name_on_border(title or self.BORDER_TITLE)
         self._told, self._told_for = (lambda width: head) if isinstance(head, Content) else head, 0
         self._tell()
@@ -199,7 +245,10 @@ class RunPane(Pane):
         self.call_after_refresh(self._tell)
 
     def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
-        """Show the metrics of the run and of the compared runs; for `by_time` see `MetricsPane.show`."""
+        """Show the metrics of the run and of the compared runs.
+
+        For `by_time` see `MetricsPane.show`.
+        """
         numbers = list(runs)
         self._put("metrics", lambda pane: pane.show(numbers, by_time=by_time))
 
@@ -208,12 +257,20 @@ class RunPane(Pane):
         self._put("machine", lambda pane: pane.show_load(view))
 
     def show_plan(self, plan: Callable[[], Sequence[PlanLine]]) -> None:
-        """Show the plan of the run. `plan` returns its lines; it is called when the tab is shown."""
+        """Show the plan of the run.
+
+        `plan` returns its lines; it is called when the tab is shown.
+        """
 
         def draw(sheet: FoundLines) -> None:
             label = "$foreground-muted"
             sheet.show(
-                [Content.assemble((f"{clean_line(line.label, 10):<10} ", label), clean_line(line.text)) for line in plan()]
+                [
+                    Content.assemble(
+                        (f"{clean_line(line.label, 10):<10} ", label), clean_line(line.text)
+                    )
+                    for line in plan()
+                ]
             )
 
         self._put("plan", draw)
@@ -229,7 +286,9 @@ class RunPane(Pane):
             older = max(len(events) - EVENTS, 0)
             rows = [event_cells(event) for event in events[older:]]
             if older:
-                rows.insert(0, ("", "", f"… {older:,} events before these: hudtui runs show {run} --json"))
+                rows.insert(
+                    0, ("", "", f"… {older:,} events before these: hudtui runs show {run} --json")
+                )
             table.fill(_EVENT_COLUMNS, rows, cursor=len(rows) - 1, empty="No event yet.")
 
         self._put("events", draw)
@@ -240,9 +299,16 @@ class RunPane(Pane):
         def draw(table: FoundRows) -> None:
             titles, rows = result_table(result)
             first = [Column(title, title, 5, most=60) for title in titles[:1]]
-            others = [Column(title, title, max(len(title), 8), align="right") for title in titles[1:]]
+            others = [
+                Column(title, title, max(len(title), 8), align="right") for title in titles[1:]
+            ]
             newest = len(rows) - 1 if result.steps else min(table.cursor, len(rows) - 1)
-            table.fill([*first, *others], rows, cursor=newest, empty="No task and no step has a reward yet.")
+            table.fill(
+                [*first, *others],
+                rows,
+                cursor=newest,
+                empty="No task and no step has a reward yet.",
+            )
 
         self._put("result", draw)
 
@@ -261,12 +327,16 @@ class RunPane(Pane):
 
     @on(VirtualTable.Selected, "#run-events")
     def _read_event(self, event: VirtualTable.Selected) -> None:
-        """Show an event in full when Enter is pressed on it: a long one does not fit into its row."""
+        """Show an event in full when Enter is pressed on it.
+
+        A long one does not fit into its row.
+        """
         event.stop()
         cells = event.table.rows.cells(event.row) if event.table.rows is not None else ()
         self.app.read("Event", " ".join(map(str, cells)))
 
-    # -- tabs ----------------------------------------------------------------------------------------------------------
+    # -- tabs
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def tab(self) -> str:
@@ -280,7 +350,9 @@ class RunPane(Pane):
         content = self._contents.get(self.tab)
         if content is None:
             return None  # the tab is being created, and gets the focus then
-        return next((widget for widget in (content, *content.query(Widget)) if widget.focusable), None)
+        return next(
+            (widget for widget in (content, *content.query(Widget)) if widget.focusable), None
+        )
 
     def turn_to(self, tab: str, *, focus: bool = True) -> None:
         """Show a tab, and give it the focus."""
@@ -313,6 +385,8 @@ class RunPane(Pane):
     async def next_tab(self, by: int = 1) -> None:
         """Show the next tab. The focus moves only if it is in the previous tab."""
         focused = self.has_focus_within
-        self.turn_to(self._names[(self._names.index(self.tab) + by) % len(self._names)], focus=False)
+        self.turn_to(
+            self._names[(self._names.index(self.tab) + by) % len(self._names)], focus=False
+        )
         if focused:
             await self._focus_front()

@@ -68,19 +68,27 @@ class RunScreen(HudtuiScreen):
     AUTO_FOCUS = "#run-list VirtualTable"
     CSS_PATH = "runs.tcss"
     HELP = (
-        "The runs of this project, the newest first. {key:table.select} opens the run under the cursor: its log is followed "
-        "while it grows, and closing hudtui stops nothing. {key:run.metrics} shows its curves, {key:run.next-tab} its other "
-        "tabs, {key:run.results} its episodes. {key:list.filter} filters the list by words and fields, such as state:running "
-        "model:qwen. {key:run.again} starts the run again, {key:run.continue} continues it from its last checkpoint. "
-        "{key:run.mark} marks runs, to be tagged ({key:run.tags}), archived ({key:run.archive}) or deleted ({key:run.stop}) "
-        "together. {key:run.others} shows runs that were not started here."
+        "The runs of this project, the newest first. {key:table.select} opens the run under the "
+        "cursor: its log is followed while it grows, and closing hudtui stops nothing. "
+        "{key:run.metrics} shows its curves, {key:run.next-tab} its other tabs, {key:run.results} "
+        "its episodes. {key:list.filter} filters the list by words and fields, such as "
+        "state:running model:qwen. {key:run.again} starts the run again, {key:run.continue} "
+        "continues it from its last checkpoint. {key:run.mark} marks runs, to be tagged "
+        "({key:run.tags}), archived ({key:run.archive}) or deleted ({key:run.stop}) together. "
+        "{key:run.others} shows runs that were not started here."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "n"),
+        AppAction(
+            "run.start",
+            "Start a run",
+            "Choose tasks, config and policy, see the plan, and start.",
+            "n",
+        ),
         AppAction(
             "run.stop",
             "End or delete",
-            "End an active run and verify that it has ended; delete a run that has ended, or all marked runs.",
+            "End an active run and verify that it has ended; delete a run that has ended, or all "
+            "marked runs.",
             "x,delete",
             danger=True,
             asks=True,
@@ -93,27 +101,44 @@ class RunScreen(HudtuiScreen):
             "t",
             decides=True,
         ),
-        AppAction("run.again", "Start again", "Start this run again; its plan and price are shown first.", "a", asks=True),
+        AppAction(
+            "run.again",
+            "Start again",
+            "Start this run again; its plan and price are shown first.",
+            "a",
+            asks=True,
+        ),
         AppAction(
             "run.continue",
             "Continue",
-            "Continue a training from its last checkpoint, as a new run; a finished one with more steps.",
+            "Continue a training from its last checkpoint, as a new run; a finished one with more "
+            "steps.",
             "C",
             asks=True,
         ),
         AppAction(
-            "run.compare", "Compare", "Compare this run's curves with those of the open run, or stop comparing.", "c", show=False
+            "run.compare",
+            "Compare",
+            "Compare this run's curves with those of the open run, or stop comparing.",
+            "c",
+            show=False,
         ),
         AppAction(
             "run.differences",
             "Differences",
-            "Show the settings in which this run differs from the compared runs, or from the run before it.",
+            "Show the settings in which this run differs from the compared runs, or from the run "
+            "before it.",
             "d",
             show=False,
         ),
         AppAction("run.rename", "Rename", "Give the run another name.", "e", show=False, asks=True),
         AppAction(
-            "run.tags", "Tags", "Change the tags of this run, or of all marked runs.", "number_sign", show=False, asks=True
+            "run.tags",
+            "Tags",
+            "Change the tags of this run, or of all marked runs.",
+            "number_sign",
+            show=False,
+            asks=True,
         ),
         AppAction(
             "run.archive",
@@ -125,25 +150,63 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.acknowledge",
             "Acknowledge",
-            "Acknowledge the alarms of this run: they stay listed, but are not counted or announced until they recur; or undo.",
+            "Acknowledge the alarms of this run: they stay listed, but are not counted or "
+            "announced until they recur; or undo.",
             "K",
             show=False,
         ),
-        AppAction("run.pull", "Fetch results", "Fetch the run's results to this computer, also while it runs.", "p", show=False),
-        AppAction("run.export", "Export model", "Copy or push the model that the run has trained.", "E", show=False, asks=True),
-        AppAction("run.limits", "Limits", "Change the run's limits of cost and time.", "b", show=False, asks=True),
-        AppAction("run.history", "History", "Show the run's events, from the order of the machine to the end.", "h", show=False),
+        AppAction(
+            "run.pull",
+            "Fetch results",
+            "Fetch the run's results to this computer, also while it runs.",
+            "p",
+            show=False,
+        ),
+        AppAction(
+            "run.export",
+            "Export model",
+            "Copy or push the model that the run has trained.",
+            "E",
+            show=False,
+            asks=True,
+        ),
+        AppAction(
+            "run.limits",
+            "Limits",
+            "Change the run's limits of cost and time.",
+            "b",
+            show=False,
+            asks=True,
+        ),
+        AppAction(
+            "run.history",
+            "History",
+            "Show the run's events, from the order of the machine to the end.",
+            "h",
+            show=False,
+        ),
         WINDOW,
         NEXT_TAB,
         PREVIOUS_TAB,
-        AppAction("run.results", "Results", "Show the episodes that the run has played, by task and step.", "R"),
+        AppAction(
+            "run.results",
+            "Results",
+            "Show the episodes that the run has played, by task and step.",
+            "R",
+        ),
         AppAction(
             "run.others",
             "External runs",
             "Show runs that this workspace did not start: any tmux session or log, on any machine.",
             "o",
         ),
-        AppAction("run.reveal", "Paths", "Show where the run's files are, and the commands for the run.", "i", show=False),
+        AppAction(
+            "run.reveal",
+            "Paths",
+            "Show where the run's files are, and the commands for the run.",
+            "i",
+            show=False,
+        ),
         AppAction("run.refresh", "Refresh", "Reload the runs.", "r", show=False),
         cancel_action("run", "Stop fetching results, exporting a model or removing runs."),
         by_key("run.back", "Back", "Go to the list of runs; from there, home.", "escape"),
@@ -187,7 +250,8 @@ class RunScreen(HudtuiScreen):
     def _now(self) -> float:
         return self.app.services.now().timestamp()
 
-    # -- the list ----------------------------------------------------------------------------------------------------
+    # -- the list
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def place(self) -> dict[str, str]:
@@ -208,7 +272,10 @@ class RunScreen(HudtuiScreen):
             told = [seen_from(facts.folder, warning) for warning in facts.warnings]
             empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor shows details")
         else:
-            empty.tell("No run yet.", "{key:run.start} starts one; {key:run.results} shows episodes without a run")
+            empty.tell(
+                "No run yet.",
+                "{key:run.start} starts one; {key:run.results} shows episodes without a run",
+            )
         empty.display = not facts.runs
         self.panes.display = bool(facts.runs)
         if facts.warnings and not facts.runs:
@@ -232,7 +299,10 @@ class RunScreen(HudtuiScreen):
             return
         now = self._now()
         before = list(self._rows)
-        self._rows = {run.id: RunRow(run, now, self._specs.get(run.id), self._views.get(run.id)) for run in runs}
+        self._rows = {
+            run.id: RunRow(run, now, self._specs.get(run.id), self._views.get(run.id))
+            for run in runs
+        }
         self.panes.display = bool(self._rows)
         if not self._rows:
             self.chosen = self.view = None
@@ -268,8 +338,12 @@ class RunScreen(HudtuiScreen):
         await asyncio.to_thread(self._open_store)
         assert self._monitor is not None
         while True:
-            wanted = [run for run, row in self._rows.items() if row.summary.active or self._is_unread(run)]
-            async with aclosing(self._monitor.views(run for run in wanted if run != self.chosen)) as views:
+            wanted = [
+                run for run, row in self._rows.items() if row.summary.active or self._is_unread(run)
+            ]
+            async with aclosing(
+                self._monitor.views(run for run in wanted if run != self.chosen)
+            ) as views:
                 async for view in views:
                     self._see(view)
             self.time_passed()
@@ -302,7 +376,10 @@ class RunScreen(HudtuiScreen):
 
     def time_passed(self) -> None:
         """Update the age of the runs in the list."""
-        if any(row.summary.active for row in self._rows.values()) or self.runs.table.size.width >= 84:
+        if (
+            any(row.summary.active for row in self._rows.values())
+            or self.runs.table.size.width >= 84
+        ):
             self.runs.redraw()
 
     @on(RunList.Highlighted)
@@ -336,12 +413,14 @@ class RunScreen(HudtuiScreen):
         if self.chosen is not None:
             self._follow()
 
-    # -- one run -----------------------------------------------------------------------------------------------------
+    # -- one run
+    # ----------------------------------------------------------------------------------------------
 
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
         self.set_timer(TOGETHER, self._forget_before, name="another run")
-        self.app.delay_update()  # the log before goes and the log of this run comes: only the second is worth drawing
+        # the log before goes and the log of this run comes: only the second is worth drawing
+        self.app.delay_update()
         self.logs.forget()
         self._awaited = None if self.runs.choose(run) else run
         if self.is_current:
@@ -350,14 +429,20 @@ class RunScreen(HudtuiScreen):
     def _forget_before(self) -> None:
         """Clear the previous run from the pane if the chosen run has not been read by now."""
         if self.view is None:
-            self.pane.forget(plan=self._planned != self.chosen)  # the plan is shown before the first view
+            self.pane.forget(
+                plan=self._planned != self.chosen
+            )  # the plan is shown before the first view
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
-        if all(one.is_cancelled for one in self.going("glance")):  # it ends soon, when the screen was left for a moment only
+        if all(
+            one.is_cancelled for one in self.going("glance")
+        ):  # it ends soon, when the screen was left for a moment only
             self.run_worker(self._glance(), name="forever", group="glance")
         if self.chosen is not None:
-            watch: Callable[[], Any] = partial(self._watch, self.chosen)  # the coroutine is created when the worker starts
+            watch: Callable[[], Any] = partial(
+                self._watch, self.chosen
+            )  # the coroutine is created when the worker starts
             self.run_worker(watch, name="forever", group="watch", exclusive=True)
 
     def on_screen_suspend(self) -> None:
@@ -429,7 +514,10 @@ class RunScreen(HudtuiScreen):
             self.pane.show_events(run.id, view.events)
 
     def _shown_window(self, view: RunView) -> str | None:
-        """Return the name of the shown log: the chosen log, otherwise that of the running stage or of the last stage."""
+        """Return the name of the shown log.
+
+        The chosen log, otherwise that of the running stage or of the last stage.
+        """
         return self.window or view.summary.stage or (view.windows[0] if view.windows else None)
 
     def _show_logs(self, view: RunView) -> None:
@@ -440,19 +528,32 @@ class RunScreen(HudtuiScreen):
     def _show_curves(self) -> None:
         """Draw the curves of the chosen run and of the compared runs."""
         runs = [run for run in (self.chosen, *self._compared) if run is not None]
-        views = [view for run in dict.fromkeys(runs) if (view := self.view if run == self.chosen else self._views.get(run))]
+        views = [
+            view
+            for run in dict.fromkeys(runs)
+            if (view := self.view if run == self.chosen else self._views.get(run))
+        ]
         names = [view.summary.name for view in views]
         self.pane.show_curves(
-            Numbers(view.summary.name if names.count(view.summary.name) == 1 else view.summary.id, view.metrics) for view in views
+            Numbers(
+                view.summary.name if names.count(view.summary.name) == 1 else view.summary.id,
+                view.metrics,
+            )
+            for view in views
         )
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
         if name == "stop" and self.going("remove"):
             return "runs are being removed"
-        if name in _FREE or (name == "stop" and self._marked) or (name in ("tags", "archive") and self._labelled):
+        if (
+            name in _FREE
+            or (name == "stop" and self._marked)
+            or (name in ("tags", "archive") and self._labelled)
+        ):
             return None
         if name == "results" and not self._rows:
             return None  # evaluations and play by hand leave episodes, too
@@ -467,7 +568,11 @@ class RunScreen(HudtuiScreen):
             return "the run has no alarm"
         if name == "export" and not features_of(run.engine).exports:
             plays = not features_of(run.engine).trains
-            return "the run plays tasks and trains no model" if plays else "the run's engine leaves no model that can be exported"
+            return (
+                "the run plays tasks and trains no model"
+                if plays
+                else "the run's engine leaves no model that can be exported"
+            )
         if name == "limits" and not run.active:
             return f"the run has ended already: {run.state}"
         if name == "limits" and self.going("limits"):
@@ -506,7 +611,10 @@ class RunScreen(HudtuiScreen):
             self.start(partial(self._stop, self._shown), group="stop")
 
     def offers(self, action_id: str) -> bool:
-        """Leave the cancel key to the log, which cancels its search, unless this screen has work to cancel."""
+        """Leave the cancel key to the log unless this screen has work to cancel.
+
+        The log cancels its search.
+        """
         return action_id != "run.cancel" or bool(self.going(*_CANCELLED))
 
     def action_cancel(self) -> None:
@@ -530,14 +638,25 @@ class RunScreen(HudtuiScreen):
             if removed:
                 self.app.reload(everything=True)
         if removed:
-            self.say("; ".join(removed[0].gone) if len(removed) == 1 else f"{len(removed)} runs removed.", "success")
+            self.say(
+                "; ".join(removed[0].gone)
+                if len(removed) == 1
+                else f"{len(removed)} runs removed.",
+                "success",
+            )
 
     async def _stop(self, view: RunView) -> None:
         from hudtui.core.flows.stop import stop
 
         app, run = self.app, view.summary
         providers = await self._providers(run.id)
-        stopped = await stop(run.id, app.project, app, providers=providers, on_event=lambda event: self.busy(event.message))
+        stopped = await stop(
+            run.id,
+            app.project,
+            app,
+            providers=providers,
+            on_event=lambda event: self.busy(event.message),
+        )
         if stopped is not None:
             self.say(stopped.report, "warning" if stopped.summary.holds_machine else "success")
             app.reload()
@@ -546,19 +665,26 @@ class RunScreen(HudtuiScreen):
     async def action_again(self) -> None:
         from hudtui.core.flows.again import rerun_request
 
-        await self._start_request(await rerun_request(self._shown.summary.id, self.app.project, self.app))
+        await self._start_request(
+            await rerun_request(self._shown.summary.id, self.app.project, self.app)
+        )
 
     @started("again")
     async def action_continue(self) -> None:
         from hudtui.core.flows.again import continue_or_extend
 
         app = self.app
-        request = await continue_or_extend(self._shown.summary.id, app.project, app, progress=self._say_fetching)
+        request = await continue_or_extend(
+            self._shown.summary.id, app.project, app, progress=self._say_fetching
+        )
         if request is not None:
             await self._start_request(request)
 
     def _say_fetching(self, name: str, done: int, whole: int) -> None:
-        self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes ({{key:run.cancel}} cancels)")
+        self.busy(
+            f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes ({{key:run.cancel}} "
+            "cancels)"
+        )
 
     async def _start_request(self, request: RunRequest) -> None:
         """Check, ask, and start; then show the new run."""
@@ -567,21 +693,28 @@ class RunScreen(HudtuiScreen):
 
         app = self.app
         self.busy("Checking what the run needs ({key:run.cancel} cancels)")
-        providers = (await app.spending.open()).overview.providers if request_host(request) is None else None
+        providers = (
+            (await app.spending.open()).overview.providers
+            if request_host(request) is None
+            else None
+        )
         record = await agree_to_request(request, app.project, app, providers=providers)
         self.clear_message()
         if record is None:
             return
         if record.spec.tunnels and record.host != "local":
             raise InputError(
-                "this run needs a tunnel from this computer", fix="Start it on the screen Launch, which keeps the tunnel open."
+                "this run needs a tunnel from this computer",
+                fix="Start it on the screen Launch, which keeps the tunnel open.",
             )
         if record.spec.rent is not None:
             app.rented.manage(record)
             self.say(f"Ordering a machine for {record.name}.")
             self.opened(run=record.id)
         else:
-            self.start(partial(self._begin, record), group="begin", exclusive=False)  # from now on it cannot be cancelled
+            self.start(
+                partial(self._begin, record), group="begin", exclusive=False
+            )  # from now on it cannot be cancelled
 
     async def _begin(self, record: RunRecord) -> None:
         """Start a run on a machine that the user owns, and show the run."""
@@ -598,8 +731,13 @@ class RunScreen(HudtuiScreen):
     async def action_pull(self) -> None:
         from hudtui.core.runs.results import pull
 
-        results = await pull(self._shown.summary.id, self.app.project.runs, progress=self._say_fetching)
-        words = f"Fetched {plural(results.files, 'file')} with {results.size:,} bytes into {results.folder}"
+        results = await pull(
+            self._shown.summary.id, self.app.project.runs, progress=self._say_fetching
+        )
+        words = (
+            f"Fetched {plural(results.files, 'file')} with {results.size:,} bytes into "
+            f"{results.folder}"
+        )
         words += "" if results.fetched else "; all of them were here already"
         self.say(f"{words}; {results.skipped_text}" if results.skipped_text else words, "success")
 
@@ -613,16 +751,28 @@ class RunScreen(HudtuiScreen):
         app, run = self.app, self._shown.summary.id
         forms = (
             Choice("adapter", "Copy the model", "the trained adapter or weights, unchanged"),
-            Choice("merged", "Merge", "the adapter merged into its base model; needs the environment of the training"),
+            Choice(
+                "merged",
+                "Merge",
+                "the adapter merged into its base model; needs the environment of the training",
+            ),
         )
-        form = await app.choose(f"Export the model of {clean_line(self._shown.summary.name, 40)}", forms)
+        form = await app.choose(
+            f"Export the model of {clean_line(self._shown.summary.name, 40)}", forms
+        )
         if form is None:
             return
         out = await app.ask("Folder for the model", value=f"exports/{run}", accept="Export")
         if not out:
             return
-        push = await app.ask("Push it to the Hub as", placeholder="ORG/NAME; empty: only on this computer", accept="Export")
-        request = ExportRequest(run, merged=form == "merged", out=typed_path(out), push_to=push or None)
+        push = await app.ask(
+            "Push it to the Hub as",
+            placeholder="ORG/NAME; empty: only on this computer",
+            accept="Export",
+        )
+        request = ExportRequest(
+            run, merged=form == "merged", out=typed_path(out), push_to=push or None
+        )
         self.busy("Exporting the model ({key:run.cancel} cancels)")
         async for step in export_model(app.project, request):
             if isinstance(step, Progress):
@@ -631,7 +781,11 @@ class RunScreen(HudtuiScreen):
                 app.notify(step.message, markup=False)
             elif isinstance(step, Exported):
                 where = step.address or str(step.folder)
-                serve = f"; serve it: {shlex.join(step.serve)}" if step.serve else f"; {step.model.why_not_served}"
+                serve = (
+                    f"; serve it: {shlex.join(step.serve)}"
+                    if step.serve
+                    else f"; {step.model.why_not_served}"
+                )
                 self.say(f"The model is in {where}{serve}", "success")
 
     @started("limits")
@@ -657,7 +811,9 @@ class RunScreen(HudtuiScreen):
         )
         if typed:
             self.busy("Changing the limit, here and on the machine")
-            changed = await set_limits(run, app.project, {name: typed}, providers=await self._providers(run))
+            changed = await set_limits(
+                run, app.project, {name: typed}, providers=await self._providers(run)
+            )
             self.say(f"Limits: {changed.text}", "success")
 
     def action_history(self) -> None:
@@ -681,8 +837,15 @@ class RunScreen(HudtuiScreen):
 
     @property
     def _labelled(self) -> list[RunSummary]:
-        """Return the runs to tag or archive: the marked runs, the run under the cursor, or the shown run."""
-        at = self.runs.row.summary.id if self.runs.has_focus_within and self.runs.row is not None else self.chosen
+        """Return the runs to tag or archive.
+
+        The marked runs, the run under the cursor, or the shown run.
+        """
+        at = (
+            self.runs.row.summary.id
+            if self.runs.has_focus_within and self.runs.row is not None
+            else self.chosen
+        )
         return [self._rows[run].summary for run in self._marked or (at,) if run in self._rows]
 
     @started("edit")
@@ -690,10 +853,14 @@ class RunScreen(HudtuiScreen):
         runs = self._labelled
         before = set.intersection(*(set(run.tags) for run in runs))
         title, value = f"Tags of {_named(runs)}", " ".join(sorted(before))
-        text = await self.app.ask(title, value=value, placeholder="words, such as: baseline lr-1e-5", accept="Save")
+        text = await self.app.ask(
+            title, value=value, placeholder="words, such as: baseline lr-1e-5", accept="Save"
+        )
         if text is not None and (after := set(text.split())) != before:
             store = await asyncio.to_thread(self._open_store)
-            await store.run(store.tag, [run.id for run in runs], add=after - before, remove=before - after)
+            await store.run(
+                store.tag, [run.id for run in runs], add=after - before, remove=before - after
+            )
             self._read_anew()
             self.say(f"Tags of {_named(runs)}: {' '.join(sorted(after)) or 'none'}", "success")
 
@@ -717,8 +884,13 @@ class RunScreen(HudtuiScreen):
         changed = await acknowledge(view, await asyncio.to_thread(self._open_store), undo=undo)
         self.app.progress.look_now()  # the header counts the alarms that are not acknowledged
         self._follow()
-        words = "no longer acknowledged" if undo else "acknowledged; {key:run.acknowledge} undoes that"
-        self.say(f"{plural(len(changed), 'alarm')} {'is' if len(changed) == 1 else 'are'} {words}.", "success")
+        words = (
+            "no longer acknowledged" if undo else "acknowledged; {key:run.acknowledge} undoes that"
+        )
+        self.say(
+            f"{plural(len(changed), 'alarm')} {'is' if len(changed) == 1 else 'are'} {words}.",
+            "success",
+        )
 
     def action_compare(self) -> None:
         if self.chosen is None or self.view is None:
@@ -729,8 +901,8 @@ class RunScreen(HudtuiScreen):
         else:
             self._compared.append(self.chosen)
             self.say(
-                "The run is marked. Choose another run: {key:run.metrics} shows the curves of both, {key:run.differences} their "
-                "settings; {key:run.compare} here unmarks it"
+                "The run is marked. Choose another run: {key:run.metrics} shows the curves of "
+                "both, {key:run.differences} their settings; {key:run.compare} here unmarks it"
             )
         self.runs.redraw()
         self._show_curves()
@@ -795,7 +967,14 @@ class RunScreen(HudtuiScreen):
         run = next((run for run in known if event.run in (run, self._name_of(run))), self.chosen)
         view = self.view if run == self.chosen else self._views.get(run or "")
         rows = view.metrics.rows if view is not None else ()
-        task = next((row["task"] for row in rows if row.get("step") == event.step and isinstance(row.get("task"), str)), None)
+        task = next(
+            (
+                row["task"]
+                for row in rows
+                if row.get("step") == event.step and isinstance(row.get("task"), str)
+            ),
+            None,
+        )
         if task is not None:  # an evaluation has one number for each task
             self._open_results(run, task=task)
         else:
@@ -831,14 +1010,26 @@ class RunScreen(HudtuiScreen):
         if self.view is None:
             return
         run = self.view.summary
-        began = "not yet" if run.started is None else f"{ago(self._now() - self.view.ahead - run.started)}"
-        lines = [f"id        {run.id}", f"machine   {run.host}", f"folder    {run.folder}", f"started   {began}"]
+        began = (
+            "not yet"
+            if run.started is None
+            else f"{ago(self._now() - self.view.ahead - run.started)}"
+        )
+        lines = [
+            f"id        {run.id}",
+            f"machine   {run.host}",
+            f"folder    {run.folder}",
+            f"started   {began}",
+        ]
         spec = self._specs.get(run.id)
         if spec is not None and spec.continues is not None:
             lines.append(f"continues {spec.continues.text.partition(' ')[2]}")
         if run.labels:
             lines.append(f"comment   {clean_line(run.labels, 2_000)}")
-        lines += [f"logs      hudtui runs logs -f {run.id}", f"all       hudtui runs show {run.id} --json"]
+        lines += [
+            f"logs      hudtui runs logs -f {run.id}",
+            f"all       hudtui runs show {run.id} --json",
+        ]
         if self.view.attach:
             lines.append(f"terminal  {' '.join(self.view.attach)}")
         self.app.read(clean_line(run.name), "\n".join([*lines, *run.notes]))

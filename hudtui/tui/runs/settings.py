@@ -33,8 +33,17 @@ class RunSettings(Acting, Container):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         FILTER_ACTION,
-        AppAction("runsetting.copy", "Copy value", "Copy the value of the setting.", "y", palette=False),
-        AppAction("runsetting.copy-line", "Copy line", "Copy the setting as NAME=VALUE.", "Y", show=False, palette=False),
+        AppAction(
+            "runsetting.copy", "Copy value", "Copy the value of the setting.", "y", palette=False
+        ),
+        AppAction(
+            "runsetting.copy-line",
+            "Copy line",
+            "Copy the setting as NAME=VALUE.",
+            "Y",
+            show=False,
+            palette=False,
+        ),
     )
     DEFAULT_CSS = """
     RunSettings { height: 1fr; }
@@ -71,7 +80,11 @@ class RunSettings(Acting, Container):
         before = self.row
         try:
             self._listed = arrange(self._settings, SETTING_FIELDS, wanted=self._filter.value)
-            self.table.empty = "No setting matches the filter." if self._settings else "The run is still being read."
+            self.table.empty = (
+                "No setting matches the filter."
+                if self._settings
+                else "The run is still being read."
+            )
         except InputError as error:
             self._listed, self.table.empty = [], str(error)
         names = [one.name for one in self._listed]

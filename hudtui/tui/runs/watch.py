@@ -1,4 +1,7 @@
-"""The screen for runs that were not started here: tmux sessions, logs and model servers on any machine, only read."""
+"""The screen for runs that were not started here.
+
+Tmux sessions, logs and model servers on any machine, only read.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,12 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher, TmuxSession
+    from hudtui.core.runs.sessions import (
+        ExternalSession,
+        SessionUpdate,
+        SessionWatcher,
+        TmuxSession,
+    )
     from hudtui.core.runs.vllm import ModelServer
 
 _LINES = 2_000
@@ -56,7 +64,11 @@ class SessionList(TablePane["TmuxSession"]):
                 Column("windows", "windows", 8, flexible=1, from_width=28),
                 Column("started", "started", 10, align="right", from_width=40),
             ),
-            {"name": lambda one: one.run or one.name, "windows": _windows, "started": lambda one: one.created},
+            {
+                "name": lambda one: one.run or one.name,
+                "windows": _windows,
+                "started": lambda one: one.created,
+            },
             key=lambda one: one.name,
             cells=self._session_cells,
             empty="No tmux sessions found.",
@@ -84,7 +96,9 @@ class SourceLogs(ReadLogs):
     @property
     def shown(self) -> str | None:
         """The source whose log is shown."""
-        return next((name for name, log in self.by_source.items() if log.id == self._switcher.current), None)
+        return next(
+            (name for name, log in self.by_source.items() if log.id == self._switcher.current), None
+        )
 
     @property
     def view(self) -> LogView | None:
@@ -105,7 +119,8 @@ class SourceLogs(ReadLogs):
         """
         for log in self.by_source.values():
             self.drop(log)
-        self._switcher.current = None  # the next log has the name of the previous log: only a change of the name shows the log
+        # the next log has the name of the previous log: only a change of the name shows the log
+        self._switcher.current = None
         await self._switcher.remove_children()
         self.by_source = {name: LogView(empty="No lines yet.") for name in sources}
         for place, (name, log) in enumerate(self.by_source.items()):
@@ -122,24 +137,34 @@ class SourceLogs(ReadLogs):
 
 
 class WatchScreen(HudtuiScreen):
-    """The tmux sessions of a machine, and the lines and metrics of the chosen session or log; or the load of a model server."""
+    """The tmux sessions of a machine, and the lines and metrics of the chosen session or log.
+
+    Or the load of a model server.
+    """
 
     NAME = "watch"
     TITLE = "watch"
     AUTO_FOCUS = "#watch-list VirtualTable"
     CSS_PATH = "watch.tcss"
     HELP = (
-        "Runs that this workspace did not start: a colleague's, or those of another trainer. {key:table.select} follows the tmux "
-        "session under the cursor, {key:watch.file} a log, or a file or folder of W&B, TensorBoard, trackio or transformers, by "
-        "its path, or a vLLM server by its port; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become "
-        "curves. This screen only reads; nothing is written there."
+        "Runs that this workspace did not start: a colleague's, or those of another trainer. "
+        "{key:table.select} follows the tmux session under the cursor, {key:watch.file} a log, or "
+        "a file or folder of W&B, TensorBoard, trackio or transformers, by its path, or a vLLM "
+        "server by its port; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON "
+        "lines become curves. This screen only reads; nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("watch.machine", "Machine", "Show another machine: local, a host in ~/.ssh/config, or user@host.", "M"),
+        AppAction(
+            "watch.machine",
+            "Machine",
+            "Show another machine: local, a host in ~/.ssh/config, or user@host.",
+            "M",
+        ),
         AppAction(
             "watch.file",
             "Open file or port",
-            "Follow a log, or a file or folder of a tracker such as W&B or TensorBoard, by its path there; or vLLM by its port.",
+            "Follow a log, or a file or folder of a tracker such as W&B or TensorBoard, by its "
+            "path there; or vLLM by its port.",
             "o",
         ),
         METRICS,
@@ -147,7 +172,9 @@ class WatchScreen(HudtuiScreen):
         NEXT_TAB,
         PREVIOUS_TAB,
         AppAction("watch.refresh", "Refresh", "List the sessions again.", "r", show=False),
-        by_key("watch.back", "Back", "Go to the list of sessions; from there to the runs.", "escape"),
+        by_key(
+            "watch.back", "Back", "Go to the list of sessions; from there to the runs.", "escape"
+        ),
     )
 
     def __init__(self) -> None:
@@ -186,7 +213,10 @@ class WatchScreen(HudtuiScreen):
         port: int | None = None,
         **_: Any,
     ) -> None:
-        """Show a machine, and follow a session, a file or the port of a vLLM server there if one is given."""
+        """Show a machine, and follow what is given there.
+
+        It is a session, a file or the port of a vLLM server.
+        """
         self.machine = machine or self.machine
         self.start(
             partial(self._look, session=session, file=file, port=port),
@@ -194,9 +224,12 @@ class WatchScreen(HudtuiScreen):
             busy=f"Asking {clean_line(self.machine, 60)}",
         )
 
-    # -- the machine -------------------------------------------------------------------------------------------------
+    # -- the machine
+    # ----------------------------------------------------------------------------------------------
 
-    async def _look(self, *, session: str | None = None, file: str | None = None, port: int | None = None) -> None:
+    async def _look(
+        self, *, session: str | None = None, file: str | None = None, port: int | None = None
+    ) -> None:
         from hudtui.core.remote.hosts import LOCAL, open_host
         from hudtui.core.runs.sessions import find_session, list_tmux_sessions
 
@@ -223,7 +256,9 @@ class WatchScreen(HudtuiScreen):
     @started("look")
     async def action_machine(self) -> None:
         given = await self.app.ask(
-            "Machine", value=self.machine, placeholder="local, a host in ~/.ssh/config, or user@host[:port]"
+            "Machine",
+            value=self.machine,
+            placeholder="local, a host in ~/.ssh/config, or user@host[:port]",
         )
         if given:
             before, self.machine = self.machine, given.strip()
@@ -248,7 +283,8 @@ class WatchScreen(HudtuiScreen):
     def action_refresh(self) -> None:
         self.start(self._look, group="look", busy="Listing the sessions")
 
-    # -- following ---------------------------------------------------------------------------------------------------
+    # -- following
+    # ----------------------------------------------------------------------------------------------
 
     def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
         from hudtui.core.runs.alarms import read_thresholds
@@ -257,7 +293,9 @@ class WatchScreen(HudtuiScreen):
         self.foreign, self._whole, self.server = foreign, whole, None
         self._note, self._over = "", False
         from_when = read_thresholds(self.app.folder)
-        self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES, from_when=from_when)
+        self.watching = SessionWatcher(
+            host, foreign, lines=None if whole else _LINES, from_when=from_when
+        )
         self.workers.cancel_group(self, "read")
         # Never cancelled, because that would interrupt the mounting or removal of widgets.
         self.run_worker(self._switch(self.watching), group="switch")
@@ -283,27 +321,41 @@ class WatchScreen(HudtuiScreen):
                 await self.unbroken(self.logs.make((), stay=False))
             async with aclosing(follow_server(host, port)) as states:
                 async for state in states:
-                    told = {name.removeprefix(f"{state.stage} "): value for name, value in server_load(state).items()}
+                    told = {
+                        name.removeprefix(f"{state.stage} "): value
+                        for name, value in server_load(state).items()
+                    }
                     load.add({**told, "time": state.at})
-                    scales = {name: (0.0, 100.0 if name.endswith("%") else None) for name in load.names}
+                    scales = {
+                        name: (0.0, 100.0 if name.endswith("%") else None) for name in load.names
+                    }
                     first, self.server = self.server is None, state
                     if first:
                         self.pane.turn_to("metrics")
                         self.pane.offer_log(False)
                         self.panes.open(self.pane)
-                    self.pane.show_curves([Numbers(state.stage, load, scales)], by_time=True if first else None)
+                    self.pane.show_curves(
+                        [Numbers(state.stage, load, scales)], by_time=True if first else None
+                    )
                     self._tell()
         except Exception as error:
             if self.is_attached:
                 self.fail(error)
 
     async def _switch(self, watching: SessionWatcher) -> None:
-        """Create the logs of the chosen session, and read them. Switches run one after the other."""
+        """Create the logs of the chosen session, and read them.
+
+        Switches run one after the other.
+        """
         async with self._switching:
             if watching is not self.watching or not self.is_attached:
                 return  # another session was chosen meanwhile
             self.pane.offer_log(True)
-            await self.unbroken(self.logs.make((source.name for source in watching.foreign.sources), stay=self._whole))
+            await self.unbroken(
+                self.logs.make(
+                    (source.name for source in watching.foreign.sources), stay=self._whole
+                )
+            )
             self.pane.show_curves((), by_time=False)
             self._tell()
             self.panes.open(self.pane)
@@ -364,45 +416,71 @@ class WatchScreen(HudtuiScreen):
         lines = [*seen.lines, *([f"… {seen.note}"] if seen.note else [])]
         full = log.after is not None
         if self._whole and (full or len(lines) > log.room):
-            lines, log.after = lines[: 0 if full else log.room], 0  # more lines would drop the first lines
+            lines, log.after = (
+                lines[: 0 if full else log.room],
+                0,
+            )  # more lines would drop the first lines
         log.append(lines)
 
     def _draw(self) -> None:
         if self.watching is not None and self.foreign is not None:
-            self.pane.show_curves([Numbers(self.foreign.title, self.watching.numbers, window=self.watching.window)])
+            self.pane.show_curves(
+                [Numbers(self.foreign.title, self.watching.numbers, window=self.watching.window)]
+            )
             self._tell()
 
     def _tell(self) -> None:
-        """Show the title and the head: the followed session, its progress, its alarms and its logs."""
+        """Show the title and the head.
+
+        The followed session, its progress, its alarms and its logs.
+        """
         if self.server is not None:
             self._tell_server(self.server)
             return
         if self.foreign is None or self.watching is None:
             words = (
-                "{key:table.select} follows the session under the cursor; {key:watch.file} follows a log (path) or vLLM (port)."
+                "{key:table.select} follows the session under the cursor; {key:watch.file} follows "
+                "a log (path) or vLLM (port)."
             )
             self.pane.tell("", Content.styled(self.app.keys_in(words), "$foreground-muted"))
             return
         numbers = self.watching.numbers
-        newest, last, rewards = numbers.newest, numbers.max_step, [point.y for point in numbers.quantity("reward")]
+        newest, last, rewards = (
+            numbers.newest,
+            numbers.max_step,
+            [point.y for point in numbers.quantity("reward")],
+        )
         title = [clean_line(self.foreign.title, 40)]
         if newest is not None:
             title.append(f"step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
         if rewards:
             title.append(f"{rewards[-1]:.3f}")
-        parts: list[Any] = [("○ no longer followed", "$warning") if self._over else ("● followed", "$success")]
+        parts: list[Any] = [
+            ("○ no longer followed", "$warning") if self._over else ("● followed", "$success")
+        ]
         if self._note and newest is None and not self._over:
             parts = [(f"○ {clean_line(self._note)}", "$warning")]
         else:
-            parts.append((f"  {clean_line(self._note)}", "$warning") if self._note else ("  read-only", "$foreground-muted"))
+            parts.append(
+                (f"  {clean_line(self._note)}", "$warning")
+                if self._note
+                else ("  read-only", "$foreground-muted")
+            )
         if rewards:
-            parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (sparkline(rewards, 20), "$accent")]
+            parts += [
+                ("  reward ", "$primary"),
+                f"{rewards[-1]:.3f}  ",
+                (sparkline(rewards, 20), "$accent"),
+            ]
         if self.foreign.folder:
             parts.append(("  a run of hudtui", "$foreground-muted"))
         sources: Mapping[str, LogView] = self.logs.by_source
         logs = [log_names(sources, self.logs.shown)] if len(sources) > 1 else []
         first, alarms = Content.assemble(*parts), self.watching.alarms
-        self.pane.tell(" · ".join(title), lambda width: Content("\n").join((first, *alarm_lines(alarms, width), *logs)))
+        self.pane.tell(
+            " · ".join(title),
+            lambda width: Content("\n").join((first, *alarm_lines(alarms, width), *logs)),
+        )
 
     def _tell_server(self, server: ModelServer) -> None:
         from hudtui.core.runs.alarms import STUCK
@@ -415,16 +493,26 @@ class WatchScreen(HudtuiScreen):
         ]
         if server.stuck >= STUCK:
             lines.append(
-                Content.styled(f"The server has had requests for {server.stuck:.0f} s and generates no token.", "$warning")
+                Content.styled(
+                    f"The server has had requests for {server.stuck:.0f} s and generates no token.",
+                    "$warning",
+                )
             )
-        self.pane.tell(f"{server.stage} of {clean_line(self.machine, 40)}", Content("\n").join(lines))
+        self.pane.tell(
+            f"{server.stage} of {clean_line(self.machine, 40)}", Content("\n").join(lines)
+        )
 
-    # -- moving ------------------------------------------------------------------------------------------------------
+    # -- moving
+    # ----------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
         if name in ("metrics", "window") and self.foreign is None:
-            return "nothing is followed yet" if self.server is None else "a model server has only curves"
+            return (
+                "nothing is followed yet"
+                if self.server is None
+                else "a model server has only curves"
+            )
         if name == "window" and len(self.logs.by_source) < 2:
             return "the session has only one log"
         return None

@@ -50,7 +50,9 @@ def title(view: RunView) -> str:
 
 
 def head(view: RunView, width: int, shown: str | None) -> Content:
-    """Return the lines of the head: state, time left, price, reward, alarms, GPUs, and the names of the logs.
+    """Return the lines of the head.
+
+    State, time left, price, reward, alarms, GPUs, and the names of the logs.
 
     Args:
         view: The run.
@@ -62,13 +64,28 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     from hudtui.core.runs.values import STATE_GLYPHS
 
     run = view.summary
-    parts: list[Any] = [(f"{STATE_GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))]
+    parts: list[Any] = [
+        (f"{STATE_GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))
+    ]
     if run.active and view.left is not None:
         parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
     if view.cost is not None:
-        hourly = "" if run.hourly is None or not run.holds_machine else f" at {money(run.hourly, run.currency)}/h"
-        whole = "" if view.expected_cost is None else f", about {money(view.expected_cost, run.currency)} until the last step"
-        parts.append((f"  {money(view.cost, run.currency)}{hourly}{whole}{run.cost_note}", "$foreground-muted"))
+        hourly = (
+            ""
+            if run.hourly is None or not run.holds_machine
+            else f" at {money(run.hourly, run.currency)}/h"
+        )
+        whole = (
+            ""
+            if view.expected_cost is None
+            else f", about {money(view.expected_cost, run.currency)} until the last step"
+        )
+        parts.append(
+            (
+                f"  {money(view.cost, run.currency)}{hourly}{whole}{run.cost_note}",
+                "$foreground-muted",
+            )
+        )
     if view.away is not None and run.active:
         parts.append((f"  no contact for {span(view.away)}", "bold $error"))
     lines = [Content.assemble(*parts), *_reward(view, width), *alarm_lines(view.alarms, width)]
@@ -77,16 +94,26 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if view.problem is not None:
         lines += _wrapped(view.problem, width, "$warning", lead="! ")
     if run.why and not (view.worrying and run.active):
-        lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
+        lines.append(
+            Content.styled(
+                cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""
+            )
+        )
     if run.active and view.gpus:
-        lines.append(Content.styled(cut("  ".join(map(gpu_text, view.gpus)), width), "$foreground-muted"))
+        lines.append(
+            Content.styled(cut("  ".join(map(gpu_text, view.gpus)), width), "$foreground-muted")
+        )
     if run.active:
         lines += [
-            Content.styled(cut(clean_line(server_text(server), 400), width), "$foreground-muted") for server in view.servers
+            Content.styled(cut(clean_line(server_text(server), 400), width), "$foreground-muted")
+            for server in view.servers
         ]
     if run.mode == "processes":
         lines.append(
-            Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
+            Content.styled(
+                cut("○ no tmux here: detached processes, closing hudtui stops nothing", width),
+                "$foreground-muted",
+            )
         )
     if len(view.windows) > 1:
         lines.append(log_names(view.windows, shown))
@@ -111,10 +138,14 @@ def _reward(view: RunView, width: int) -> list[Content]:
         return [Content.styled(f"step {view.step}", "$foreground-muted")]
     else:
         return []
-    line = Content.assemble(("reward ", "bold $primary"), f"{value:.3f}", (f"  {told}", "$foreground-muted"))
+    line = Content.assemble(
+        ("reward ", "bold $primary"), f"{value:.3f}", (f"  {told}", "$foreground-muted")
+    )
     room = width - line.cell_length - 2
     if room >= 8:
-        line += Content.styled("  " + sparkline([point.y for point in points], min(room, 60)), "$accent")
+        line += Content.styled(
+            "  " + sparkline([point.y for point in points], min(room, 60)), "$accent"
+        )
     return [line]
 
 
@@ -124,22 +155,36 @@ def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:
     known = [alarm for alarm in alarms if alarm.acknowledged]
     alarms = [alarm for alarm in alarms if not alarm.acknowledged]
     for alarm in alarms[:_ALARMS]:
-        lines += _wrapped(alarm.text, width, "bold $error" if alarm.level == "error" else "bold $warning", lead="! ")
+        lines += _wrapped(
+            alarm.text,
+            width,
+            "bold $error" if alarm.level == "error" else "bold $warning",
+            lead="! ",
+        )
         if alarm.fix:
             lines += _wrapped(alarm.fix, width, "$foreground-muted")
     if len(alarms) > _ALARMS:
         lines.append(Content.styled(f"! and {len(alarms) - _ALARMS} more", "$warning"))
-    lines += [Content.styled(cut(f"acknowledged: {clean_line(alarm.text)}", width), "$foreground-muted") for alarm in known]
+    lines += [
+        Content.styled(cut(f"acknowledged: {clean_line(alarm.text)}", width), "$foreground-muted")
+        for alarm in known
+    ]
     return lines
 
 
 def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Content]:
     """Return a sentence, wrapped to lines."""
-    return [line.stylize(style) for line in hanging_lines(Content(lead), Content(clean_line(text)), width)]
+    return [
+        line.stylize(style)
+        for line in hanging_lines(Content(lead), Content(clean_line(text)), width)
+    ]
 
 
 def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the column titles and rows of a result: its tasks, or the steps of a training; none without either."""
+    """Return the column titles and rows of a result.
+
+    Its tasks, or the steps of a training; none without either.
+    """
     if result.steps:
         steps: list[tuple[str, ...]] = [
             (

@@ -1,4 +1,7 @@
-"""Settings: every value, masked where it is secret, where it comes from, and a way to change or test it."""
+"""Settings.
+
+Every value, masked where it is secret, where it comes from, and a way to change or test it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,12 @@ _COLUMNS = (
 def _cells(row: _Row) -> Sequence[Cell]:
     sign, word, style = row.state
     value = row.shown.removeprefix("https://") if row.shown else row.waits and "not trusted"
-    return (f"{sign} {word}", f"table--{style}"), row.name, value or "", row.origin or (".env" if row.waits else "")
+    return (
+        (f"{sign} {word}", f"table--{style}"),
+        row.name,
+        value or "",
+        row.origin or (".env" if row.waits else ""),
+    )
 
 
 class _SettingList(TablePane[_Row]):
@@ -102,14 +110,29 @@ class SettingPane(Pane):
             Content.styled(row.name, "bold $primary"),
             Content(clean_line(row.about)),
             Content(""),
-            Content.assemble((f"{sign} {word}", f"bold {_COLOURS[style]}"), f": {row.shown}" if row.shown else ""),
+            Content.assemble(
+                (f"{sign} {word}", f"bold {_COLOURS[style]}"), f": {row.shown}" if row.shown else ""
+            ),
         ]
         if row.origin:
-            lines.append(Content.assemble(("from  ", "$foreground-muted"), clean_line(row.location or row.origin)))
+            lines.append(
+                Content.assemble(
+                    ("from  ", "$foreground-muted"), clean_line(row.location or row.origin)
+                )
+            )
         if row.waits:
-            lines.append(Content.styled(f"! {row.waits}: {self.app.keys_in('{key:app.trust} asks about it')}", "$warning"))
+            lines.append(
+                Content.styled(
+                    f"! {row.waits}: {self.app.keys_in('{key:app.trust} asks about it')}",
+                    "$warning",
+                )
+            )
         if row.hidden:
-            lines.append(Content.assemble(("also in, without effect  ", "$foreground-muted"), ", ".join(row.hidden)))
+            lines.append(
+                Content.assemble(
+                    ("also in, without effect  ", "$foreground-muted"), ", ".join(row.hidden)
+                )
+            )
         if row.problem:
             lines.append(Content.styled(f"! {clean_line(row.problem)}", "$warning"))
         if test is not None:
@@ -129,14 +152,26 @@ class SettingsScreen(HudtuiScreen):
     AUTO_FOCUS = "VirtualTable"
     CSS_PATH = "settings.tcss"
     HELP = (
-        "Every key and address that hudtui knows, and where its value comes from: the environment comes before .env of this "
-        "folder, and .env before your own file for all projects. Secrets are masked, and written only into the file you choose."
+        "Every key and address that hudtui knows, and where its value comes from: the environment "
+        "comes before .env of this folder, and .env before your own file for all projects. Secrets "
+        "are masked, and written only into the file you choose."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "e"),
-        AppAction("settings.edit-user", "Set (user)", "Give the setting a value in your own file, for all projects.", "E"),
         AppAction(
-            "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "x,u,delete", danger=True
+            "settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "e"
+        ),
+        AppAction(
+            "settings.edit-user",
+            "Set (user)",
+            "Give the setting a value in your own file, for all projects.",
+            "E",
+        ),
+        AppAction(
+            "settings.unset",
+            "Remove",
+            "Take the setting out of the file that its value comes from.",
+            "x,u,delete",
+            danger=True,
         ),
         AppAction(
             "settings.test",
@@ -173,7 +208,8 @@ class SettingsScreen(HudtuiScreen):
             yield self._list
             yield self._detail
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
     def facts_changed(self, facts: Facts) -> None:
         self.start(self._load, group="load")
@@ -185,10 +221,15 @@ class SettingsScreen(HudtuiScreen):
         settings = await asyncio.to_thread(load_settings, folder, platform)
         problems = (await asyncio.to_thread(check_settings, settings)).problems
         self._settings = settings
-        self._list.show(_row(settings, key, problems.get(name)) for name, key in settings.keys.items())
+        self._list.show(
+            _row(settings, key, problems.get(name)) for name, key in settings.keys.items()
+        )
         self._describe()
         words = settings.waiting_words()
-        notices = [*([f"{words} until you trust this folder: {{key:app.trust}}"] if words else []), *settings.notices]
+        notices = [
+            *([f"{words} until you trust this folder: {{key:app.trust}}"] if words else []),
+            *settings.notices,
+        ]
         if notices:
             more = f" (and {len(notices) - 1} more)" if len(notices) > 1 else ""
             self.say(seen_from(folder, notices[0]) + more, "warning")
@@ -207,7 +248,8 @@ class SettingsScreen(HudtuiScreen):
     def _row(self) -> _Row | None:
         return self._list.row
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         row = self._row
@@ -223,7 +265,11 @@ class SettingsScreen(HudtuiScreen):
             if self._settings is None or not can_check(row.name, self._settings):
                 return "no service can test it"
         if action_id == "settings.unset" and row.origin not in (".env", "user file"):
-            return "its value does not come from a file of hudtui" if row.origin else f"{row.name} is not set"
+            return (
+                "its value does not come from a file of hudtui"
+                if row.origin
+                else f"{row.name} is not set"
+            )
         return None
 
     def action_back(self) -> None:
@@ -241,7 +287,13 @@ class SettingsScreen(HudtuiScreen):
         self.start(partial(self._edit, user=True), group="edit")
 
     async def _edit(self, *, user: bool) -> None:
-        from hudtui.core.settings import check_setting_value, mask, save_project_setting, save_user_setting, user_file
+        from hudtui.core.settings import (
+            check_setting_value,
+            mask,
+            save_project_setting,
+            save_user_setting,
+            user_file,
+        )
 
         row = self._row
         if row is None:
@@ -264,19 +316,27 @@ class SettingsScreen(HudtuiScreen):
                 return
             value = given.strip()
             if not value:
-                self.say("An empty value changes nothing; {key:settings.unset} removes a setting.", "warning")
+                self.say(
+                    "An empty value changes nothing; {key:settings.unset} removes a setting.",
+                    "warning",
+                )
                 return
             complaint = await asyncio.to_thread(check_setting_value, key, value)
             if complaint is None:
                 break
         shown = mask(value) if row.secret else value
         lines = [f"{row.name} = {clean_line(shown, 60)}", f"into {home_short(path)}"]
-        lines.append("Only you will be able to read the file (mode 0600); everything else in it stays as it is.")
+        lines.append(
+            "Only you will be able to read the file (mode 0600); everything else in it stays as it "
+            "is."
+        )
         if row.origin == "environment" or (user and row.origin == ".env"):
             lines.append(f"! The value from {row.origin} still comes first.")
         if not await self.app.confirm("Write this setting?", tuple(lines), yes="Write"):
             return
-        await asyncio.to_thread(save_user_setting, row.name, value) if user else await asyncio.to_thread(
+        await asyncio.to_thread(
+            save_user_setting, row.name, value
+        ) if user else await asyncio.to_thread(
             save_project_setting, self.app.folder, row.name, value
         )
         self._tests.pop(row.name, None)
@@ -293,7 +353,9 @@ class SettingsScreen(HudtuiScreen):
             return
         user = row.origin == "user file"
         path = user_file() if user else self.app.folder / ".env"
-        if not await self.app.confirm(f"Remove {row.name}?", (f"from {home_short(path)}",), yes="Remove", danger=True):
+        if not await self.app.confirm(
+            f"Remove {row.name}?", (f"from {home_short(path)}",), yes="Remove", danger=True
+        ):
             return
         await asyncio.to_thread(remove_setting, self.app.folder, row.name, user=user)
         self._tests.pop(row.name, None)
@@ -323,7 +385,9 @@ def _row(settings: Settings, key: Setting, problem: str | None) -> _Row:
         about=key.about,
         shown=clean_line(shown, 200) if shown is not None else None,
         origin=settings.origin(key.name),
-        location=home_short(Path(place.file)) + (f":{place.line}" if place.line else "") if place is not None else "",
+        location=home_short(Path(place.file)) + (f":{place.line}" if place.line else "")
+        if place is not None
+        else "",
         hidden=settings.hidden(key.name),
         problem=problem,
         secret=settings.is_secret(key.name),

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class CalmStatic(Static):
-    """`Static` for a text that is updated often. To lay out the whole screen costs more than to draw it."""
+    """`Static` for a text that is updated often.
+
+    To lay out the whole screen costs more than to draw it.
+    """
 
     _placing = False
     """A layout was asked for, and has not come."""
@@ -24,10 +27,12 @@ class CalmStatic(Static):
         if isinstance(content, Content) and isinstance(before, Content):
             if content.is_same(before):
                 return
-            layout = layout and (not width or self._height(content, width) != self._height(before, width))
+            layout = layout and (
+                not width or self._height(content, width) != self._height(before, width)
+            )
         if layout and self._placing:
-            # Textual counts the first of several requests for a layout only. If the screen is laid out between two of them, it
-            # takes the height of the first one as known, and keeps it.
+            # Textual counts the first of several requests for a layout only. If the screen is laid
+            # out between two of them, it takes the height of the first one as known, and keeps it.
             self.call_after_refresh(self.refresh, layout=True)
         elif layout:
             self._placing = True

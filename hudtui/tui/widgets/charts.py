@@ -1,6 +1,7 @@
-"""Series as curves of braille dots: plain functions from numbers to text, the same for the same numbers and size.
+"""Series as curves of braille dots.
 
-A character holds two dots beside and four above each other, so that a chart of 30 by 6 characters shows 60 by 24 dots.
+Plain functions from numbers to text, the same for the same numbers and size. A character holds two
+dots beside and four above each other, so that a chart of 30 by 6 characters shows 60 by 24 dots.
 """
 
 from __future__ import annotations
@@ -37,10 +38,29 @@ _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 
 _DARK = ("#5fafff", "#ff87d7", "#5fd7d7", "#d7875f", "#af87ff", "#d7d787", "#5f87af", "#d0d0d0")
 _LIGHT = ("#005faf", "#af0087", "#008787", "#875f00", "#5f00af", "#585858", "#0087ff", "#000000")
 _BRIGHT = ("#87afff", "#ff87ff", "#00ffd7", "#ffaf5f", "#d7afff", "#d7ff87", "#5f87ff", "#ffffff")
-_TERMINAL_DARK = ("bright_blue", "magenta", "cyan", "white", "bright_magenta", "bright_cyan", "blue", "bright_white")
-_TERMINAL_LIGHT = ("blue", "magenta", "cyan", "black", "bright_magenta", "bright_cyan", "bright_blue", "bright_black")
+_TERMINAL_DARK = (
+    "bright_blue",
+    "magenta",
+    "cyan",
+    "white",
+    "bright_magenta",
+    "bright_cyan",
+    "blue",
+    "bright_white",
+)
+_TERMINAL_LIGHT = (
+    "blue",
+    "magenta",
+    "cyan",
+    "black",
+    "bright_magenta",
+    "bright_cyan",
+    "bright_blue",
+    "bright_black",
+)
 _DASHES: tuple[tuple[int, ...], ...] = ((), (6, 4), (2, 4), (10, 3, 2, 3), (2, 8), (14, 4))
-"""Dots that are drawn and left out in turn along a curve, where curves have no colours to tell them apart."""
+"""Dots that are drawn and left out in turn along a curve, where curves have no colours to tell them
+apart."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +81,9 @@ class SeriesStyle:
 def series_styles(theme: Theme) -> tuple[SeriesStyle, ...]:
     """Return the styles of a chart's series under a theme, in their order.
 
-    The colours are none of those that the theme gives to keys, places and verdicts. Those of dark and light themes are members of
-    the palette of 256 colours, so that they look the same in a terminal that has no more.
+    The colours are none of those that the theme gives to keys, places and verdicts. Those of dark
+    and light themes are members of the palette of 256 colours, so that they look the same in a
+    terminal that has no more.
     """
     variables = theme.variables or {}
     if theme.primary == "ansi_default":  # the theme without colours
@@ -71,7 +92,9 @@ def series_styles(theme: Theme) -> tuple[SeriesStyle, ...]:
         names = _TERMINAL_DARK if theme.dark else _TERMINAL_LIGHT
         return tuple(SeriesStyle(f"ansi_{name}") for name in names)
     bright = variables.get("border") == "#ffffff"
-    return tuple(SeriesStyle(colour) for colour in (_BRIGHT if bright else _DARK if theme.dark else _LIGHT))
+    return tuple(
+        SeriesStyle(colour) for colour in (_BRIGHT if bright else _DARK if theme.dark else _LIGHT)
+    )
 
 
 @dataclass(frozen=True)
@@ -86,7 +109,10 @@ class ChartLine:
 
 
 def smooth(points: Sequence[Pair], weight: float) -> tuple[Pair, ...]:
-    """Return an exponential running mean; `weight` is the share of the previous mean. 0 changes nothing."""
+    """Return an exponential running mean; `weight` is the share of the previous mean.
+
+    0 changes nothing.
+    """
     if weight <= 0:
         return tuple(points)
     found: list[Pair] = []
@@ -98,7 +124,10 @@ def smooth(points: Sequence[Pair], weight: float) -> tuple[Pair, ...]:
 
 
 def thin(points: Sequence[Pair], most: int) -> Sequence[Pair]:
-    """Return at most about `most` points that look the same when drawn: of each stretch the lowest and the highest."""
+    """Return at most about `most` points that look the same when drawn.
+
+    Of each stretch the lowest and the highest.
+    """
     if len(points) <= most:
         return points
     found: list[Pair] = [points[0]]
@@ -111,7 +140,10 @@ def thin(points: Sequence[Pair], most: int) -> Sequence[Pair]:
 
 
 def within(points: Sequence[Pair], low: float, high: float) -> tuple[Pair, ...]:
-    """Return the part of a curve between two x, also with the values that it has there between two points."""
+    """Return the part of a curve between two x.
+
+    It has the values at both ends, also between two points.
+    """
     first, last = bisect_left(points, (low, -math.inf)), bisect_right(points, (high, math.inf))
 
     def between(place: int, x: float) -> list[Pair]:
@@ -135,7 +167,8 @@ def figure(value: float) -> str:
     return min((f"{value:.{digits}g}" for digits in (4, 3, 2)), key=lambda text: max(len(text), 8))
 
 
-# -- axes ----------------------------------------------------------------------------------------------------------------
+# -- axes
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -200,26 +233,41 @@ def value_axis(values: Sequence[float], *, scale: Scale | None = None, log: bool
     step = _round_step((high - low) / 8)
     if not step or not math.isfinite(step):
         return Axis(low, high)
-    return Axis(math.floor(low / step + _NOISE) * step, math.ceil(high / step - _NOISE) * step, step=step)
+    return Axis(
+        math.floor(low / step + _NOISE) * step, math.ceil(high / step - _NOISE) * step, step=step
+    )
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, 20, ... (and their fractions) that is not below `least`."""
+    """Return the smallest of 1, 2, 5, 10, 20, ...
+
+    (and their fractions) that is not below `least`.
+    """
     if not 1e-300 < least < 1e300:
         return 0.0
     power = 10.0 ** math.floor(math.log10(least))
-    return next((factor * power for factor in (1, 2, 5) if factor * power >= least * (1 - _NOISE)), 10 * power)
+    return next(
+        (factor * power for factor in (1, 2, 5) if factor * power >= least * (1 - _NOISE)),
+        10 * power,
+    )
 
 
 def _mantissa(value: float, *, down: bool) -> float:
-    """Return the nearest of 1, 2, 5 times a power of ten that is not above the value, or not below it."""
+    """Return the nearest of 1, 2, 5 times a power of ten not above (or below) the value."""
     exponent = math.floor(math.log10(value))
     steps = [float(f"{factor}e{exponent + more}") for more in (-1, 0, 1) for factor in (1, 2, 5)]
-    return max(one for one in steps if one <= value) if down else min(one for one in steps if one >= value)
+    return (
+        max(one for one in steps if one <= value)
+        if down
+        else min(one for one in steps if one >= value)
+    )
 
 
 def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) -> str:
-    """Return the line of labels below a chart of `columns` cells: both ends and round values between them."""
+    """Return the line of labels below a chart of `columns` cells.
+
+    Both ends and round values between them.
+    """
     tell = span_text if by_time else figure
     ends = tell(low), tell(high)
     if high <= low or len(ends[0]) + len(ends[1]) + 1 > columns:
@@ -227,9 +275,14 @@ def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) ->
     line = [*ends[0], *" " * (columns - len(ends[0]) - len(ends[1])), *ends[1]]
     least = (high - low) / max(columns / 9, 1)
     if by_time:
-        step = next((float(seconds) for seconds in _TIMES if seconds >= least), math.ceil(least / 86400) * 86400.0)
+        step = next(
+            (float(seconds) for seconds in _TIMES if seconds >= least),
+            math.ceil(least / 86400) * 86400.0,
+        )
     else:
-        step = _round_step(max(least, 1.0) if float(low).is_integer() and float(high).is_integer() else least)
+        step = _round_step(
+            max(least, 1.0) if float(low).is_integer() and float(high).is_integer() else least
+        )
     number = math.floor(low / step) + 1 if step else 0
     while step and number * step < high:
         text = tell(number * step)
@@ -243,10 +296,15 @@ def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) ->
 
 def span_text(seconds: float) -> str:
     """Return a duration for an axis: `0`, `30s`, `5m`, `1h 30m`."""
-    return "0" if seconds == 0 else span(seconds).replace(" 00s", "").replace(" 00m", "").replace(".0s", "s")
+    return (
+        "0"
+        if seconds == 0
+        else span(seconds).replace(" 00s", "").replace(" 00m", "").replace(".0s", "s")
+    )
 
 
-# -- drawing -------------------------------------------------------------------------------------------------------------
+# -- drawing
+# --------------------------------------------------------------------------------------------------
 
 
 def braille(
@@ -256,7 +314,9 @@ def braille(
     box: tuple[float, float, float, float],
     dashes: Sequence[tuple[int, ...]] = (),
 ) -> list[list[tuple[str, int]]]:
-    """Return curves as rows of characters, each with the place of its trace (-1: none; where several meet, the last).
+    """Return curves as rows of characters, each with the place of its trace (-1.
+
+    None; where several meet, the last).
 
     Args:
         traces: Points by growing x.
@@ -271,7 +331,11 @@ def braille(
     owners = [[-1] * columns for _ in range(rows)]
 
     def column(x: float) -> int:
-        return 0 if right <= left else min(max(int((x - left) / (right - left) * (wide - 1) + 0.5), 0), wide - 1)
+        return (
+            0
+            if right <= left
+            else min(max(int((x - left) / (right - left) * (wide - 1) + 0.5), 0), wide - 1)
+        )
 
     def height(y: float) -> int:
         if high <= low:
@@ -279,16 +343,22 @@ def braille(
         return min(max(int((high - y) / (high - low) * (tall - 1) + 0.5), 0), tall - 1)
 
     for place, points in enumerate(traces):
-        drawn = _drawn_columns(wide, dashes[place]) if place < len(dashes) and dashes[place] else None
+        drawn = (
+            _drawn_columns(wide, dashes[place]) if place < len(dashes) and dashes[place] else None
+        )
 
-        def dot(across: int, down: int, place: int = place, drawn: list[bool] | None = drawn) -> None:
+        def dot(
+            across: int, down: int, place: int = place, drawn: list[bool] | None = drawn
+        ) -> None:
             if drawn is not None and not drawn[across]:
                 return
             row, cell = down // 4, across // 2
             masks[row][cell] |= _DOTS[down % 4][across % 2]
             owners[row][cell] = place
 
-        spots: list[tuple[int, int, int, int]] = []  # column, and where the curve enters it, is lowest and highest
+        spots: list[
+            tuple[int, int, int, int]
+        ] = []  # column, and where the curve enters it, is lowest and highest
         for x, y in points:
             across, down = column(x), height(y)
             if spots and spots[-1][0] == across:
@@ -336,7 +406,13 @@ class Drawing:
     def column(self, x: float) -> int:
         """Return the cell column of an x."""
         columns, (left, right) = len(self.cells[0]), self.x
-        return 0 if right <= left else min(max(int((x - left) / (right - left) * (columns * 2 - 1) + 0.5) // 2, 0), columns - 1)
+        return (
+            0
+            if right <= left
+            else min(
+                max(int((x - left) / (right - left) * (columns * 2 - 1) + 0.5) // 2, 0), columns - 1
+            )
+        )
 
     def x_at(self, column: int) -> float:
         """Return the x in the middle of a cell column."""
@@ -349,13 +425,19 @@ class Drawing:
         lines = []
         for number, row in enumerate(self.cells):
             label = labels.get(number, "")
-            lines.append(Content.assemble((label.rjust(label_width) + (" ┤" if label else " │"), _MUTED), *self._pieces(row)))
+            lines.append(
+                Content.assemble(
+                    (label.rjust(label_width) + (" ┤" if label else " │"), _MUTED),
+                    *self._pieces(row),
+                )
+            )
         return lines
 
     def _pieces(self, row: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
         groups = groupby(row, key=lambda cell: cell[1])
         return [
-            ("".join(character for character, _ in cells), self.styles[owner] if owner >= 0 else "") for owner, cells in groups
+            ("".join(character for character, _ in cells), self.styles[owner] if owner >= 0 else "")
+            for owner, cells in groups
         ]
 
 
@@ -372,7 +454,9 @@ def draw(lines: Sequence[ChartLine], columns: int, rows: int, axis: Axis, x: Pai
     most = columns * 8  # dots beside each other, times four
     layers: list[tuple[Sequence[Pair], str, tuple[int, ...]]]
     layers = [(thin(line.faint, most), _FAINT, ()) for line in reversed(lines) if line.faint]
-    layers += [(thin(line.points, most), line.style.colour, line.style.dashes) for line in reversed(lines)]
+    layers += [
+        (thin(line.points, most), line.style.colour, line.style.dashes) for line in reversed(lines)
+    ]
     box = (*x, 0.0, 1.0) if axis.high > axis.low else (*x, 0.0, 0.0)
     traces = [[(at, axis.share(value)) for at, value in points] for points, _, _ in layers]
     cells = braille(traces, columns, rows, box, [dashes for _, _, dashes in layers])
@@ -384,8 +468,12 @@ def values_of(lines: Sequence[ChartLine]) -> list[float]:
     return [y for line in lines for points in (line.faint, line.points) for _, y in points]
 
 
-def title_line(title: str, values: Sequence[tuple[str, str]], width: int, *, marked: bool = False) -> Content:
-    """Return the line above a chart: its title, and at the right as many of the values as there is room for.
+def title_line(
+    title: str, values: Sequence[tuple[str, str]], width: int, *, marked: bool = False
+) -> Content:
+    """Return the line above a chart.
+
+    Its title, and at the right as many of the values as there is room for.
 
     Args:
         title: What the chart shows.
@@ -403,7 +491,9 @@ def title_line(title: str, values: Sequence[tuple[str, str]], width: int, *, mar
     right = Content.assemble(*shown)
     head = cut(clean_line(title, 60), width - right.cell_length - 1)
     gap = " " * (width - right.cell_length - len(head))
-    return Content.assemble((head, "bold reverse" if marked else "bold" if values else f"bold {_MUTED}"), gap, right)
+    return Content.assemble(
+        (head, "bold reverse" if marked else "bold" if values else f"bold {_MUTED}"), gap, right
+    )
 
 
 def curves(lines: Sequence[ChartLine], width: int, height: int) -> Content:

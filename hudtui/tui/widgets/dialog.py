@@ -34,7 +34,12 @@ def dialog_title(text: str) -> Static:
 
 def dialog_body(lines: Iterable[str], *below: Widget) -> VerticalScroll:
     """Lines to read, with widgets below them; many lines scroll."""
-    return VerticalScroll(Static(Content("\n".join(map(clean, lines)))), *below, classes="dialog-body", can_focus=False)
+    return VerticalScroll(
+        Static(Content("\n".join(map(clean, lines)))),
+        *below,
+        classes="dialog-body",
+        can_focus=False,
+    )
 
 
 class DialogButton(Button):
@@ -49,7 +54,9 @@ class Dialog(Acting, ModalScreen[T]):
     """Base of all dialogs: a titled box in the middle; Esc cancels."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False),
+        AppAction(
+            "dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False
+        ),
         by_key("dialog.down", "Text down", "Scroll the text of the dialog down.", "pagedown"),
         by_key("dialog.up", "Text up", "Scroll the text of the dialog up.", "pageup"),
     )
@@ -59,8 +66,13 @@ class Dialog(Acting, ModalScreen[T]):
     """Share of the terminal's height that text, and six lines around it, may take."""
 
     async def on_event(self, event: events.Event) -> None:
-        """A dialog that is closed, or whose app ends, before it is mounted gets no widgets from Textual: it prepares nothing."""
-        if isinstance(event, events.Mount) and not (self.is_attached and self in self.app.screen_stack):
+        """Prepare nothing in a dialog that is closed, or whose app ends, before it is mounted.
+
+        Such a dialog gets no widgets from Textual.
+        """
+        if isinstance(event, events.Mount) and not (
+            self.is_attached and self in self.app.screen_stack
+        ):
             return
         await super().on_event(event)
 
@@ -108,7 +120,13 @@ class Confirm(Dialog[bool]):
     cancelled = False
 
     def __init__(
-        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+        self,
+        title: str,
+        lines: tuple[str, ...] = (),
+        *,
+        yes: str = "Yes",
+        no: str = "Cancel",
+        danger: bool = False,
     ) -> None:
         super().__init__()
         self._title, self._lines, self._yes, self._no, self._danger = title, lines, yes, no, danger
@@ -119,7 +137,9 @@ class Confirm(Dialog[bool]):
             yield dialog_body(self._lines)
             with Horizontal(classes="dialog-buttons"):
                 yield DialogButton(
-                    self.words(f"{self._yes} ({{key:confirm.yes}})"), "yes", "error" if self._danger else "primary"
+                    self.words(f"{self._yes} ({{key:confirm.yes}})"),
+                    "yes",
+                    "error" if self._danger else "primary",
                 )
                 yield DialogButton(self.words(f"{self._no} ({{key:confirm.no}})"), "no")
 
@@ -158,7 +178,8 @@ class Ask(Dialog["str | None"]):
         accept: Label of the button that accepts the answer.
         copy: A text that the user needs elsewhere: shown in full, and copied by a key.
         until: The dialog closes, and gives an empty text, when this is set.
-        check: Called with the answer; an error that it raises is shown, and the answer can be corrected.
+        check: Called with the answer; an error that it raises is shown, and the answer can be
+            corrected.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -181,7 +202,12 @@ class Ask(Dialog["str | None"]):
         super().__init__()
         self._until, self._check = until, check
         self._title, self._lines, self._value = title, lines, value
-        self._placeholder, self._secret, self._accept, self._copy = placeholder, secret, accept, copy
+        self._placeholder, self._secret, self._accept, self._copy = (
+            placeholder,
+            secret,
+            accept,
+            copy,
+        )
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide" if self._copy else "dialog"):
@@ -191,7 +217,9 @@ class Ask(Dialog["str | None"]):
                 yield dialog_body((*self._lines, ""), copied)
             elif self._lines:
                 yield dialog_body(self._lines)
-            yield Field(self._value, placeholder=self._placeholder, password=self._secret, id="answer")
+            yield Field(
+                self._value, placeholder=self._placeholder, password=self._secret, id="answer"
+            )
             if self._check is not None:
                 yield CalmStatic(id="answer-wrong")
             with Horizontal(classes="dialog-buttons"):
@@ -210,7 +238,7 @@ class Ask(Dialog["str | None"]):
         self.on_screen_resume()
 
     def on_screen_resume(self) -> None:
-        """Close, if there is nothing to wait for any longer and no other dialog is over this one."""
+        """Close if nothing is waited for any longer and no other dialog is over this one."""
         if self._until is not None and self._until.is_set() and self.is_current:
             self.dismiss("")
 
@@ -225,7 +253,9 @@ class Ask(Dialog["str | None"]):
             try:
                 self._check(answer)
             except HudtuiError as error:
-                self.query_one("#answer-wrong", Static).update(Content.styled(f"✗ {clean(str(error))}", "$error"))
+                self.query_one("#answer-wrong", Static).update(
+                    Content.styled(f"✗ {clean(str(error))}", "$error")
+                )
                 return
         self.dismiss(answer)
 
@@ -243,14 +273,24 @@ class Ask(Dialog["str | None"]):
             self.app.copy(self._copy)
 
 
-def whole_number(least: int, most: int | None = None, *, optional: bool = False) -> Callable[[str], None]:
-    """Return a check for `Ask`: the answer is a whole number in a range, or empty where that is allowed."""
+def whole_number(
+    least: int, most: int | None = None, *, optional: bool = False
+) -> Callable[[str], None]:
+    """Return a check for `Ask`.
+
+    The answer is a whole number in a range, or empty where that is allowed.
+    """
 
     def check(given: str) -> None:
         text = given.strip()
         if optional and not text:
             return
-        if not text.isdecimal() or len(text) > _DIGITS or int(text) < least or (most is not None and int(text) > most):
+        if (
+            not text.isdecimal()
+            or len(text) > _DIGITS
+            or int(text) < least
+            or (most is not None and int(text) > most)
+        ):
             wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
             raise InputError(f"{clean_line(given, 40)!r} is not a whole number {wanted}")
 
@@ -264,7 +304,9 @@ def _coloured(text: str) -> Content:
         return Content(text)
     styles = {"+": "$success", "-": "$error", "@": "$primary"}
     head = [Content.styled(line, "bold") for line in lines[:2]]
-    return Content("\n").join([*head, *(Content.styled(line, styles.get(line[:1], "")) for line in lines[2:])])
+    return Content("\n").join(
+        [*head, *(Content.styled(line, styles.get(line[:1], "")) for line in lines[2:])]
+    )
 
 
 class TextDialog(Dialog[None]):

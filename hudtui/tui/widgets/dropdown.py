@@ -33,7 +33,9 @@ class Dropdown(Acting, Widget, can_focus=True):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("launch.choose", "Choose", "Open the list of choices.", "enter,space", palette=False),
+        AppAction(
+            "launch.choose", "Choose", "Open the list of choices.", "enter,space", palette=False
+        ),
     )
 
     DEFAULT_CSS = """
@@ -76,7 +78,11 @@ class Dropdown(Acting, Widget, can_focus=True):
         """The choice, and a sign that there are others."""
         shown = next((shown for shown, text in self.entries if text == self.value), "")
         return Content.assemble(
-            (pad(shown, max(self.content_size.width - 2, 0)), "" if self.value else "$foreground-muted"), (" ▼", "")
+            (
+                pad(shown, max(self.content_size.width - 2, 0)),
+                "" if self.value else "$foreground-muted",
+            ),
+            (" ▼", ""),
         )
 
     def watch_value(self) -> None:
@@ -91,9 +97,13 @@ class Dropdown(Acting, Widget, can_focus=True):
 
     async def _choose(self) -> None:
         entries = self.entries
-        shown = [Content.styled(shown, "" if text else "$foreground-muted") for shown, text in entries]
+        shown = [
+            Content.styled(shown, "" if text else "$foreground-muted") for shown, text in entries
+        ]
         at = next((at for at, (_, text) in enumerate(entries) if text == self.value), 0)
-        index = await cast("HudtuiScreen", self.screen).app.push_screen_wait(Pick(self._title, shown, at=at))
+        index = await cast("HudtuiScreen", self.screen).app.push_screen_wait(
+            Pick(self._title, shown, at=at)
+        )
         if index is None:
             return
         if entries[index][1] == OTHER:
@@ -105,7 +115,9 @@ class Dropdown(Acting, Widget, can_focus=True):
         """Offer other options (shown, text). The choice stays, also if it is not among them."""
         now, found = self.value, list(entries)
         if now and now not in [text for _, text in found]:
-            found.insert(0, next((one for one in self.entries if one[1] == now), (clean_line(now, 80), now)))
+            found.insert(
+                0, next((one for one in self.entries if one[1] == now), (clean_line(now, 80), now))
+            )
         if self._optional or not now:
             found.insert(0, self._none)
         self._show_entries(found)

@@ -30,7 +30,9 @@ class FieldRows(Choices):
     """Rows of a label and a value. The option of a row has the name of its field as its id."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("fields.change", "Change", "Change the row under the cursor.", "enter", palette=False),
+        AppAction(
+            "fields.change", "Change", "Change the row under the cursor.", "enter", palette=False
+        ),
     )
     DEFAULT_CSS = "FieldRows { height: auto; }"
 
@@ -51,5 +53,7 @@ class FieldRows(Choices):
             return
         at = self.highlighted or 0
         self.clear_options()
-        self.add_options(Choices.option(line, field.name) for line, field in zip(lines, fields, strict=True))
+        self.add_options(
+            Choices.option(line, field.name) for line, field in zip(lines, fields, strict=True)
+        )
         self.highlighted = min(at, len(lines) - 1)

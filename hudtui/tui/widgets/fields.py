@@ -28,7 +28,8 @@ class Field(SignedInput):
     """
 
     virtual_size = Reactive(Size(0, 0))
-    """Of the whole text. The field stays as wide as it is when that changes: nothing has to be laid out."""
+    """Of the whole text. The field stays as wide as it is when that changes: nothing has to be laid
+    out."""
 
     def __init__(
         self,
@@ -46,7 +47,11 @@ class Field(SignedInput):
 
     def validate_value(self, value: str) -> str:
         """Remove control characters: a value may be the name of a run, or a text from a file."""
-        return value if value.isascii() and value.isprintable() else clean(value).replace("\n", " ").replace("\t", " ")
+        return (
+            value
+            if value.isascii() and value.isprintable()
+            else clean(value).replace("\n", " ").replace("\t", " ")
+        )
 
     def begin(self, value: str) -> None:
         """Set another text, as a beginning that cannot be undone."""
@@ -87,10 +92,19 @@ class Field(SignedInput):
 
 
 class TextEntry(Acting, Field):
-    """A field of a screen. Enter takes what is typed; a subclass names that as `SCOPE.submit`. Esc puts back what was here."""
+    """A field of a screen. Enter takes what is typed; a subclass names that as `SCOPE.submit`.
+
+    Esc puts back what was here.
+    """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("entry.leave", "Back", "Restore the previous text, and leave the field.", "escape", palette=False),
+        AppAction(
+            "entry.leave",
+            "Back",
+            "Restore the previous text, and leave the field.",
+            "escape",
+            palette=False,
+        ),
     )
 
     class Left(Message):
@@ -115,15 +129,30 @@ class TextEntry(Acting, Field):
 
 
 class FilterField(Acting, Field):
-    """Narrows a list while it is typed. Esc empties it and leaves; Enter and arrow down leave it as it is."""
+    """Narrows a list while it is typed.
+
+    Esc empties it and leaves; Enter and arrow down leave it as it is.
+    """
 
     DEFAULT_CSS = """
     FilterField, FilterField:focus { background: $surface; }
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("filter.done", "To the list", "Keep the filter and go to the list.", "enter,down", palette=False),
-        AppAction("filter.leave", "Clear filter", "Empty the filter and go back to the list.", "escape", palette=False),
+        AppAction(
+            "filter.done",
+            "To the list",
+            "Keep the filter and go to the list.",
+            "enter,down",
+            palette=False,
+        ),
+        AppAction(
+            "filter.leave",
+            "Clear filter",
+            "Empty the filter and go back to the list.",
+            "escape",
+            palette=False,
+        ),
     )
 
     class Left(Message):

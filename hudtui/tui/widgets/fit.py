@@ -1,4 +1,7 @@
-"""Cutting text to a number of terminal cells. Widths are cells, never characters: CJK letters and emoji take two."""
+"""Cutting text to a number of terminal cells.
+
+Widths are cells, never characters: CJK letters and emoji take two.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_left(text: str, width: int) -> str:
-    """`text` in at most `width` cells, with an ellipsis where its beginning is missing: for paths."""
+    """`text` in at most `width` cells, with an ellipsis where its beginning is missing.
+
+    For paths.
+    """
     if cell_len(text) <= width:
         return text
     while text and cell_len(text) > width - 1:
@@ -24,7 +30,10 @@ def cut_left(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """`text` in at most `width` cells, with an ellipsis where its middle is missing: for names that differ at their ends."""
+    """`text` in at most `width` cells, with an ellipsis where its middle is missing.
+
+    For names that differ at their ends.
+    """
     if cell_len(text) <= width or width < 5:
         return cut(text, width)
     head = set_cell_size(text, (width - 1) // 3).rstrip()

@@ -1,4 +1,7 @@
-"""Text after a lead, such as a mark or a line number: the lines that it wraps to begin below its first word."""
+"""Text after a lead, such as a mark or a line number.
+
+The lines that it wraps to begin below its first word.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,25 @@ from hudtui.core.text import clean_line
 
 
 def hanging_lines(lead: Content, body: Content, width: int) -> list[Content]:
-    """Return a lead and what follows it, wrapped at spaces to lines of at most `width` cells where words allow it."""
+    """Return a lead and what follows it, wrapped at spaces.
+
+    The lines have at most `width` cells where words allow it.
+    """
     indent = lead.cell_length
     first, *rest = body.wrap(max(width - indent, 1)) or [Content("")]
     return [lead + first, *(Content(" " * indent) + line for line in rest)]
 
 
 def fact_lines(name: str, value: str, style: str, width: int) -> list[Content]:
-    """Return a name and its value in lines of at most `width` cells; all lines of the value begin in the same column."""
-    return hanging_lines(Content.styled(f"{name:<9}", "$foreground-muted"), Content.styled(clean_line(value), style), width)
+    """Return a name and its value in lines of at most `width` cells.
+
+    All lines of the value begin in the same column.
+    """
+    return hanging_lines(
+        Content.styled(f"{name:<9}", "$foreground-muted"),
+        Content.styled(clean_line(value), style),
+        width,
+    )
 
 
 class Hanging(Visual):
@@ -37,7 +50,9 @@ class Hanging(Visual):
     def _lines(self, width: int) -> Content:
         return Content("\n").join(hanging_lines(self.lead, self.body, width))
 
-    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
         return self._lines(width).render_strips(width, height, style, options)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:

@@ -22,9 +22,22 @@ class HeaderBar(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: tuple[Facts | None, Path | None, str, Money | None, int] = (None, None, "", None, 0)
+        self._shown: tuple[Facts | None, Path | None, str, Money | None, int] = (
+            None,
+            None,
+            "",
+            None,
+            0,
+        )
 
-    def show(self, facts: Facts | None, folder: Path, title: str, money: Money | None = None, alarms: int = 0) -> None:
+    def show(
+        self,
+        facts: Facts | None,
+        folder: Path,
+        title: str,
+        money: Money | None = None,
+        alarms: int = 0,
+    ) -> None:
         """Show a project.
 
         Args:
@@ -46,11 +59,20 @@ class HeaderBar(Widget):
         if money is not None and money.machines:
             right.append(_money(money, width))
         if money is not None and money.taken:
-            words = f"{plural(money.taken, 'machine')} taken back" if width >= 80 else f"{money.taken} taken"
+            words = (
+                f"{plural(money.taken, 'machine')} taken back"
+                if width >= 80
+                else f"{money.taken} taken"
+            )
             right.append((f"✗ {words}", "bold $error"))
         if alarms:
             right.append((f"! {plural(alarms, 'alarm')}", "bold $warning"))
-        if facts is not None and facts.account is not None and facts.account.origin is not None and width >= 80:
+        if (
+            facts is not None
+            and facts.account is not None
+            and facts.account.origin is not None
+            and width >= 80
+        ):
             right.append((f"{cut(clean_line(facts.platform), 20)} ✓", "$success"))
         tail = Content("   ").join(Content.styled(text, style) for text, style in right)
         head = Content.styled("hudtui", "bold $primary")

@@ -33,9 +33,17 @@ def json_marks(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 class JsonView(Searching, Scrolling, LogLines):
-    """A value as indented JSON, or a text as it is. Draws what is in sight only, so size does not matter."""
+    """A value as indented JSON, or a text as it is.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"json--key", "json--text", "json--number", "json--word"}
+    Draws what is in sight only, so size does not matter.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "json--key",
+        "json--text",
+        "json--number",
+        "json--word",
+    }
     DEFAULT_CSS = """
     JsonView { overflow-y: auto; }
     JsonView > .json--key { color: $primary; text-style: bold; }
@@ -75,7 +83,8 @@ class JsonView(Searching, Scrolling, LogLines):
 
     def _take(self, text: str, *, is_json: bool) -> None:
         self.buffer.clear()
-        # Nine of ten lines of a large value stand in it more than once. Each is held once, and made one at a time.
+        # Nine of ten lines of a large value stand in it more than once. Each is held once, and made
+        # one at a time.
         self._source = [sys.intern(line.removesuffix("\n")) for line in StringIO(text)]
         self.buffer.append(self._source, 0.0)
         self._is_json, self.here = is_json, None
@@ -88,9 +97,14 @@ class JsonView(Searching, Scrolling, LogLines):
 
     def highlight(self, text: str) -> list[tuple[int, int, str]]:
         """Keys, texts, numbers and words."""
-        return [(start, end, f"json--{kind}") for start, end, kind in json_marks(text)] if self._is_json else []
+        return (
+            [(start, end, f"json--{kind}") for start, end, kind in json_marks(text)]
+            if self._is_json
+            else []
+        )
 
-    # -- search ------------------------------------------------------------------------------------------------------
+    # -- search
+    # ----------------------------------------------------------------------------------------------
 
     def texts(self) -> Sequence[str]:
         return self._source
@@ -105,7 +119,8 @@ class JsonView(Searching, Scrolling, LogLines):
     def mark_matches(self) -> None:
         self.repaint()
 
-    # -- keys --------------------------------------------------------------------------------------------------------
+    # -- keys
+    # ----------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         """Copying needs lines."""
@@ -124,7 +139,9 @@ class JsonView(Searching, Scrolling, LogLines):
 def schema_text(schema: Mapping[str, Any] | None) -> Content:
     """Return the parameters of a tool: name, type, whether it is required, limits, description."""
     if schema is None:
-        return Content.styled("The server gives no schema: arguments are sent unchecked.", "$warning")
+        return Content.styled(
+            "The server gives no schema: arguments are sent unchecked.", "$warning"
+        )
     rows = describe_schema(schema)
     if not rows:
         return Content.styled("No parameters.", "$foreground-muted")
@@ -135,7 +152,10 @@ def schema_text(schema: Mapping[str, Any] | None) -> Content:
         line = Content.assemble(
             (pad(name, width), "bold $primary"),
             "  ",
-            ("required  " if row.required else "optional  ", "bold $accent" if row.required else "$foreground-muted"),
+            (
+                "required  " if row.required else "optional  ",
+                "bold $accent" if row.required else "$foreground-muted",
+            ),
             row.type,
         )
         if row.notes:

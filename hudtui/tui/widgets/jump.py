@@ -38,7 +38,9 @@ class Jump(Dialog[Widget | None]):
     def __init__(self, screen: Screen[object]) -> None:
         super().__init__()
         self._below = screen.size
-        places: dict[Offset, Widget] = {place: pane for panes in screen.query(Panes) for pane, place in panes.hidden()}
+        places: dict[Offset, Widget] = {
+            place: pane for panes in screen.query(Panes) for pane, place in panes.hidden()
+        }
         for widget in screen.focus_chain:
             for one in widget.query(Tab) if isinstance(widget, Tabs) else (widget,):
                 region = screen.find_widget(one).visible_region
@@ -52,10 +54,16 @@ class Jump(Dialog[Widget | None]):
 
     def compose(self) -> ComposeResult:
         for letter, (place, widget) in self.targets.items():
-            mark = Static(letter if isinstance(widget, Tab | Pane) else f" {letter} ", classes="jump-letter")
+            mark = Static(
+                letter if isinstance(widget, Tab | Pane) else f" {letter} ", classes="jump-letter"
+            )
             mark.styles.offset = place
             yield mark
-        yield Static(self.words("Type a letter to go there; {key:dialog.cancel} stays here."), id="jump-hint", markup=False)
+        yield Static(
+            self.words("Type a letter to go there; {key:dialog.cancel} stays here."),
+            id="jump-hint",
+            markup=False,
+        )
 
     def on_resize(self) -> None:
         if self.app.size != self._below and self.is_current:

@@ -9,7 +9,17 @@ from textual.content import Content
 from textual.keys import KEY_NAME_REPLACEMENTS, key_to_character
 from textual.widget import Widget
 
-from hudtui.tui.actions import Acting, ActiveKey, chain_actions, in_reach, keymap_of, keys_of, named_key, shown, with_keys
+from hudtui.tui.actions import (
+    Acting,
+    ActiveKey,
+    chain_actions,
+    in_reach,
+    keymap_of,
+    keys_of,
+    named_key,
+    shown,
+    with_keys,
+)
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
@@ -21,10 +31,11 @@ _FULL_NAMES = {short: full for full, short in KEY_NAME_REPLACEMENTS.items()}
 
 
 def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
-    """Every action that can be reached from where the focus is; only those that the last line shows unless `hidden`.
+    """Every action that can be reached from where the focus is.
 
-    What Enter does in the focused field comes first, and how a text is left, which takes the keys of other screens as text; then
-    the screen's own, the focused widget's, and the app's.
+    Only those that the last line shows unless `hidden`. What Enter does in the focused field comes
+    first, and how a text is left, which takes the keys of other screens as text; then the screen's
+    own, the focused widget's, and the app's.
     """
     app, focused = screen.app, screen.focused
     bound: dict[str, list[str]] = {}
@@ -35,14 +46,17 @@ def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
     found = []
     for action, node in chain_actions(in_reach(screen)):
         if isinstance(node, Acting) and (hidden or action.show) and (keys := bound.get(action.id)):
-            # Of its keys, those that a text field takes for itself are not bound now; the first of the others is shown.
+            # Of its keys, those that a text field takes for itself are not bound now; the first of
+            # the others is shown.
             wanted = [named_key(key) for key in keys_of(action, keymap)]
             now = tuple(shown(key) for key in wanted if key in keys) or (shown(keys[0]),)
             reason = node.why_not(action.id)
             found.append(ActiveKey(action, node, now[0], reason and with_keys(reason, keymap), now))
 
     def place(item: ActiveKey) -> int:
-        if item.node is focused and (item.key == "Enter" or (item.key == "Esc" and takes_text(focused))):
+        if item.node is focused and (
+            item.key == "Enter" or (item.key == "Esc" and takes_text(focused))
+        ):
             return 0
         return 3 if item.node is app else 1 if item.node is screen else 2
 
@@ -60,7 +74,10 @@ _IN_A_TEXT = {
 
 
 def text_keys(screen: Screen[Any]) -> list[tuple[str, str, str]]:
-    """What Textual's own keys do in the text that has the focus: keys, title, explanation. Empty where no text has it."""
+    """What Textual's own keys do in the text that has the focus: keys, title, explanation.
+
+    Empty where no text has it.
+    """
     focused = screen.focused
     if not takes_text(focused):
         return []
@@ -69,18 +86,31 @@ def text_keys(screen: Screen[Any]) -> list[tuple[str, str, str]]:
         if active.node is focused and not active.binding.id and active.binding.action in _IN_A_TEXT:
             bound.setdefault(active.binding.action, []).append(shown(key))
     copy = ("^c", "Copy", "Copy what is selected; with nothing selected, empty the field.")
-    return [copy, *((", ".join(bound[name][:2]), *words) for name, words in _IN_A_TEXT.items() if name in bound)]
+    return [
+        copy,
+        *(
+            (", ".join(bound[name][:2]), *words)
+            for name, words in _IN_A_TEXT.items()
+            if name in bound
+        ),
+    ]
 
 
 def _is_typed(focused: Widget | None, key: str, active: ActiveBinding) -> bool:
-    """Whether a text field has the focus and takes the key as text. Textual knows, but for `/` and others with short names."""
+    """Whether a text field has the focus and takes the key as text.
+
+    Textual knows, but for `/` and others with short names.
+    """
     if focused is None or active.node is focused or active.binding.priority:
         return False
     return focused.check_consume_key(key, key_to_character(_FULL_NAMES.get(key, key)))
 
 
 def _reachable(screen: Screen[Any]) -> tuple[object, ...]:
-    """Return what decides which keys the line shows: to compare it takes a quarter of the time of `active_keys`."""
+    """Return what decides which keys the line shows.
+
+    To compare it takes a quarter of the time of `active_keys`.
+    """
     chain = in_reach(screen)
     offered = [
         (action.id, node.why_not(action.id) if action.show else None)
@@ -139,13 +169,22 @@ class KeyBar(Widget):
         gap = 2
         more = False
         while pieces or tail:
-            total = sum(piece.cell_length + gap for _, piece in pieces + tail) - gap + (len(" more") if more else 0)
+            total = (
+                sum(piece.cell_length + gap for _, piece in pieces + tail)
+                - gap
+                + (len(" more") if more else 0)
+            )
             if total <= width:
                 break
             more = True
-            # Help is what "more" points at, so it stays; quit goes first, then the least important of the screen's keys.
+            # Help is what "more" points at, so it stays; quit goes first, then the least important
+            # of the screen's keys.
             if len(tail) > 1:
-                drop = next(index for index in range(len(tail) - 1, -1, -1) if tail[index][0].action.id != "app.help")
+                drop = next(
+                    index
+                    for index in range(len(tail) - 1, -1, -1)
+                    if tail[index][0].action.id != "app.help"
+                )
                 del tail[drop]
             elif pieces:
                 pieces.pop()
@@ -157,7 +196,13 @@ class KeyBar(Widget):
             if index:
                 line += Content(" " * gap)
             if index == len(pieces) and pieces and not more:
-                line += Content(" " * max(width - line.cell_length - sum(p.cell_length + gap for _, p in tail) + gap, 0))
+                line += Content(
+                    " "
+                    * max(
+                        width - line.cell_length - sum(p.cell_length + gap for _, p in tail) + gap,
+                        0,
+                    )
+                )
             start = line.cell_length
             if more and key.action.id == "app.help":
                 piece = Content.assemble((key.key, "bold $footer-key-foreground"), " more")

@@ -1,4 +1,7 @@
-"""A list to choose from: Textual's, with the movements of vi, and text that is never read as markup."""
+"""A list to choose from.
+
+Textual's, with the movements of vi, and text that is never read as markup.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ MOVES: tuple[AppAction, ...] = (
 
 
 class Choices(Acting, OptionList):
-    """A list of options. It posts `OptionSelected` for Enter or a click, and `OptionHighlighted` for movement."""
+    """A list of options.
+
+    It posts `OptionSelected` for Enter or a click, and `OptionHighlighted` for movement.
+    """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """
@@ -36,8 +42,12 @@ class Choices(Acting, OptionList):
         super().__init__(*options, id=id, classes=classes, markup=False, compact=True)
 
     @staticmethod
-    def option(text: str | Content | Visual, key: str | None = None, *, disabled: bool = False) -> Option:
+    def option(
+        text: str | Content | Visual, key: str | None = None, *, disabled: bool = False
+    ) -> Option:
         """An option. Foreign text is cleaned; `key` comes back as `event.option.id`."""
-        return Option(Content(clean_line(text)) if isinstance(text, str) else text, id=key, disabled=disabled)
+        return Option(
+            Content(clean_line(text)) if isinstance(text, str) else text, id=key, disabled=disabled
+        )
 
     action_down, action_up = OptionList.action_cursor_down, OptionList.action_cursor_up

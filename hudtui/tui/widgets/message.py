@@ -77,12 +77,19 @@ class MessageBar(Static):
         body = Content.assemble((lead, f"bold {style}"), first)
         for text in rest:
             body += Content("\n") + Content.styled("  " + _end(text), "$foreground-muted")
-        self.plain, self.severity, self._said = "\n".join([first, *rest]), severity, time.monotonic()
+        self.plain, self.severity, self._said = (
+            "\n".join([first, *rest]),
+            severity,
+            time.monotonic(),
+        )
         self.update(body)
         self.add_class("-shown")
 
 
 def _end(text: str) -> str:
-    """The first line of a text, which says what it is, and its last ones: a program says at the end what went wrong."""
+    """The first line of a text, which says what it is, and its last ones.
+
+    A program says at the end what went wrong.
+    """
     first, *lines = text.split("\n")
     return "\n".join([first, *(lines if len(lines) <= _MOST_LINES else lines[-_MOST_LINES:])])

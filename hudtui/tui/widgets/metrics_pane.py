@@ -1,4 +1,7 @@
-"""The numbers of runs as charts: one for each quantity, under one cursor, by step or by time, several runs on the same axes."""
+"""The numbers of runs as charts.
+
+One for each quantity, under one cursor, by step or by time, several runs on the same axes.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,8 @@ class Numbers:
     scales: Mapping[str, Scale] = field(default_factory=dict)
     """The ends of the y axis of series for which they are known, by their names."""
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Series that share a chart: its title -> the names of the series -> how the chart calls them."""
+    """Series that share a chart: its title -> the names of the series -> how the chart calls
+    them."""
     window: str | None = None
     """A sentence about steps that are not read; None if all are."""
 
@@ -91,12 +95,17 @@ class _Series:
     """The step of each value."""
 
     def at(self, x: float | None) -> tuple[float, float] | None:
-        """Return step and value of the newest point that is not right of `x` (None: the newest of all)."""
+        """Return step and value of the newest point that is not right of `x` (None.
+
+        The newest of all).
+        """
         place = len(self.raw) if x is None else bisect_right(self.raw, (x, math.inf))
         return (self.steps[place - 1], self.raw[place - 1][1]) if place else None
 
     def signed(self, series: int, value: str) -> str:
-        """Return a value with what tells its curve from the others of the chart, where colours do not.
+        """Return a value with what tells its curve from the others of the chart.
+
+        A sign does it where colours do not.
 
         Args:
             series: How many curves the chart has.
@@ -198,7 +207,8 @@ class _Charts(Widget):
     def titles(self) -> list[tuple[str, str]]:
         """Return key and title of each chart, in their order."""
         if self._titles is None:
-            # A run names its own series: what a terminal would obey is taken out here, once for all that shows them.
+            # A run names its own series: what a terminal would obey is taken out here, once for all
+            # that shows them.
             self._titles = [(key, clean_line(title, 60)) for key, title in self._find_titles()]
         return self._titles
 
@@ -212,8 +222,12 @@ class _Charts(Widget):
         found += [(f"={name}", part) for name, part in parts.items()]
         grouped = {title: set(names) for run in self.runs for title, names in run.groups.items()}
         found += [(f"+{title}", title) for title in grouped]
-        used = {series for run in self.runs for series in run.metrics.told.values()}.union(parts, *grouped.values())
-        others = dict.fromkeys(name for run in self.runs for name in run.metrics.names if name not in used)
+        used = {series for run in self.runs for series in run.metrics.told.values()}.union(
+            parts, *grouped.values()
+        )
+        others = dict.fromkeys(
+            name for run in self.runs for name in run.metrics.names if name not in used
+        )
         self.hidden = 0 if self.everything or not found else len(others)
         if not self.hidden:
             found += [(f"={name}", name) for name in others]
@@ -222,14 +236,17 @@ class _Charts(Widget):
     @property
     def place(self) -> int:
         """Return the place of the chosen chart among all."""
-        return next((place for place, (key, _) in enumerate(self.titles()) if key == self.chosen), 0)
+        return next(
+            (place for place, (key, _) in enumerate(self.titles()) if key == self.chosen), 0
+        )
 
     def shown(self) -> list[tuple[str, str]]:
         """Return keys and titles of the charts that are drawn."""
         titles = self.titles()
         return titles[self.place : self.place + 1] if self.alone else titles
 
-    # -- numbers -----------------------------------------------------------------------------------------------------
+    # -- numbers
+    # ----------------------------------------------------------------------------------------------
 
     def plot(self, key: str, title: str) -> _Plot:
         """Return a chart with its curves; made once for each state of the numbers."""
@@ -244,7 +261,9 @@ class _Charts(Widget):
         named: list[tuple[int, str, str]] = []
         for place, run in enumerate(self.runs):
             if key.startswith("+"):
-                named += [(place, name, label) for name, label in run.groups.get(key[1:], {}).items()]
+                named += [
+                    (place, name, label) for name, label in run.groups.get(key[1:], {}).items()
+                ]
             elif (name := key[1:] if key.startswith("=") else run.metrics.named(key)) is not None:
                 named.append((place, name, run.label))
         styles = series_styles(self.app.current_theme)
@@ -256,55 +275,98 @@ class _Charts(Widget):
                 style = styles[(number if key.startswith("+") else place) % len(styles)]
                 faint = raw if self.weight and len(named) == 1 else ()
                 series.append(
-                    _Series(place, name, clean_line(label, 24), ChartLine(smooth(raw, self.weight), style, faint), raw, steps)
+                    _Series(
+                        place,
+                        name,
+                        clean_line(label, 24),
+                        ChartLine(smooth(raw, self.weight), style, faint),
+                        raw,
+                        steps,
+                    )
                 )
-            scale = scale or self.runs[place].scales.get(name) or ((0.0, 100.0) if title.endswith("%") else None)
+            scale = (
+                scale
+                or self.runs[place].scales.get(name)
+                or ((0.0, 100.0) if title.endswith("%") else None)
+            )
         unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
-        # The title shows the newest value, which must lie within the axis even if the curve is smoothed.
+        # The title shows the newest value, which must lie within the axis even if the curve is
+        # smoothed.
         values = [*values_of([one.line for one in series]), *(one.raw[-1][1] for one in series)]
         axis = value_axis(values, scale=scale, log=key in self.logarithmic) if values else None
         return _Plot(key, title, unit, tuple(series), scale, axis)
 
     def _part(self, plot: _Plot, x: Pair) -> _Plot:
-        """Return a chart with the part of its curves between two x, and with an axis for that part."""
+        """Return a chart with the part of its curves between two x, and an axis for it."""
         if self.span is None:
             return plot
         known = self._parts.get(plot.key)
         if known is None or known[0] != x:
             lines = [
-                replace(one.line, points=within(one.line.points, *x), faint=within(one.line.faint, *x)) for one in plot.series
+                replace(
+                    one.line, points=within(one.line.points, *x), faint=within(one.line.faint, *x)
+                )
+                for one in plot.series
             ]
-            series = tuple(replace(one, line=line) for one, line in zip(plot.series, lines, strict=True))
+            series = tuple(
+                replace(one, line=line) for one, line in zip(plot.series, lines, strict=True)
+            )
             values = values_of(lines)
-            axis = value_axis(values, scale=plot.scale, log=plot.key in self.logarithmic) if values else None
+            axis = (
+                value_axis(values, scale=plot.scale, log=plot.key in self.logarithmic)
+                if values
+                else None
+            )
             known = self._parts[plot.key] = x, replace(plot, series=series, axis=axis)
         return known[1]
 
-    def _pairs(self, place: int, points: Sequence[Point]) -> tuple[tuple[Pair, ...], tuple[float, ...]]:
+    def _pairs(
+        self, place: int, points: Sequence[Point]
+    ) -> tuple[tuple[Pair, ...], tuple[float, ...]]:
         """Return a series as x and y, and the step of each value."""
         if not self.by_time:
             return tuple((point.x, point.y) for point in points), tuple(point.x for point in points)
         begin = self._begin(place)
-        timed = sorted((point.at - begin, point.y, point.x) for point in points if point.at is not None)
+        timed = sorted(
+            (point.at - begin, point.y, point.x) for point in points if point.at is not None
+        )
         return tuple((at, y) for at, y, _ in timed), tuple(x for _, _, x in timed)
 
     def _begin(self, place: int) -> float:
         """Return the time of a run's first number."""
         metrics = self.runs[place].metrics
-        firsts = (next((point.at for point in metrics.series(name) if point.at is not None), None) for name in metrics.names)
+        firsts = (
+            next((point.at for point in metrics.series(name) if point.at is not None), None)
+            for name in metrics.names
+        )
         return min((at for at in firsts if at is not None), default=0.0)
 
     def stops(self) -> list[float]:
         """Return every x at which one of the shown charts has a value, in order."""
-        return sorted({x for key, title in self.shown() for one in self.plot(key, title).series for x, _ in one.raw})
+        return sorted(
+            {
+                x
+                for key, title in self.shown()
+                for one in self.plot(key, title).series
+                for x, _ in one.raw
+            }
+        )
 
     def whole(self) -> Pair:
         """Return the smallest and largest x of all charts."""
-        ends = [(one.raw[0][0], one.raw[-1][0]) for key, title in self.shown() for one in self.plot(key, title).series if one.raw]
+        ends = [
+            (one.raw[0][0], one.raw[-1][0])
+            for key, title in self.shown()
+            for one in self.plot(key, title).series
+            if one.raw
+        ]
         return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
 
     def x_range(self) -> Pair:
-        """Return the ends of the x axis that all charts share, so that the cursor is in the same column."""
+        """Return the ends of the x axis that all charts share.
+
+        So the cursor is in the same column.
+        """
         first, last = self.whole()
         if self.span is None:
             return first, last
@@ -312,21 +374,29 @@ class _Charts(Widget):
         return max(end - self.span, first), end
 
     def show_part(self, low: float, high: float) -> None:
-        """Show the part of the x axis between two x, moved to where there are values; all of it if the part is as long."""
+        """Show the part of the x axis between two x, moved to where there are values.
+
+        All of it if the part is as long.
+        """
         first, last = self.whole()
         if not self.by_time and first.is_integer() and last.is_integer():
             low, high = float(round(low)), float(round(low) + math.ceil(high - low))
         self.span = high - low if high - low < last - first else None
         self.end = high if self.span is not None and high < last else None
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing
+    # ----------------------------------------------------------------------------------------------
 
     def shape(self, width: int, count: int) -> tuple[int, int, int]:
         """Return columns of charts, cells of a chart, and lines of a chart."""
         columns = max(min((width + 2) // (_NARROWEST + 2), 4, count), 1)
         rows = math.ceil(count / columns)
         most = 24 if count > 1 else 200
-        return columns, (width - 2 * (columns - 1)) // columns, max(min((self.room or 24) // rows, most), _LOWEST)
+        return (
+            columns,
+            (width - 2 * (columns - 1)) // columns,
+            max(min((self.room or 24) // rows, most), _LOWEST),
+        )
 
     def spot(self, width: int) -> Region:
         """Return where the chosen chart is."""
@@ -346,7 +416,10 @@ class _Charts(Widget):
         return Content.styled(self.empty, _MUTED)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw what is in sight. Curves are kept until their numbers, their size or the theme change."""
+        """Draw what is in sight.
+
+        Curves are kept until their numbers, their size or the theme change.
+        """
         self._layout = self._lay_out()
         return super().render_lines(crop)
 
@@ -368,11 +441,18 @@ class _Charts(Widget):
         row, line = divmod(y, layout.height)
         plots = layout.plots[row * layout.columns : (row + 1) * layout.columns]
         gap = Strip.blank(2, self.visual_style.rich_style)
-        strips = [strip for plot in plots for strip in (gap, self._chart_line(plot, line, layout))][1:]
-        return Strip.join(strips).adjust_cell_length(self.content_size.width, self.visual_style.rich_style)
+        strips = [strip for plot in plots for strip in (gap, self._chart_line(plot, line, layout))][
+            1:
+        ]
+        return Strip.join(strips).adjust_cell_length(
+            self.content_size.width, self.visual_style.rich_style
+        )
 
     def changed_by(self, before: float | None, after: float | None) -> list[Region]:
-        """Return what a move of the cursor changes: the titles, and the columns that it left and came to."""
+        """Return what a move of the cursor changes.
+
+        The titles, and the columns that it left and came to.
+        """
         layout, regions = self._layout, []
         for number, plot in enumerate(layout.plots if layout is not None else ()):
             assert layout is not None
@@ -380,7 +460,11 @@ class _Charts(Widget):
             left, top = column * (layout.width + 2), row * layout.height
             regions.append(Region(left, top, layout.width, 1))
             if (known := self._drawn.get(plot.key)) is not None:
-                places = {left + layout.labels + 2 + known.drawing.column(x) for x in (before, after) if x is not None}
+                places = {
+                    left + layout.labels + 2 + known.drawing.column(x)
+                    for x in (before, after)
+                    if x is not None
+                }
                 regions += [Region(place, top + 1, 1, layout.height - 3) for place in places]
         return regions
 
@@ -394,13 +478,20 @@ class _Charts(Widget):
         wanted = (layout.width, layout.height, layout.labels, layout.x, self.visual_style)
         known = self._drawn.get(plot.key)
         if known is None or known.wanted != wanted:
-            drawing = draw([one.line for one in plot.series], columns, layout.height - 3, plot.axis, layout.x)
+            drawing = draw(
+                [one.line for one in plot.series], columns, layout.height - 3, plot.axis, layout.x
+            )
             below = " " * (layout.labels + 2) + x_labels(*layout.x, columns, by_time=self.by_time)
             lines = [*drawing.lines(layout.labels), Content.styled(below, _MUTED)]
             strips = [self._strip(one, layout.width) for one in lines]
             known = self._drawn[plot.key] = _Drawn(wanted, drawing, strips)
         strip = known.strips[line - 1]
-        if not self.focused or self.x is None or not layout.x[0] <= self.x <= layout.x[1] or line == layout.height - 2:
+        if (
+            not self.focused
+            or self.x is None
+            or not layout.x[0] <= self.x <= layout.x[1]
+            or line == layout.height - 2
+        ):
             return strip
         column = layout.labels + 2 + known.drawing.column(self.x)
         before, under, after = strip.divide([column, column + 1, layout.width])
@@ -408,14 +499,23 @@ class _Charts(Widget):
         if text == " ":
             cursor = Segment("│", next(iter(known.strips[-1])).style)
         elif plot.series[0].line.style.colour:
-            cursor = Segment(text, (style or Style.null()) + Style(color=self.visual_style.rich_style.color, bold=True))
+            cursor = Segment(
+                text,
+                (style or Style.null())
+                + Style(color=self.visual_style.rich_style.color, bold=True),
+            )
         else:
             cursor = Segment(text, (style or Style.null()) + Style(reverse=True))
         return Strip.join([before, Strip([cursor], 1), after])
 
     def _title(self, plot: _Plot, width: int) -> Content:
         values = [
-            (one.signed(len(plot.series), f"{figure(found[1])}{f' {plot.unit}' if plot.unit else ''}"), one.line.style.colour)
+            (
+                one.signed(
+                    len(plot.series), f"{figure(found[1])}{f' {plot.unit}' if plot.unit else ''}"
+                ),
+                one.line.style.colour,
+            )
             for one in plot.series
             if (found := one.at(self.x)) is not None
         ]
@@ -443,7 +543,8 @@ class _Charts(Widget):
             if cell >= 0:
                 wanted = drawn.drawing.x_at(cell)
                 x = min(
-                    (stop for one in self.plot(key, title).series for stop, _ in one.raw), key=lambda stop: abs(stop - wanted)
+                    (stop for one in self.plot(key, title).series for stop, _ in one.raw),
+                    key=lambda stop: abs(stop - wanted),
                 )
         self.post_message(self.Pointed(key, x))
 
@@ -465,12 +566,15 @@ class _ChartsPage(VerticalScroll, inherit_bindings=False):
 
 
 class MetricsPane(Acting, Vertical):
-    """Charts with two lines of words below: the values at the cursor; and what the axes are and which run has which colour.
+    """Charts with two lines of words below.
+
+    The values at the cursor; and what the axes are and which run has which colour.
 
     Args:
         by_time: The x axis is time from the beginning on.
         empty: Shown while there is no number.
-        opens: What Enter opens at the cursor's step, in one to three words; None where there is nothing to open.
+        opens: What Enter opens at the cursor's step, in one to three words; None where there is
+            nothing to open.
         id: The widget's id.
     """
 
@@ -482,26 +586,86 @@ class MetricsPane(Acting, Vertical):
     }
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("plots.open", "Episodes", "Open what happened at the step of the cursor.", "enter", palette=False),
+        AppAction(
+            "plots.open",
+            "Episodes",
+            "Open what happened at the step of the cursor.",
+            "enter",
+            palette=False,
+        ),
         by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
         by_key("plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"),
         by_key("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"),
-        by_key("plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"),
+        by_key(
+            "plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"
+        ),
         by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
         by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
-        by_key("plots.zoom-in", "Zoom in", "Show half as much of the x axis, around the cursor.", "plus,equals_sign"),
-        by_key("plots.zoom-out", "Zoom out", "Show twice as much of the x axis, around the cursor.", "minus"),
-        by_key("plots.pan-earlier", "Earlier part", "Move the shown part of the x axis by half to the left.", "left_parenthesis"),
-        by_key("plots.pan-later", "Later part", "Move the shown part of the x axis by half to the right.", "right_parenthesis"),
+        by_key(
+            "plots.zoom-in",
+            "Zoom in",
+            "Show half as much of the x axis, around the cursor.",
+            "plus,equals_sign",
+        ),
+        by_key(
+            "plots.zoom-out",
+            "Zoom out",
+            "Show twice as much of the x axis, around the cursor.",
+            "minus",
+        ),
+        by_key(
+            "plots.pan-earlier",
+            "Earlier part",
+            "Move the shown part of the x axis by half to the left.",
+            "left_parenthesis",
+        ),
+        by_key(
+            "plots.pan-later",
+            "Later part",
+            "Move the shown part of the x axis by half to the right.",
+            "right_parenthesis",
+        ),
         by_key("plots.whole", "Whole axis", "Show the whole x axis again.", "underscore"),
         by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
         by_key("plots.previous", "Previous chart", "Go to the previous chart.", "up,k"),
-        AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "u", palette=False),
-        AppAction("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "A", palette=False),
-        AppAction("plots.log", "Log scale", "Draw this chart with a logarithmic y axis, or a linear one.", "V", palette=False),
-        AppAction("plots.zoom", "One chart", "The chosen chart alone, or all charts.", "v", palette=False),
-        AppAction("plots.all", "All charts", "Show all charts again, at their newest values.", "escape", palette=False),
-        AppAction("plots.others", "All numbers", "Also show the numbers that have no common name.", "O", palette=False),
+        AppAction(
+            "plots.smooth",
+            "Smooth",
+            "Smooth the curves: not at all, somewhat, strongly.",
+            "u",
+            palette=False,
+        ),
+        AppAction(
+            "plots.axis",
+            "Step/time",
+            "Draw by step, or by the time since the first value.",
+            "A",
+            palette=False,
+        ),
+        AppAction(
+            "plots.log",
+            "Log scale",
+            "Draw this chart with a logarithmic y axis, or a linear one.",
+            "V",
+            palette=False,
+        ),
+        AppAction(
+            "plots.zoom", "One chart", "The chosen chart alone, or all charts.", "v", palette=False
+        ),
+        AppAction(
+            "plots.all",
+            "All charts",
+            "Show all charts again, at their newest values.",
+            "escape",
+            palette=False,
+        ),
+        AppAction(
+            "plots.others",
+            "All numbers",
+            "Also show the numbers that have no common name.",
+            "O",
+            palette=False,
+        ),
         by_key("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d"),
         by_key("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u"),
     )
@@ -545,7 +709,9 @@ class MetricsPane(Acting, Vertical):
         yield from ()
 
     def show(self, runs: Sequence[Numbers], *, by_time: bool | None = None) -> None:
-        """Draw these runs, the first one above the others. Costs nothing while no number has changed.
+        """Draw these runs, the first one above the others.
+
+        Costs nothing while no number has changed.
 
         Args:
             runs: What is drawn.
@@ -588,7 +754,8 @@ class MetricsPane(Acting, Vertical):
         self._values.update(self._values_text(), layout=False)
         self._words.update(self._words_text(), layout=False)
 
-    # -- the lines below ---------------------------------------------------------------------------------------------
+    # -- the lines below
+    # ---------------------------------------------------------------------------------------------
 
     def _values_text(self) -> Content:
         """Return the values of all charts at the cursor, those of the chosen chart first."""
@@ -609,7 +776,10 @@ class MetricsPane(Acting, Vertical):
                     label = f"{one.label} " if plot.key in grouped and one.label else ""
                     parts.append((label + value, one.line.style.colour or "bold"))
             piece = Content.assemble(
-                "  ", (plot.title, _MUTED), " ", Content(" · ").join(Content.styled(*part) for part in parts)
+                "  ",
+                (plot.title, _MUTED),
+                " ",
+                Content(" · ").join(Content.styled(*part) for part in parts),
             )
             if parts and text.cell_length + piece.cell_length + len(end) <= room:
                 text += piece
@@ -625,21 +795,28 @@ class MetricsPane(Acting, Vertical):
 
     def _words_text(self) -> Content:
         charts = self._charts
-        words = ["by time" if charts.by_time else "by step", f"smoothed {charts.weight:g}" if charts.weight else "not smoothed"]
+        words = [
+            "by time" if charts.by_time else "by step",
+            f"smoothed {charts.weight:g}" if charts.weight else "not smoothed",
+        ]
         if charts.by_time and charts.runs and not charts.stops():
             words[0] = "no line says when it was written"
         words[1:1] = dict.fromkeys(run.window for run in charts.runs if run.window is not None)
         if charts.titles() and charts.hidden:
             words.append(f"O: {charts.hidden} more")
         if charts.span is not None:
-            words[0] += ", {} to {}".format(*(span_text(x) if charts.by_time else figure(x) for x in charts.x_range()))
+            words[0] += ", {} to {}".format(
+                *(span_text(x) if charts.by_time else figure(x) for x in charts.x_range())
+            )
         if log := [title for key, title in charts.titles() if key in charts.logarithmic]:
             words.append(f"logarithmic: {', '.join(log)}")
         room = max(self.size.width - 2, 10)
         legend: list[tuple[SeriesStyle, str]] = []
         if len(charts.runs) > 1:
             styles = series_styles(self.app.current_theme)
-            legend = [(styles[place % len(styles)], run.label) for place, run in enumerate(charts.runs)]
+            legend = [
+                (styles[place % len(styles)], run.label) for place, run in enumerate(charts.runs)
+            ]
         text = Content("")
         for style, label in legend:  # which run is which comes first where there is little room
             piece = Content.assemble((style.sign, style.colour), " ", clean_line(label, 24), "  ")
@@ -648,7 +825,8 @@ class MetricsPane(Acting, Vertical):
             text += piece
         return text + cut(" · ".join(words), max(room - text.cell_length, 0))
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions
+    # ----------------------------------------------------------------------------------------------
 
     def focus(self, scroll_visible: bool = True) -> MetricsPane:
         """The charts take the focus."""
@@ -656,7 +834,10 @@ class MetricsPane(Acting, Vertical):
         return self
 
     def offers(self, action_id: str) -> bool:
-        """Esc is the screen's while all charts are shown; Enter is the pane's where it opens something."""
+        """Esc is the screen's while all charts are shown.
+
+        Enter is the pane's where it opens something.
+        """
         if action_id == "plots.all":
             return self._charts.alone or self._charts.x is not None or self._charts.span is not None
         if action_id == "plots.open":
@@ -668,7 +849,10 @@ class MetricsPane(Acting, Vertical):
         charts = self._charts
         if not charts.titles():
             return "there are no numbers yet"
-        if action_id in ("plots.zoom-out", "plots.pan-earlier", "plots.pan-later", "plots.whole") and charts.span is None:
+        if (
+            action_id in ("plots.zoom-out", "plots.pan-earlier", "plots.pan-later", "plots.whole")
+            and charts.span is None
+        ):
             return "the whole x axis is shown"
         if action_id == "plots.zoom-in":
             low, high = charts.x_range()
@@ -676,7 +860,9 @@ class MetricsPane(Acting, Vertical):
                 return "the charts show single values already"
         if action_id == "plots.log":
             plot = charts.plot(*charts.titles()[charts.place])
-            if plot.key not in charts.logarithmic and any(y <= 0 for one in plot.series for _, y in one.raw):
+            if plot.key not in charts.logarithmic and any(
+                y <= 0 for one in plot.series for _, y in one.raw
+            ):
                 return f"{plot.title} has values that are not above 0"
         return None
 
@@ -723,7 +909,10 @@ class MetricsPane(Acting, Vertical):
     action_zoom_out = partialmethod(_scale, 2.0)
 
     def _cursor(self) -> float:
-        """Return where the cursor is, or the end of the shown part that is nearest to it; without one the right end."""
+        """Return where the cursor is, or the end of the shown part that is nearest to it.
+
+        Without one the right end.
+        """
         low, high = self._charts.x_range()
         return high if self._charts.x is None else min(max(self._charts.x, low), high)
 

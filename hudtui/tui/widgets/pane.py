@@ -1,7 +1,8 @@
 """Panes: the parts of a screen, each with a border, a title and keys of its own.
 
-A screen composes `Pane`s inside one `Panes`, in any nesting of `Horizontal` and `Vertical`. The border shows which pane has the
-focus. On a narrow terminal one pane is shown at a time, and the titles of the others stand beside its own.
+A screen composes `Pane`s inside one `Panes`, in any nesting of `Horizontal` and `Vertical`. The
+border shows which pane has the focus. On a narrow terminal one pane is shown at a time, and the
+titles of the others stand beside its own.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ _LEAST = 8
 
 
 class Pane(Acting, Container):
-    """A part of a screen with a border and a title. It knows no other pane: it posts messages, and the screen connects them.
+    """A part of a screen with a border and a title.
 
-    A subclass gives `BORDER_TITLE`, its `ACTIONS`, `HELP` and `compose`. `name_on_border` changes the title later on, and
-    `note_on_border` the small text at the lower right, such as "23 of 61".
+    It knows no other pane: it posts messages, and the screen connects them. A subclass gives
+    `BORDER_TITLE`, its `ACTIONS`, `HELP` and `compose`. `name_on_border` changes the title later
+    on, and `note_on_border` the small text at the lower right, such as "23 of 61".
     """
 
     DEFAULT_CSS = """
@@ -60,7 +62,8 @@ class Pane(Acting, Container):
     _edge: Region | None = None
     """The part of the border that is being written."""
     HELP: ClassVar[str] = ""
-    """What the pane shows, in a sentence or two: help says it first while the pane has the focus."""
+    """What the pane shows, in a sentence or two: help says it first while the pane has the
+    focus."""
 
     if TYPE_CHECKING:
         app: HudtuiApp
@@ -105,18 +108,25 @@ class Pane(Acting, Container):
         self._edge = None
 
     def note_on_border(self, note: str, style: str = "") -> None:
-        """Show a short text at the lower right of the border, such as "23 of 61"; `style` is one of the theme's colours."""
+        """Show a short text at the lower right of the border, such as "23 of 61".
+
+        `style` is one of the theme's colours.
+        """
         from hudtui.core.text import clean_line
 
         content = Content.styled(clean_line(self.app.keys_in(note)), style)
         if self._note is not None and self._note.is_same(content):
             return
         self._note, gutter = content, self.gutter
-        self._edge = Region(-gutter.left, self.outer_size.height - gutter.top - 1, self.outer_size.width, 1)
+        self._edge = Region(
+            -gutter.left, self.outer_size.height - gutter.top - 1, self.outer_size.width, 1
+        )
         self.border_subtitle = content
         self._edge = None
 
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
         """Draw the pane again; for a text on its border that line alone."""
         if self._edge is not None and not regions:
             regions = (self._edge,)
@@ -126,7 +136,10 @@ class Pane(Acting, Container):
         return next((node for node in self.ancestors if isinstance(node, Panes)), None)
 
     def focus(self, scroll_visible: bool = True) -> Pane:
-        """Give the focus to the part of the pane that takes keys: its first widget that can have it."""
+        """Give the focus to the part of the pane that takes keys.
+
+        Its first widget that can have it.
+        """
         target = self.first_focus()
         if target is not None:
             target.focus(scroll_visible)
@@ -139,7 +152,11 @@ class Pane(Acting, Container):
     def first_focus(self) -> Widget | None:
         """The widget that gets the focus when the pane does; None while there is none."""
         for node in self.walk_children(Widget):
-            if node.focusable and node.display and all(one.display for one in node.ancestors if isinstance(one, Widget)):
+            if (
+                node.focusable
+                and node.display
+                and all(one.display for one in node.ancestors if isinstance(one, Widget))
+            ):
                 return node
         return None
 
@@ -152,8 +169,19 @@ class ViewsPane(Pane):
 
     VIEWS: ClassVar[tuple[str, ...]] = ()
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("views.next", "Next view", "Show the next view of this pane.", "right_square_bracket", palette=False),
-        by_key("views.previous", "Previous view", "Show the previous view of this pane.", "left_square_bracket"),
+        AppAction(
+            "views.next",
+            "Next view",
+            "Show the next view of this pane.",
+            "right_square_bracket",
+            palette=False,
+        ),
+        by_key(
+            "views.previous",
+            "Previous view",
+            "Show the previous view of this pane.",
+            "left_square_bracket",
+        ),
     )
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -191,28 +219,44 @@ def _panes_in(node: Widget) -> Iterator[Pane]:
 
 
 def show(widget: Widget, wanted: bool) -> None:
-    """Show or hide a widget. Textual repeats the layout when `display` is set, even to the same value."""
+    """Show or hide a widget.
+
+    Textual repeats the layout when `display` is set, even to the same value.
+    """
     if widget.display is not wanted:
         widget.display = wanted
 
 
 def _fitted(titles: list[str], front: int, width: int) -> list[str]:
-    """The titles of panes for one border: where they are too long, those of the panes behind the front one are shortened."""
+    """The titles of panes for one border.
+
+    Where they are too long, those of the panes behind the front one are shortened.
+    """
     room = width - 3 * (len(titles) - 1)
     if width <= 0 or sum(map(cell_len, titles)) <= room:
         return titles
-    titles = [title if number == front else title.partition(" · ")[0] for number, title in enumerate(titles)]
+    titles = [
+        title if number == front else title.partition(" · ")[0]
+        for number, title in enumerate(titles)
+    ]
     while sum(map(cell_len, titles)) > room:
-        number = max(range(len(titles)), key=lambda one: (cell_len(titles[one]) if one != front else 0, one))
+        number = max(
+            range(len(titles)), key=lambda one: (cell_len(titles[one]) if one != front else 0, one)
+        )
         if cell_len(titles[number]) <= _SHORTEST:
-            titles[front] = cut(titles[front], max(room - sum(map(cell_len, titles)) + cell_len(titles[front]), _SHORTEST))
+            titles[front] = cut(
+                titles[front],
+                max(room - sum(map(cell_len, titles)) + cell_len(titles[front]), _SHORTEST),
+            )
             break
         titles[number] = cut(titles[number], cell_len(titles[number]) - 1)
     return titles
 
 
 class Panes(Acting, Container):
-    """The panes of a screen, beside and below each other; one at a time where the terminal is narrow.
+    """The panes of a screen, beside and below each other.
+
+    One at a time where the terminal is narrow.
 
     Args:
         children: Panes, and `Horizontal` or `Vertical` containers of panes.
@@ -222,9 +266,15 @@ class Panes(Acting, Container):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         by_key("panes.next", "Next pane", "Go to the next pane or field.", "tab"),
         by_key("panes.previous", "Previous pane", "Go to the previous pane or field.", "shift+tab"),
-        AppAction("panes.zoom", "Zoom", "Show this pane alone, or all of them again.", "z", show=False),
-        AppAction("panes.larger", "Larger pane", "Make this pane larger.", "greater_than_sign", show=False),
-        AppAction("panes.smaller", "Smaller pane", "Make this pane smaller.", "less_than_sign", show=False),
+        AppAction(
+            "panes.zoom", "Zoom", "Show this pane alone, or all of them again.", "z", show=False
+        ),
+        AppAction(
+            "panes.larger", "Larger pane", "Make this pane larger.", "greater_than_sign", show=False
+        ),
+        AppAction(
+            "panes.smaller", "Smaller pane", "Make this pane smaller.", "less_than_sign", show=False
+        ),
     )
     DEFAULT_CSS = """
     Panes { width: 1fr; height: 1fr; layout: horizontal; }
@@ -248,16 +298,23 @@ class Panes(Acting, Container):
         self._narrow = False
         self._dragged: tuple[Widget, Widget, bool] | None = None
 
-    # -- which pane ------------------------------------------------------------------------------------------------------
+    # -- which pane
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def panes(self) -> list[Pane]:
-        """The panes of the screen, in their order, but for those that the screen itself hides (`pane.disabled`)."""
+        """Return the panes of the screen, in their order.
+
+        Those that the screen itself hides (`pane.disabled`) are left out.
+        """
         return [pane for pane in _panes_in(self) if not pane.disabled]
 
     @property
     def by_use(self) -> list[Pane]:
-        """The panes, the one that had the focus last first; those that never had it at the end, in their order."""
+        """The panes, the one that had the focus last first.
+
+        Those that never had it at the end, in their order.
+        """
         panes = self.panes
         recent = [pane for pane in self._recent if pane in panes]
         return [*recent, *(pane for pane in panes if pane not in recent)]
@@ -275,10 +332,17 @@ class Panes(Acting, Container):
             for node in focused.ancestors_with_self:
                 if isinstance(node, Pane) and self in node.ancestors:
                     return node
-        return self._front if self._front is not None and self._front.is_attached else next(iter(self.panes), None)
+        return (
+            self._front
+            if self._front is not None and self._front.is_attached
+            else next(iter(self.panes), None)
+        )
 
     def open(self, pane: Pane) -> None:
-        """Bring a pane to the front and give it the focus, at once: the next key that was typed is the pane's."""
+        """Bring a pane to the front and give it the focus, at once.
+
+        The next key that was typed is the pane's.
+        """
         self.bring(pane)
         if (target := pane.first_focus()) is not None:
             self.screen.set_focus(target)
@@ -310,14 +374,19 @@ class Panes(Acting, Container):
         self.rearrange()
 
     def rearrange(self) -> None:
-        """Show all panes that are not disabled, or the front one alone. Call it when a pane was disabled, or is not any more."""
+        """Show all panes that are not disabled, or the front one alone.
+
+        Call it when a pane was disabled, or is not any more.
+        """
         alone, front = self.alone, self._front
         if alone and (front is None or not front.is_attached or front.disabled):
             front = self._front = self.current
         for pane in _panes_in(self):
             show(pane, not pane.disabled and (not alone or pane is front))
         for box in reversed(list(self.query(Widget))):
-            if not isinstance(box, Pane) and any(isinstance(child, Pane) or child.has_class("-box") for child in box.children):
+            if not isinstance(box, Pane) and any(
+                isinstance(child, Pane) or child.has_class("-box") for child in box.children
+            ):
                 box.add_class("-box", update=False)  # no style asks for it
                 show(box, any(child.display for child in box.children))
         self.set_class(alone, "-alone")
@@ -325,7 +394,10 @@ class Panes(Acting, Container):
         self.post_message(self.Changed())
 
     def name_panes(self) -> None:
-        """Write the titles on the borders: of a pane that is shown alone, those of the others too."""
+        """Write the titles on the borders.
+
+        Of a pane that is shown alone, those of the others too.
+        """
         panes = self.panes
         for pane in panes:
             if not self.alone or len(panes) == 1:
@@ -340,7 +412,11 @@ class Panes(Acting, Container):
     def _titles(self, front: Pane) -> Iterator[tuple[Pane, str]]:
         """The panes with their titles, as long as they are on the border of this one."""
         panes = self.panes
-        return zip(panes, _fitted([pane.title for pane in panes], panes.index(front), self.size.width - 6), strict=True)
+        return zip(
+            panes,
+            _fitted([pane.title for pane in panes], panes.index(front), self.size.width - 6),
+            strict=True,
+        )
 
     def hidden(self) -> Iterator[tuple[Pane, Offset]]:
         """The panes behind the front one, each with a cell before its title."""
@@ -380,7 +456,8 @@ class Panes(Acting, Container):
                         self._front = node
                 return
 
-    # -- keys ------------------------------------------------------------------------------------------------------------
+    # -- keys
+    # ----------------------------------------------------------------------------------------------
 
     def step(self, by: int) -> None:
         """Go to the next field or pane (1), or to the one before (-1)."""
@@ -445,32 +522,48 @@ class Panes(Acting, Container):
         assert isinstance(parent, Widget)
         across = parent.layout.name == "horizontal"
         shown = [child for child in parent.children if child.display]
-        sizes = {child: child.outer_size.width if across else child.outer_size.height for child in shown}
+        sizes = {
+            child: child.outer_size.width if across else child.outer_size.height for child in shown
+        }
         by = by if across else by // 2 if abs(by) > 1 else by
         least = _LEAST if across else _LEAST // 3 + 1
         by = max(min(by, sizes[second] - least), least - sizes[first])
         sizes[first] += by
         sizes[second] -= by
         for child, cells in sizes.items():
-            share = Scalar(float(max(cells, 1)), Unit.FRACTION, Unit.WIDTH if across else Unit.HEIGHT)
+            share = Scalar(
+                float(max(cells, 1)), Unit.FRACTION, Unit.WIDTH if across else Unit.HEIGHT
+            )
             if across:
                 child.styles.width = share
             else:
                 child.styles.height = share
 
-    # -- mouse -----------------------------------------------------------------------------------------------------------
+    # -- mouse
+    # ----------------------------------------------------------------------------------------------
 
     def _divider(self, x: int, y: int) -> tuple[Widget, Widget, bool] | None:
-        """The neighbours whose common edge is at this place of the screen, and whether they stand beside each other."""
+        """Return the neighbours whose common edge is here, and whether they are side by side.
+
+        The place is one of the screen.
+        """
         boxes = [self, *(box for box in self.query(Widget) if box.has_class("-box"))]
         for box in boxes:
             across = box.layout.name == "horizontal"
             shown = [child for child in box.children if child.display]
             for first, second in pairwise(shown):
                 region = first.region
-                if across and x in (region.right - 1, region.right) and region.y < y < region.bottom - 1:
+                if (
+                    across
+                    and x in (region.right - 1, region.right)
+                    and region.y < y < region.bottom - 1
+                ):
                     return first, second, True
-                if not across and y in (region.bottom - 1, region.bottom) and region.x < x < region.right - 1:
+                if (
+                    not across
+                    and y in (region.bottom - 1, region.bottom)
+                    and region.x < x < region.right - 1
+                ):
                     return first, second, False
         return None
 

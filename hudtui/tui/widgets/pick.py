@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 _NAME = 32
-"""Most cells of a name in front of the words about it; a longer name moves the words of its line to the right."""
+"""Most cells of a name in front of the words about it; a longer name moves the words of its line to
+the right."""
 
 
 class Pick(Dialog["int | None"]):
@@ -35,15 +36,19 @@ class Pick(Dialog["int | None"]):
 
     Args:
         title: What is chosen.
-        options: One line each, plain or styled; or a name and words about it, which stand in a second column.
+        options: One line each, plain or styled; or a name and words about it, which stand in a
+            second column.
         at: The choice that the cursor begins on.
         lines: What to know before choosing, above the list.
         hint: Below the list.
-        careful: Something is made or written at once when one is chosen: a key in the middle of a burst chooses nothing.
+        careful: Something is made or written at once when one is chosen: a key in the middle of a
+            burst chooses nothing.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("pick.take", "Choose", "Choose the option under the cursor.", "enter", palette=False),
+        AppAction(
+            "pick.take", "Choose", "Choose the option under the cursor.", "enter", palette=False
+        ),
     )
     DEFAULT_CSS = """
     Pick .dialog { height: auto; max-height: 80%; width: 100; }
@@ -78,7 +83,9 @@ class Pick(Dialog["int | None"]):
             if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
             yield Choices(id="pick-rows")
-            yield self.key_line(self._hint or "{key:pick.take} chooses   {key:dialog.cancel} closes")
+            yield self.key_line(
+                self._hint or "{key:pick.take} chooses   {key:dialog.cancel} closes"
+            )
 
     def on_mount(self) -> None:
         self._fill("")
@@ -128,7 +135,11 @@ class Pick(Dialog["int | None"]):
         self._take(self.query_one(Choices).highlighted)
 
     def _take(self, at: int | None) -> None:
-        if at is not None and at < len(self._shown) and (not self._careful or self.decides("Enter")):
+        if (
+            at is not None
+            and at < len(self._shown)
+            and (not self._careful or self.decides("Enter"))
+        ):
             self.dismiss(self._shown[at])
 
 
@@ -151,15 +162,24 @@ def _in_columns(options: Iterable[str | Content | tuple[str, str]]) -> list[Cont
 
 
 def _rank(option: Content | Hanging, words: Sequence[str]) -> int | None:
-    """Return the place of an option: its name begins with the typed words, has them, or the words about it; None: none does."""
-    name, about = (option.plain, "") if isinstance(option, Content) else (option.lead.plain, option.body.plain)
+    """Return the place of an option.
+
+    Its name begins with the typed words, has them, or the words about it; None: none does.
+    """
+    name, about = (
+        (option.plain, "")
+        if isinstance(option, Content)
+        else (option.lead.plain, option.body.plain)
+    )
     name = name.casefold()
     if all(word in name for word in words):
         return 0 if name.startswith(" ".join(words)) else 1
     return 2 if all(word in f"{name}{about.casefold()}" for word in words) else None
 
 
-async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None) -> str | None:
+async def pick_file(
+    app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None
+) -> str | None:
     """Ask, from a worker, for a configuration or a task file of the project.
 
     Args:

@@ -1,4 +1,7 @@
-"""Images as lines of half blocks. Needs the extra `images`: without it, and without colours, there are none."""
+"""Images as lines of half blocks.
+
+Needs the extra `images`: without it, and without colours, there are none.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,11 @@ def why_no_pictures(app: App[Any]) -> str | None:
     """Return why the app shows no images; None if it does."""
     if not installed():
         return INSTALL
-    return "images need colours and UTF-8" if app.no_color or app.theme == "monochrome" or wants_ascii(os.environ) else None
+    return (
+        "images need colours and UTF-8"
+        if app.no_color or app.theme == "monochrome" or wants_ascii(os.environ)
+        else None
+    )
 
 
 class Undecodable(ValueError):
@@ -57,7 +64,9 @@ class Undecodable(ValueError):
 
 
 def _decode(data: str) -> Any:
-    """Return an image (`PIL.Image.Image`) of at most 800 pixels a side from base64. Of several frames the first one.
+    """Return an image (`PIL.Image.Image`) of at most 800 pixels a side from base64.
+
+    Of several frames the first one.
 
     Raises:
         Undecodable: It is no image, or too large.
@@ -85,7 +94,10 @@ def _decode(data: str) -> Any:
 
 
 class Pictures:
-    """The pictures of an app, as lines that can be scrolled like any other. Neither pixels nor base64 are kept."""
+    """The pictures of an app, as lines that can be scrolled like any other.
+
+    Neither pixels nor base64 are kept.
+    """
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app
@@ -93,8 +105,9 @@ class Pictures:
         self._lock = threading.Lock()
 
     def lines(self, data: str | None, width: int) -> Sequence[Content]:
-        """Return an image as lines of at most `width` cells; one line that says why where it cannot be shown.
+        """Return an image as lines of at most `width` cells.
 
+        One line that says why where it cannot be shown.
         A new image takes some 20 ms: `draw` calls this in a thread before.
 
         Args:
@@ -117,7 +130,7 @@ class Pictures:
             return self._made[key]
 
     async def draw(self, images: Iterable[str | None], width: int) -> None:
-        """Make the lines of the first images of an episode, so that `lines` returns them at once."""
+        """Make the lines of an episode's first images, so that `lines` returns them at once."""
         for data in [data for data in images if data is not None][:MOST_PICTURES]:
             await asyncio.to_thread(self.lines, data, width)
 
@@ -130,7 +143,9 @@ def _half_blocks(image: Any, width: int) -> Iterator[Content]:
     pixels = image.resize((columns, 2 * rows)).load()
     text = "▀" * columns
     for row in range(rows):
-        pairs = [(pixels[column, 2 * row], pixels[column, 2 * row + 1]) for column in range(columns)]
+        pairs = [
+            (pixels[column, 2 * row], pixels[column, 2 * row + 1]) for column in range(columns)
+        ]
         yield Content(text, spans=_spans(pairs))
 
 

@@ -1,4 +1,7 @@
-"""Scroll bars that look alike in both directions: Textual's horizontal one is a whole row of solid colour."""
+"""Scroll bars that look alike in both directions.
+
+Textual's horizontal one is a whole row of solid colour.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,16 @@ class ThinScrollBar(ScrollBarRender):
     ) -> Segments:
         """The bar as segments, with what a click on each part means."""
         if vertical or not (window_size and size and virtual_size > window_size):
-            return super().render_bar(size, virtual_size, window_size, position, thickness, vertical, back_color, bar_color)
+            return super().render_bar(
+                size,
+                virtual_size,
+                window_size,
+                position,
+                thickness,
+                vertical,
+                back_color,
+                bar_color,
+            )
         thumb = max(round(size * window_size / virtual_size), 1)
         start = min(round((size - thumb) * position / (virtual_size - window_size)), size - thumb)
         style = Style(color=bar_color, bgcolor=back_color)
@@ -36,5 +48,7 @@ class ThinScrollBar(ScrollBarRender):
             ("━" * thumb, {"@mouse.down": "grab"}, False),
             ("─" * (size - start - thumb), {"@mouse.down": "scroll_down"}, True),
         )
-        row = [Segment(text, style + Style(meta=meta, dim=dim)) for text, meta, dim in parts if text]
+        row = [
+            Segment(text, style + Style(meta=meta, dim=dim)) for text, meta, dim in parts if text
+        ]
         return Segments([*row, Segment.line()] * thickness, new_lines=False)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Scrolling(Acting):
-    """Mixin, first in the list of bases, for widgets that scroll. They list `MOVES` in their `ACTIONS`: a mixin binds no keys."""
+    """Mixin, first in the list of bases, for widgets that scroll.
+
+    They list `MOVES` in their `ACTIONS`: a mixin binds no keys.
+    """
 
     def action_down(self) -> None:
         cast("Widget", self).scroll_down(animate=False)

@@ -1,4 +1,7 @@
-"""Search in the lines of a widget: a field below it asks for the pattern, and a line says which match is shown."""
+"""Search in the lines of a widget.
+
+A field below it asks for the pattern, and a line says which match is shown.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ class StatusLine(Widget):
     """One line of parts."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = "StatusLine { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }"
+    DEFAULT_CSS = (
+        "StatusLine { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }"
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +64,9 @@ class SearchField(Acting, Field):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("logsearch.submit", "Find", "Find what is typed, and mark it.", "enter", palette=False),
+        AppAction(
+            "logsearch.submit", "Find", "Find what is typed, and mark it.", "enter", palette=False
+        ),
         AppAction(
             "logsearch.leave",
             "Leave",
@@ -67,7 +74,13 @@ class SearchField(Acting, Field):
             "escape",
             palette=False,
         ),
-        AppAction("logsearch.regex", "Regex", "Read the pattern as a regular expression, or not.", "ctrl+t", palette=False),
+        AppAction(
+            "logsearch.regex",
+            "Regex",
+            "Read the pattern as a regular expression, or not.",
+            "ctrl+t",
+            palette=False,
+        ),
     )
 
     def __init__(self, search: Callable[[str], object], leave: Callable[[], object]) -> None:
@@ -116,7 +129,10 @@ def search_words(pattern: Pattern, place: int, total: int, *, more: bool = False
         return f"{kind} “{shown}”: {pattern.error}"
     if not total:
         return f"{kind} “{shown}”: {'not found yet' if more else 'not found'}"
-    return f"{kind} “{shown}”: {spaced(place) if place else '–'} of {spaced(total)}{'+' if more else ''}"
+    return (
+        f"{kind} “{shown}”: {spaced(place) if place else '–'} of "
+        f"{spaced(total)}{'+' if more else ''}"
+    )
 
 
 def spaced(number: int) -> str:
@@ -131,7 +147,10 @@ else:
 
 
 class Searching(Acting, _Base):
-    """Mixin, first in the list of bases, for widgets of lines. They list `SEARCH` in their `ACTIONS`: a mixin binds no keys."""
+    """Mixin, first in the list of bases, for widgets of lines.
+
+    They list `SEARCH` in their `ACTIONS`: a mixin binds no keys.
+    """
 
     pattern: Pattern | None = None
     """What is searched for."""
@@ -193,7 +212,9 @@ class Searching(Acting, _Base):
             return
         found = self._matches
         if found is None:
-            found = self._matches = [line for line, text in enumerate(self.texts()) if self.pattern.matches(text)]
+            found = self._matches = [
+                line for line, text in enumerate(self.texts()) if self.pattern.matches(text)
+            ]
         place = (place_of(found, self.line_here) + by) % len(found) if found else -1
         if found:
             self.go_to_line(found[place])
@@ -209,7 +230,9 @@ class Searching(Acting, _Base):
 
     def offers(self, action_id: str) -> bool:
         """Until something is searched for, the keys of matches are those of the screen."""
-        return super().offers(action_id) and (action_id not in _OF_MATCHES or self.pattern is not None)
+        return super().offers(action_id) and (
+            action_id not in _OF_MATCHES or self.pattern is not None
+        )
 
     def action_find(self) -> None:
         self._field.open()

@@ -1,4 +1,7 @@
-"""A scrollable sheet of styled lines that can be changed at every keystroke without a new layout of the screen."""
+"""A scrollable sheet of styled lines.
+
+They can be changed at every keystroke without a new layout of the screen.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
         self._hang = hang
         self._lines: tuple[Content, ...] = ()
         self.more = 0
-        """Number of rows for which the scroll bar leaves room below the lines that `show` gets next."""
+        """Number of rows for which the scroll bar leaves room below the lines that `show` gets
+        next."""
         self._wrapped: list[Content] = []
         self._starts: list[int] = []
         """The row that each line begins at."""
@@ -68,21 +72,40 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
                 self.refresh()
                 return
             after, top = self._wrapped, self.scroll_offset.y
-            self._strips = {row: strip for row, strip in strips.items() if _alike_at(row, before, after)}
+            self._strips = {
+                row: strip for row, strip in strips.items() if _alike_at(row, before, after)
+            }
             seen = range(top, min(top + self.size.height, max(len(before), len(after))))
-            changed = [Region(0, row - top, self.size.width, 1) for row in seen if not _alike_at(row, before, after)]
+            changed = [
+                Region(0, row - top, self.size.width, 1)
+                for row in seen
+                if not _alike_at(row, before, after)
+            ]
             if changed:
                 self.refresh(*changed)
 
     def reveal(self, beginning: str) -> None:
-        """Scroll so that the last line that begins like this is in sight, with as much of what follows as there is room for."""
+        """Scroll so that the last line that begins like this is in sight.
+
+        As much of what follows is in sight as there is room for.
+        """
         self._revealed = beginning
-        row = next((at for at in range(len(self._wrapped) - 1, -1, -1) if self._wrapped[at].plain.startswith(beginning)), None)
+        row = next(
+            (
+                at
+                for at in range(len(self._wrapped) - 1, -1, -1)
+                if self._wrapped[at].plain.startswith(beginning)
+            ),
+            None,
+        )
         if row is not None:
             self.scroll_to(y=row, animate=False)
 
     def go_to(self, line: int) -> None:
-        """Scroll so that a line, by its number from 0, is at the top; as soon as there is a place, where there is none yet."""
+        """Scroll so that a line, by its number from 0, is at the top.
+
+        As soon as there is a place, where there is none yet.
+        """
         self._line = line if not self._made_for else None
         if 0 <= line < len(self._starts):
             self.scroll_to(y=self._starts[line], animate=False)
@@ -96,25 +119,37 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
         width = self._made_for = self.scrollable_content_region.width
         self._strips.clear()
         # Without a width it has no place yet, or none at this moment.
-        pieces = [self._pieces(line, width) if width and _may_wrap(line.plain, width) else [line] for line in self._lines]
+        pieces = [
+            self._pieces(line, width) if width and _may_wrap(line.plain, width) else [line]
+            for line in self._lines
+        ]
         self._wrapped = [piece for line in pieces for piece in line]
         self._starts = list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else []
-        # Set past the reactive: a new size of what is scrolled is no reason to lay out the whole screen again.
+        # Set past the reactive: a new size of what is scrolled is no reason to lay out the whole
+        # screen again.
         self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped) + self.more))
         self._scroll_update(self.virtual_size)
 
     def _pieces(self, line: Content, width: int) -> list[Content]:
-        return hanging_lines(line[: self._hang], line[self._hang :], width) if self._hang else line.wrap(width)
+        return (
+            hanging_lines(line[: self._hang], line[self._hang :], width)
+            if self._hang
+            else line.wrap(width)
+        )
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines in sight.
 
-        The screen looks for places of widgets at any request, also while some are being shown or hidden: then a sheet
-        may have wrapped to a width that it never gets, and no other message says so.
+        The screen looks for places of widgets at any request, also while some are being shown or
+        hidden: then a sheet may have wrapped to a width that it never gets, and no other message
+        says so.
         """
         if self._made_for != self.scrollable_content_region.width:
             self.call_later(self.on_resize)
-        self._base, self._visual_base = self.rich_style, self.visual_style  # once for all lines: they take longer than a line
+        self._base, self._visual_base = (
+            self.rich_style,
+            self.visual_style,
+        )  # once for all lines: they take longer than a line
         return super().render_lines(crop)
 
     def on_resize(self) -> None:

@@ -1,4 +1,7 @@
-"""The five steps of a project as one line: key, sign and name of each, errors, and how many runs are in progress."""
+"""The five steps of a project as one line.
+
+Key, sign and name of each, errors, and how many runs are in progress.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class StepBar(Widget):
         self._spans: list[tuple[int, int, str]] = []
 
     def show(self, steps: Mapping[str, StepFact], current: str, running: int = 0) -> None:
-        """Show how the steps stand; `current` is the one on screen, `running` the number of runs in progress."""
+        """Show how the steps stand.
+
+        `current` is the one on screen, `running` the number of runs in progress.
+        """
         if (steps, current, running) != (self._steps, self._current, self._in_progress):
             self._steps, self._current, self._in_progress = steps, current, running
             self.refresh()

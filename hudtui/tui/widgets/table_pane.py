@@ -1,4 +1,7 @@
-"""A pane with one table: its rows are filtered by words and fields, sorted, and keep the cursor over every refresh."""
+"""A pane with one table.
+
+Its rows are filtered by words and fields, sorted, and keep the cursor over every refresh.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,12 @@ from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
 
 R = TypeVar("R")
 
-FILTER_ACTION = AppAction("list.filter", "Filter", "Show only rows that match: words, regular expressions, field:value.", "slash")
+FILTER_ACTION = AppAction(
+    "list.filter",
+    "Filter",
+    "Show only rows that match: words, regular expressions, field:value.",
+    "slash",
+)
 SORT_ACTION = AppAction("list.sort", "Sort", "Sort by the next column.", "s")
 REVERSE_ACTION = AppAction("list.reverse", "Reverse", "Sort the other way round.", "S", show=False)
 
@@ -39,7 +47,8 @@ class FilteredPane(Pane):
     def __init__(self, placeholder: str, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.filter_field = FilterField(placeholder=placeholder)
-        """Made part of the pane when it is first needed: a field costs as much to style as a table."""
+        """Made part of the pane when it is first needed: a field costs as much to style as a
+        table."""
 
     def filtered(self) -> None:
         """List the rows that pass the filter."""
@@ -149,15 +158,23 @@ class TablePane(FilteredPane, Generic[R]):
         self._arrange()
 
     def matching(self, rows: Iterable[R]) -> list[R]:
-        """Return the rows that match the filter; all of them where it is no filter. May run in a thread."""
+        """Return the rows that match the filter; all of them where it is no filter.
+
+        May run in a thread.
+        """
         given = list(rows)
         try:
-            return arrange(given, self._fields, wanted=self.filter_field.value, sort=None, reverse=False)
+            return arrange(
+                given, self._fields, wanted=self.filter_field.value, sort=None, reverse=False
+            )
         except InputError:
             return given
 
     def counted(self, count: str) -> str:
-        """Return what the border says of the rows, given their number in words. A subclass may say more."""
+        """Return what the border says of the rows, given their number in words.
+
+        A subclass may say more.
+        """
         return count
 
     def redraw(self) -> None:
@@ -166,7 +183,9 @@ class TablePane(FilteredPane, Generic[R]):
 
     def choose(self, key: str) -> bool:
         """Put the cursor on a row by its key. Returns whether the row is listed."""
-        place = next((place for place, row in enumerate(self.listed) if self._key(row) == key), None)
+        place = next(
+            (place for place, row in enumerate(self.listed) if self._key(row) == key), None
+        )
         if place is not None:
             self.table.go(place, tell=False)
             self._tell()
@@ -177,13 +196,21 @@ class TablePane(FilteredPane, Generic[R]):
             self._tell()  # the cursor may have just moved: keep that move
         before = self._chosen
         try:
-            found = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)
+            found = arrange(
+                self.rows,
+                self._fields,
+                wanted=self.filter_field.value,
+                sort=self.sort,
+                reverse=self.reverse,
+            )
             self.listed = found
             problem = ""
         except InputError as error:
             problem = str(error)
         keys = [self._key(row) for row in self.listed]
-        place = keys.index(before) if before in keys else min(self.table.cursor, max(len(keys) - 1, 0))
+        place = (
+            keys.index(before) if before in keys else min(self.table.cursor, max(len(keys) - 1, 0))
+        )
         self.table.sorted_by = (self.sort, self.reverse) if self.sort is not None else None
         self.table.empty = self._empty if not self.rows else "No row matches the filter."
         self.table.show(Rows(self.listed, self._cells), cursor=place)
@@ -200,7 +227,8 @@ class TablePane(FilteredPane, Generic[R]):
             self._chosen = key
             self.post_message(self.Highlighted(self, row))
 
-    # -- order -----------------------------------------------------------------------------------------------------------
+    # -- order
+    # ----------------------------------------------------------------------------------------------
 
     def sortable(self) -> list[str | None]:
         """What the rows can be sorted by, in the order of the key; None is their own order."""
@@ -224,7 +252,8 @@ class TablePane(FilteredPane, Generic[R]):
             self.sort = event.key
             self._arrange()
 
-    # -- rows ------------------------------------------------------------------------------------------------------------
+    # -- rows
+    # ----------------------------------------------------------------------------------------------
 
     @on(VirtualTable.Highlighted)
     def _moved(self, event: VirtualTable.Highlighted) -> None:

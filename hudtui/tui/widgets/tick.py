@@ -32,14 +32,22 @@ class Tick(Checkbox):
         reason: str | None = None,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        super().__init__(Content(clean_line(words if reason is None else reason)), value and reason is None, id=id, compact=True)
+        super().__init__(
+            Content(clean_line(words if reason is None else reason)),
+            value and reason is None,
+            id=id,
+            compact=True,
+        )
         self.reason = reason
         if reason is not None:
             self.can_focus = False
             self.add_class("-impossible")
 
     def render(self) -> Content:
-        """The box, which says without colours whether it is ticked, and the words; only the reason where there is no choice."""
+        """The box, which says without colours whether it is ticked, and the words.
+
+        Only the reason where there is no choice.
+        """
         if self.reason is not None:
             return Content.assemble(" –  ", self.label)
         return Content.assemble(("[x] " if self.value else "[ ] ", "bold $accent"), self.label)

@@ -21,13 +21,22 @@ class Unsaved(Dialog["Answer | None"]):
         title: The question.
         lines: What is not saved, and what becomes of it.
         leave: What leaving is called.
-        lost: Leaving loses the work, because no copy of it can be kept. It has a key of its own then.
+        lost: Leaving loses the work, because no copy of it can be kept. It has a key of its own
+            then.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("unsaved.save", "Save", "Save first.", "s", palette=False),
-        AppAction("unsaved.leave", "Leave", "Leave without saving; a copy is kept.", "y", palette=False),
-        AppAction("unsaved.lose", "Lose", "Leave without saving, and lose the changes.", "L", palette=False),
+        AppAction(
+            "unsaved.leave", "Leave", "Leave without saving; a copy is kept.", "y", palette=False
+        ),
+        AppAction(
+            "unsaved.lose",
+            "Lose",
+            "Leave without saving, and lose the changes.",
+            "L",
+            palette=False,
+        ),
         AppAction("unsaved.stay", "Stay", "Go back to the work.", "n", palette=False),
         by_key("unsaved.next", "Next button", "Move to the next button.", "right,l"),
         by_key("unsaved.previous", "Previous button", "Move to the previous button.", "left,h"),

@@ -26,7 +26,8 @@ _MEASURED = 200
 """Rows that columns are sized by: with more, only the first ones count."""
 
 Cell = str | tuple[str, str]
-"""Text, or text and the name of a component class (`table--ok`, ...). Cleaned before it is drawn, never markup."""
+"""Text, or text and the name of a component class (`table--ok`, ...). Cleaned before it is drawn,
+never markup."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Column:
     flexible: int = 0
     """How many parts of the room that is left it takes."""
     wanted: int = 0
-    """Cells that it gets before the flexible ones share what is left, as long as that leaves half of it."""
+    """Cells that it gets before the flexible ones share what is left, as long as that leaves half
+    of it."""
     from_width: int = 0
     """The narrowest table that shows it."""
     align: Literal["left", "right"] = "left"
@@ -176,7 +178,8 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         self._widths: list[tuple[int, Column, int]] = []
         self._needed: dict[int, int] = {}
 
-    # -- rows --------------------------------------------------------------------------------------------------------
+    # -- rows
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
@@ -203,13 +206,17 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         self._measure()
         self.cursor = min(self.cursor, max(count - 1, 0))
         self._fit()
-        if min(seen, count) < self.scroll_offset.y + self.size.height:  # what comes below the last line changes no line
+        if (
+            min(seen, count) < self.scroll_offset.y + self.size.height
+        ):  # what comes below the last line changes no line
             self.refresh()
 
     def _measure(self) -> None:
         """Find the widths of the columns that are sized to their contents, from the first rows."""
         growing = [(number, column) for number, column in enumerate(self.columns) if column.most]
-        self._needed = {number: max(column.width, cell_len(column.title) + 2) for number, column in growing}
+        self._needed = {
+            number: max(column.width, cell_len(column.title) + 2) for number, column in growing
+        }
         if not growing or self.rows is None:
             return
         for row in range(min(self._count, _MEASURED)):
@@ -240,7 +247,11 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         if row != before and self.scroll_offset.y == top:  # scrolling draws all lines anyway
             width = self.size.width
             self.refresh(
-                *(Region(0, place - top + 1, width, 1) for place in (before, row) if 0 <= place - top < self.size.height)
+                *(
+                    Region(0, place - top + 1, width, 1)
+                    for place in (before, row)
+                    if 0 <= place - top < self.size.height
+                )
             )
 
     def _fit(self) -> None:
@@ -252,7 +263,8 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
             self.go(self.cursor, tell=False)
         self.refresh()
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing
+    # ----------------------------------------------------------------------------------------------
 
     def widths(self) -> list[tuple[int, Column, int]]:
         """The columns that fit: number, column, cells."""
@@ -264,9 +276,14 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         ]
         for place, (number, column) in enumerate(shown):
             if self.sorted_by is not None and self.sorted_by[0] == column.key:
-                shown[place] = (number, replace(column, width=max(column.width, cell_len(column.title) + 2)))
+                shown[place] = (
+                    number,
+                    replace(column, width=max(column.width, cell_len(column.title) + 2)),
+                )
         left = room - sum(column.width + 1 for _, column in shown) + 1
-        for place, (number, column) in enumerate(shown):  # what grew with its contents gives room back
+        for place, (number, column) in enumerate(
+            shown
+        ):  # what grew with its contents gives room back
             if left < 0 and column.most:
                 least = max(column.width + left, self.columns[number].width)
                 left += column.width - least
@@ -285,7 +302,11 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         return made
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines in sight. What is the same for all of them is looked up once: the styles alone take most of the time else."""
+        """The lines in sight.
+
+        What is the same for all of them is looked up once: the styles alone take most of the time
+        else.
+        """
         self._base = self.rich_style
         self._widths = self.widths()
         return super().render_lines(crop)
@@ -306,25 +327,42 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         base = self._base
         if y == 0:
             style = self._style("table--heading")
-            line = " ".join(_placed(self._title(column), cells, column) for _, column, cells in self._widths)
+            line = " ".join(
+                _placed(self._title(column), cells, column) for _, column, cells in self._widths
+            )
             return Strip([Segment(pad(line, width), style)], width)
         row = self.scroll_offset.y + y - 1
         if row >= self._count or self.rows is None:
             if y == 1 and not self._count:
-                return Strip([Segment(pad(" " + self.empty, width), self._style("table--empty"))], width)
+                return Strip(
+                    [Segment(pad(" " + self.empty, width), self._style("table--empty"))], width
+                )
             return Strip.blank(width, base)
         here = row == self.cursor
-        plain = base + self._style("table--cursor" if self.has_focus else "table--blurred") if here else base
+        plain = (
+            base + self._style("table--cursor" if self.has_focus else "table--blurred")
+            if here
+            else base
+        )
         segments: list[Segment] = []
         cells = self.rows.cells(row)
         text, used = "", 0
         for number, column, room in self._widths:
             cell = cells[number]
             if not isinstance(cell, tuple) or not cell[1]:
-                text += _placed(clean_line(cell[0] if isinstance(cell, tuple) else cell), room, column) + " "
+                text += (
+                    _placed(clean_line(cell[0] if isinstance(cell, tuple) else cell), room, column)
+                    + " "
+                )
             else:
                 own = self._style(cell[1], partial=True)
-                style = base + own + self._style("table--cursor" if self.has_focus else "table--blurred") if here else base + own
+                style = (
+                    base
+                    + own
+                    + self._style("table--cursor" if self.has_focus else "table--blurred")
+                    if here
+                    else base + own
+                )
                 if text:
                     segments.append(Segment(text, plain))
                 segments.append(Segment(_placed(clean_line(cell[0]), room, column), style))
@@ -335,7 +373,9 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
 
     def _title(self, column: Column) -> str:
         if self.sorted_by is not None and self.sorted_by[0] == column.key:
-            return cut(column.title, max(column.width - 2, 1)) + (" ▼" if self.sorted_by[1] else " ▲")
+            return cut(column.title, max(column.width - 2, 1)) + (
+                " ▼" if self.sorted_by[1] else " ▲"
+            )
         return column.title
 
     def watch_has_focus(self, focused: bool) -> None:
@@ -348,10 +388,14 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         if round(old_value) != round(new_value):
             self.refresh(Region(0, 0, self.size.width, self.size.height))
 
-    # -- moving ------------------------------------------------------------------------------------------------------
+    # -- moving
+    # ----------------------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor; on the row under the cursor, or twice, it opens; on a heading it sorts."""
+        """A click moves the cursor.
+
+        On the row under the cursor, or twice, it opens; on a heading it sorts.
+        """
         event.stop()
         place = event.get_content_offset(self)
         if place is None:

@@ -1,4 +1,5 @@
-"""A simulated Prime whose time passes when somebody sleeps, a client of it, and a server for answers that it never gives."""
+"""A simulated Prime whose time passes when somebody sleeps, a client of it, and a server for
+answers that it never gives."""
 
 from __future__ import annotations
 
@@ -27,12 +28,16 @@ class World(compute_world.User):  # type: ignore[name-defined,misc]
     """A user of a simulator in the same process."""
 
     def __init__(self, sim: PrimeSimulator, ledger: Ledger, key: Path, folder: Path) -> None:
-        super().__init__(sim.url, sim.api_key, ledger, key, folder / "pins", advance=sim.clock.advance)
+        super().__init__(
+            sim.url, sim.api_key, ledger, key, folder / "pins", advance=sim.clock.advance
+        )
         self.sim = sim
 
     def asked(self, method: str, path: str = "/api/v1/pods/") -> int:
         """How many requests of a kind came."""
-        return sum(request.method == method and request.path == path for request in self.sim.requests)
+        return sum(
+            request.method == method and request.path == path for request in self.sim.requests
+        )
 
 
 @pytest.fixture
@@ -59,14 +64,22 @@ class Stub:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             first, *rest = head.split("\r\n")
             method, target, _ = first.split()
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest if line)}
+            headers = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in rest if line)
+            }
             body = (await reader.readexactly(int(headers.get("content-length", 0)))).decode()
             self.requests.append((method, target, headers, body))
             reply = self.answer(method, target)
             if reply is not None:
                 status, more, content = reply
                 data = content if isinstance(content, bytes) else content.encode()
-                lines = {"content-type": "application/json", "content-length": str(len(data)), "connection": "close", **more}
+                lines = {
+                    "content-type": "application/json",
+                    "content-length": str(len(data)),
+                    "connection": "close",
+                    **more,
+                }
                 told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
                 writer.write(f"HTTP/1.1 {status} X\r\n{told}\r\n".encode() + data)
                 await writer.drain()
@@ -101,7 +114,9 @@ async def client() -> AsyncIterator[Callable[..., PrimeProvider]]:
                 pauses.append(seconds)
 
         keep: Callable[[float], Awaitable[None]] = sleep
-        made.append(PrimeProvider(more.pop("key", "pit_secret_key_123"), base_url=url, sleep=keep, **more))
+        made.append(
+            PrimeProvider(more.pop("key", "pit_secret_key_123"), base_url=url, sleep=keep, **more)
+        )
         return made[-1]
 
     yield make

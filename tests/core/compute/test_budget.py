@@ -29,9 +29,16 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "pods.db")
 
 
-def launch(ledger: Ledger, name: str, hourly: float, limits: Limits, *, endpoint: str = REALM, **price: Any) -> PodRecord:
+def launch(
+    ledger: Ledger, name: str, hourly: float, limits: Limits, *, endpoint: str = REALM, **price: Any
+) -> PodRecord:
     order = Order(name, Offer("prime", name, "H100", 1, Price(hourly, **price)))
-    return ledger.reserve(order, provider="prime", endpoint=endpoint, grant=grant_new(name, order.offer.price, endpoint, limits))
+    return ledger.reserve(
+        order,
+        provider="prime",
+        endpoint=endpoint,
+        grant=grant_new(name, order.offer.price, endpoint, limits),
+    )
 
 
 def hours(owned: PodRecord) -> float:
@@ -41,17 +48,25 @@ def hours(owned: PodRecord) -> float:
 
 def at_most(ledger: Ledger) -> float:
     """What all machines cost by the end of the last guard."""
-    return sum(hours(one) * (one.hourly or 0.0) for one in ledger.records(alive=False) if one.state != "never")
+    return sum(
+        hours(one) * (one.hourly or 0.0)
+        for one in ledger.records(alive=False)
+        if one.state != "never"
+    )
 
 
 def test_one_after_the_other(ledger: Ledger) -> None:
     limits = Limits(run_budget=None, day_budget=5, max_hours=1)
     assert hours(launch(ledger, "a", 2.0, limits)) == pytest.approx(1, abs=0.01)
     assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(1, abs=0.01)
-    assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(0.5, abs=0.01), "what the other two leave"
+    assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(0.5, abs=0.01), (
+        "what the other two leave"
+    )
     with pytest.raises(BudgetExceeded) as caught:
         launch(ledger, "d", 2.0, limits)
-    assert "day's budget of $5.00 has no room" in caught.value.what and "a may cost $" in str(caught.value.why)
+    assert "day's budget of $5.00 has no room" in caught.value.what and "a may cost $" in str(
+        caught.value.why
+    )
     assert ledger.get("d") is None and at_most(ledger) <= 5.01
 
 
@@ -59,13 +74,19 @@ def test_what_is_free_again(ledger: Ledger) -> None:
     limits = Limits(run_budget=None, day_budget=4, max_hours=2)
     launch(ledger, "a", 2.0, limits)
     ledger.update("a", "never")
-    assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(2, abs=0.01), "what was refused costs nothing"
+    assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(2, abs=0.01), (
+        "what was refused costs nothing"
+    )
     ledger.update("b", "ready", pod="p")
     ledger.update("b", "ended", billed=1.0)
-    assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(1.5, abs=0.01), "what has ended costs its bill"
+    assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(1.5, abs=0.01), (
+        "what has ended costs its bill"
+    )
 
 
-def test_new_limits_and_the_time_that_follows_from_them_are_written_together(ledger: Ledger) -> None:
+def test_new_limits_and_the_time_that_follows_from_them_are_written_together(
+    ledger: Ledger,
+) -> None:
     """A failure in between must not leave limits that no guard knows of."""
     first = launch(ledger, "a", 2.0, Limits(run_budget=10, day_budget=40))
     before = ledger.limits("a")
@@ -77,7 +98,9 @@ def test_new_limits_and_the_time_that_follows_from_them_are_written_together(led
         ledger.grant("a", fails, limits=Limits(run_budget=1))
     assert ledger.limits("a") == before and ledger.get("a") == first
     changed = Limits(run_budget=1, day_budget=40)
-    assert (ledger.grant("a", grant_changed(first, changed), limits=changed).until or 0) < (first.until or 0)
+    assert (ledger.grant("a", grant_changed(first, changed), limits=changed).until or 0) < (
+        first.until or 0
+    )
     assert ledger.limits("a") == changed
 
 
@@ -89,14 +112,18 @@ def test_lower_limits_make_room_and_higher_ones_take_no_more_than_there_is(ledge
     assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(1.5, abs=0.01)
     first = ledger.grant("a", grant_changed(first, Limits(run_budget=100, day_budget=4)))
     assert hours(first) == pytest.approx(0.5, abs=0.01) and at_most(ledger) <= 4.01
-    assert ledger.grant("a", grant_changed(first, Limits(None, None, None))).until is None, "the user may lift the day's budget"
+    assert ledger.grant("a", grant_changed(first, Limits(None, None, None))).until is None, (
+        "the user may lift the day's budget"
+    )
 
 
 def test_a_machine_without_a_known_end_counts_until_midnight(ledger: Ledger) -> None:
     noon = midnight(time.time()) + 12 * 3600
     launch(ledger, "a", 2.0, Limits(None, None, None))
     (share,) = shares(ledger.records(), REALM, noon)
-    assert share.ahead == pytest.approx(24, abs=2.1), "the day of a change of clocks has an hour more or less"
+    assert share.ahead == pytest.approx(24, abs=2.1), (
+        "the day of a change of clocks has an hour more or less"
+    )
 
 
 def test_a_guard_that_did_not_end_its_machine_in_time_is_not_believed(ledger: Ledger) -> None:
@@ -114,9 +141,10 @@ def test_hours_that_are_charged_at_once(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="less than what is charged at once"):
         launch(ledger, "a", 1.0, Limits(run_budget=23), prepaid_hours=24)
     launch(ledger, "b", 1.0, limits, prepaid_hours=24)
-    assert sum(share.today_in_usd + share.more_in_usd for share in shares(ledger.records(), REALM, time.time())) == pytest.approx(
-        24, abs=0.01
-    )
+    assert sum(
+        share.today_in_usd + share.more_in_usd
+        for share in shares(ledger.records(), REALM, time.time())
+    ) == pytest.approx(24, abs=0.01)
     assert hours(launch(ledger, "c", 10.0, limits)) == pytest.approx(0.6, abs=0.01)
 
 
@@ -125,7 +153,9 @@ def test_a_user_who_wants_a_machine_for_minutes_gets_it(ledger: Ledger) -> None:
     assert hours(launch(ledger, "a", 10.0, limits)) == pytest.approx(LEAST / 2)
 
 
-def test_simulated_machines_take_nothing_from_real_ones_and_have_a_budget_too(ledger: Ledger) -> None:
+def test_simulated_machines_take_nothing_from_real_ones_and_have_a_budget_too(
+    ledger: Ledger,
+) -> None:
     limits, sim = Limits(run_budget=None, day_budget=2, max_hours=1), "http://127.0.0.1:1"
     launch(ledger, "a", 2.0, limits)
     launch(ledger, "b", 2.0, limits, endpoint=sim)
@@ -164,7 +194,9 @@ except BudgetExceeded:
 """
 
 
-def test_launches_of_several_processes_at_the_same_moment_do_not_both_take_the_rest(ledger: Ledger) -> None:
+def test_launches_of_several_processes_at_the_same_moment_do_not_both_take_the_rest(
+    ledger: Ledger,
+) -> None:
     children = [
         subprocess.Popen(
             [sys.executable, "-c", _CHILD, str(ledger.path), f"m{number}"],
@@ -189,7 +221,15 @@ async def test_a_launch_that_the_budget_refuses_asks_for_nothing(world: Any) -> 
     limits = Limits(run_budget=None, day_budget=3, max_hours=1)
 
     def getting(order: Order) -> Any:
-        return acquire(order, world.prime, world.ledger, login=world.login, limits=limits, sleep=world.sleep, clock=world.clock)
+        return acquire(
+            order,
+            world.prime,
+            world.ledger,
+            login=world.login,
+            limits=limits,
+            sleep=world.sleep,
+            clock=world.clock,
+        )
 
     steps = [step async for step in getting(await world.order("hudtui-first"))]
     assert steps[-1].kind == "ready"
@@ -210,27 +250,42 @@ async def test_a_launch_that_the_provider_refuses_takes_nothing(world: Any, stat
         [
             step
             async for step in acquire(
-                order, world.prime, world.ledger, login=world.login, limits=limits, sleep=world.sleep, clock=world.clock
+                order,
+                world.prime,
+                world.ledger,
+                login=world.login,
+                limits=limits,
+                sleep=world.sleep,
+                clock=world.clock,
             )
         ]
     assert shares(world.ledger.records(alive=False), world.prime.endpoint, time.time()) == ()
 
 
-@pytest.mark.parametrize(("currency", "rate"), [("EUR", 1.2), ("eur", 1.2), ("GBP", 1.4), ("CHF", 1.3), ("KWD", 3.5), ("USD", 1)])
-def test_a_day_in_several_currencies_is_counted_in_usd(ledger: Ledger, currency: str, rate: float) -> None:
+@pytest.mark.parametrize(
+    ("currency", "rate"),
+    [("EUR", 1.2), ("eur", 1.2), ("GBP", 1.4), ("CHF", 1.3), ("KWD", 3.5), ("USD", 1)],
+)
+def test_a_day_in_several_currencies_is_counted_in_usd(
+    ledger: Ledger, currency: str, rate: float
+) -> None:
     limits = Limits(run_budget=None, day_budget=10, max_hours=1)
     launch(ledger, "a", 2.0, limits, currency=currency)
     (share,) = shares(ledger.records(), REALM, time.time())
     assert share.today_in_usd + share.more_in_usd == pytest.approx(2 * rate, abs=0.01)
     left = 10 - 2 * rate
-    assert hours(launch(ledger, "b", 20.0, replace(limits, max_hours=None))) == pytest.approx(left / 20, abs=0.002)
-    ledger.update("b", "never")
-    assert hours(launch(ledger, "c", 5.0, replace(limits, max_hours=None), currency=currency)) == pytest.approx(
-        left / 5 / rate, abs=0.002
+    assert hours(launch(ledger, "b", 20.0, replace(limits, max_hours=None))) == pytest.approx(
+        left / 20, abs=0.002
     )
+    ledger.update("b", "never")
+    assert hours(
+        launch(ledger, "c", 5.0, replace(limits, max_hours=None), currency=currency)
+    ) == pytest.approx(left / 5 / rate, abs=0.002)
     ledger.update("a", "ended", billed=2.0)
     ledger.update("c", "ended", billed=1.0)
-    assert sum(share.today_in_usd for share in shares(ledger.records(alive=False), REALM, time.time())) == pytest.approx(3 * rate)
+    assert sum(
+        share.today_in_usd for share in shares(ledger.records(alive=False), REALM, time.time())
+    ) == pytest.approx(3 * rate)
 
 
 def test_a_full_day_names_its_rates(ledger: Ledger) -> None:
@@ -239,20 +294,38 @@ def test_a_full_day_names_its_rates(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded) as caught:
         launch(ledger, "b", 5.0, limits, currency="GBP")
     told = str(caught.value.why)
-    assert "day's budget of $2.00" in caught.value.what and "$0.20 is left" in told and "at 5.00 GBP an hour" in told
-    assert "a may cost $1.80 more" in told and told.endswith("The budget counts 1 EUR as 1.2 USD, 1 GBP as 1.4 USD.")
+    assert (
+        "day's budget of $2.00" in caught.value.what
+        and "$0.20 is left" in told
+        and "at 5.00 GBP an hour" in told
+    )
+    assert "a may cost $1.80 more" in told and told.endswith(
+        "The budget counts 1 EUR as 1.2 USD, 1 GBP as 1.4 USD."
+    )
 
 
 def test_a_price_in_another_currency_than_offered_counts_as_it_is_charged(ledger: Ledger) -> None:
     limits = Limits(run_budget=None, day_budget=12, max_hours=None)
-    assert hours(launch(ledger, "a", 1.0, limits, currency="GBP")) == pytest.approx(12 / 1.4, abs=0.01)
-    again = ledger.grant("a", grant_changed(ledger.update("a", "created", hourly=2.0, currency="EUR"), limits))
+    assert hours(launch(ledger, "a", 1.0, limits, currency="GBP")) == pytest.approx(
+        12 / 1.4, abs=0.01
+    )
+    again = ledger.grant(
+        "a", grant_changed(ledger.update("a", "created", hourly=2.0, currency="EUR"), limits)
+    )
     assert hours(again) == pytest.approx(5, abs=0.01)
 
 
 def charged(record: PodRecord, amount: float) -> Pod:
     """A machine as its provider tells of it, with what it has cost so far."""
-    return Pod("prime", f"p-{record.name}", record.name, "ready", hourly=record.hourly, billed=amount, currency=record.currency)
+    return Pod(
+        "prime",
+        f"p-{record.name}",
+        record.name,
+        "ready",
+        hourly=record.hourly,
+        billed=amount,
+        currency=record.currency,
+    )
 
 
 def _plain(ledger: Ledger) -> None:
@@ -365,7 +438,9 @@ def test_a_refusal_names_what_the_header_names(
         grant_new("", Price(1000.0), endpoint, Limits(None, 50, None))(ledger.records(alive=False))
     counted = f" (counted as {money(costs.today_in_usd)})" if "+" in today else ""
     assert str(caught.value.why).startswith(f"{today} is spent today{counted}")
-    assert sum(pod.today_in_usd + in_usd(pod.pending, pod.currency) for pod in costs.pods) == pytest.approx(kept)
+    assert sum(
+        pod.today_in_usd + in_usd(pod.pending, pod.currency) for pod in costs.pods
+    ) == pytest.approx(kept)
 
 
 def test_hours_that_are_paid_end_no_machine(ledger: Ledger) -> None:
@@ -378,7 +453,10 @@ def test_hours_that_are_paid_end_no_machine(ledger: Ledger) -> None:
         costs = sum_costs(ledger, record.created + hours * 3600)
         assert judge(replace(limits, day_budget=None), costs.usage(costs.pods[0])).level == level
     costs = sum_costs(ledger, record.created + 60)
-    assert costs.pods[0].text == "$24.00 billed" and judge(limits, costs.usage(costs.pods[0])).level == "fine"
+    assert (
+        costs.pods[0].text == "$24.00 billed"
+        and judge(limits, costs.usage(costs.pods[0])).level == "fine"
+    )
 
 
 def test_simulated_money_ends_no_real_machine(ledger: Ledger) -> None:
@@ -389,4 +467,7 @@ def test_simulated_money_ends_no_real_machine(ledger: Ledger) -> None:
         ledger.update(name, "ready", pod=f"p-{name}")
     costs = sum_costs(ledger, record.created + 3600, here=[PrimeProvider("key", base_url=sim)])
     real, simulated = costs.pods
-    assert judge(limits, costs.usage(real)).level == "fine" and judge(limits, costs.usage(simulated)).level == "end"
+    assert (
+        judge(limits, costs.usage(real)).level == "fine"
+        and judge(limits, costs.usage(simulated)).level == "end"
+    )

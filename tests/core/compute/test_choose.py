@@ -7,15 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.choose import ORDERS, choose, doubtful_prices, price_in_usd, price_text, select
+from hudtui.core.compute.choose import (
+    ORDERS,
+    choose,
+    doubtful_prices,
+    price_in_usd,
+    price_text,
+    select,
+)
 from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
 
 
-def offer(name: str, gpu: str = "H100_80GB", count: int = 1, price: float | Price = 2.0, **more: Any) -> Offer:
-    facts = {"gpu_memory": float(gpu.split("_")[1][:-2]) if "_" in gpu and gpu != "CPU_NODE" else None, "cloud": name} | more
-    return Offer(facts.pop("provider", "prime"), name, gpu, count, price if isinstance(price, Price) else Price(price), **facts)
+def offer(
+    name: str, gpu: str = "H100_80GB", count: int = 1, price: float | Price = 2.0, **more: Any
+) -> Offer:
+    facts = {
+        "gpu_memory": float(gpu.split("_")[1][:-2]) if "_" in gpu and gpu != "CPU_NODE" else None,
+        "cloud": name,
+    } | more
+    return Offer(
+        facts.pop("provider", "prime"),
+        name,
+        gpu,
+        count,
+        price if isinstance(price, Price) else Price(price),
+        **facts,
+    )
 
 
 MARKET = (
@@ -38,9 +57,13 @@ def names(found: Any) -> list[str]:
 def test_the_lowest_price_wins() -> None:
     choice = choose(MARKET, spec=parse_spec("H100"))
     assert choice.offer.id == "spot"
-    assert "lowest price of 4 offers with one GPU; next" in choice.reasons[0], "one GPU is what is meant without a number"
+    assert "lowest price of 4 offers with one GPU; next" in choice.reasons[0], (
+        "one GPU is what is meant without a number"
+    )
     assert "of 4 offers; next" in choose(MARKET, spec=parse_spec("1xH100")).reasons[0]
-    assert any("taken away at any moment" in reason and "$2.10" in reason for reason in choice.reasons)
+    assert any(
+        "taken away at any moment" in reason and "$2.10" in reason for reason in choice.reasons
+    )
 
 
 def test_the_reasons_name_the_cheaper_ones_that_were_left_out() -> None:
@@ -114,7 +137,9 @@ def test_own_machines_without_a_price_come_last_and_are_named() -> None:
     assert choice.reasons[-1] == "Your own machine gpu-box would do too (--provider ssh)."
     assert choose([own], spec=parse_spec("4xH100")).offer is own  # it has more than enough
     with pytest.raises(InputError):
-        choose([own], spec=parse_spec("4xH100"), query=Query(max_price=10))  # an unknown price is below nothing
+        choose(
+            [own], spec=parse_spec("4xH100"), query=Query(max_price=10)
+        )  # an unknown price is below nothing
 
 
 def test_what_is_to_know_about_the_price() -> None:
@@ -125,7 +150,8 @@ def test_what_is_to_know_about_the_price() -> None:
         "Its price may change while it runs.",
         "24 hours are charged at once, used or not: €537.60.",
         "Its price includes €0.40 for the disk in it.",
-        "For ranking, prices in other currencies are rounded up at rates of November 2026: 1 EUR as 1.2 USD.",
+        "For ranking, prices in other currencies are rounded up at rates of November 2026: 1 EUR "
+        "as 1.2 USD.",
     )
     assert price_text(price) == "~€22.40" and price_text(Price(0, stated=False)) == "unknown"
 
@@ -140,7 +166,13 @@ def test_prepaid_hours_count_for_short_work_alone() -> None:
 def test_orders() -> None:
     fast = offer("fast", price=9, setup_minutes=2)
     market = [*MARKET, fast]
-    assert [select(market, order=order).found[0].id for order in ORDERS] == ["small", "small", "spot", "four", "fast"]
+    assert [select(market, order=order).found[0].id for order in ORDERS] == [
+        "small",
+        "small",
+        "spot",
+        "four",
+        "fast",
+    ]
     with pytest.raises(InputError, match="sorted by 'luck'"):
         select(market, order="luck")
 
@@ -191,9 +223,13 @@ queries = st.builds(
 
 
 @given(markets, queries, st.none() | st.floats(0.5, 100))
-def test_the_choice_fits_and_nothing_that_fits_is_cheaper(market: list[Offer], query: Query, hours: float | None) -> None:
+def test_the_choice_fits_and_nothing_that_fits_is_cheaper(
+    market: list[Offer], query: Query, hours: float | None
+) -> None:
     selection = select(market, query=query, hours=hours)
-    assert sorted(map(id, selection.found)) == sorted(id(o) for o in market if not any(r.offer is o for r in selection.rejected))
+    assert sorted(map(id, selection.found)) == sorted(
+        id(o) for o in market if not any(r.offer is o for r in selection.rejected)
+    )
     sound = [offer for offer in selection.found if offer not in selection.doubts]
     if not sound:
         with pytest.raises(InputError):
@@ -203,7 +239,9 @@ def test_the_choice_fits_and_nothing_that_fits_is_cheaper(market: list[Offer], q
     assert best in sound
     stated = [offer for offer in sound if offer.price.stated]
     if stated:
-        assert best.price.stated and price_in_usd(best, hours) == min(price_in_usd(offer, hours) for offer in stated)
+        assert best.price.stated and price_in_usd(best, hours) == min(
+            price_in_usd(offer, hours) for offer in stated
+        )
     assert query.spot is None or best.spot == query.spot
     assert query.max_price is None or price_in_usd(best) <= query.max_price
     assert query.min_vram is None or (best.gpu_memory or 0) >= query.min_vram
@@ -248,17 +286,55 @@ def test_a_price_that_is_hardly_one_is_shown_and_never_picked(price: float) -> N
         ((offer("a", price=2.1), offer("b", price=0.2)), ["b"]),
         ((offer("a", price=2.1), offer("b", price=0.22)), []),
         ((offer("only", price=0.01),), []),
-        ((offer("a", count=8, price=16.0), offer("b", count=1, price=1.9), offer("c", count=8, price=1.0)), ["c"]),
+        (
+            (
+                offer("a", count=8, price=16.0),
+                offer("b", count=1, price=1.9),
+                offer("c", count=8, price=1.0),
+            ),
+            ["c"],
+        ),
         ((offer("a", price=2.1), offer("euro", price=Price(0.15, "EUR"))), ["euro"]),
         ((offer("a", price=2.1), offer("b", "A100_80GB", price=0.2)), []),
-        ((offer("a", price=2.1), offer("mine", price=0.0, provider="ssh"), offer("here", price=0.0, provider="local")), []),
-        ((offer("a", price=2.1), offer("own cloud", price=Price(0.0, stated=False), provider="sky")), []),
-        ((offer("a", price=2.1), offer("other words", "H100", price=0.1, gpu_memory=80.0)), ["other words"]),
+        (
+            (
+                offer("a", price=2.1),
+                offer("mine", price=0.0, provider="ssh"),
+                offer("here", price=0.0, provider="local"),
+            ),
+            [],
+        ),
+        (
+            (
+                offer("a", price=2.1),
+                offer("own cloud", price=Price(0.0, stated=False), provider="sky"),
+            ),
+            [],
+        ),
+        (
+            (offer("a", price=2.1), offer("other words", "H100", price=0.1, gpu_memory=80.0)),
+            ["other words"],
+        ),
         ((offer("a", price=2.1), offer("another size", "H100", price=0.1, gpu_memory=94.0)), []),
         ((offer("a", "CPU_NODE", price=2.0), offer("b", "CPU_NODE", price=0.02)), []),
         ((offer("a", "CPU_NODE", price=2.0), offer("b", "CPU_NODE", price=0.0)), ["b"]),
-        ((offer("a", price=2.1), offer("spot", price=0.4, spot=True), offer("spot free", price=0.0, spot=True)), ["spot free"]),
-        ((offer("a", price=2.1), offer("b", price=2.2), offer("c", price=2.3), offer("d", price=float("1e-9"))), ["d"]),
+        (
+            (
+                offer("a", price=2.1),
+                offer("spot", price=0.4, spot=True),
+                offer("spot free", price=0.0, spot=True),
+            ),
+            ["spot free"],
+        ),
+        (
+            (
+                offer("a", price=2.1),
+                offer("b", price=2.2),
+                offer("c", price=2.3),
+                offer("d", price=float("1e-9")),
+            ),
+            ["d"],
+        ),
     ],
 )
 def test_prices_that_are_doubted(market: tuple[Offer, ...], doubted: list[str]) -> None:
@@ -266,7 +342,10 @@ def test_prices_that_are_doubted(market: tuple[Offer, ...], doubted: list[str]) 
 
 
 def test_a_price_is_doubted_by_the_whole_market_also_where_a_part_of_it_is_chosen_from() -> None:
-    odd, market = offer("odd", price=0.1), (offer("a", price=2.1), offer("b", price=2.2), offer("odd", price=0.1))
+    odd, market = (
+        offer("odd", price=0.1),
+        (offer("a", price=2.1), offer("b", price=2.2), offer("odd", price=0.1)),
+    )
     with pytest.raises(InputError, match="every offer that fits has a doubtful price"):
         choose((odd,), market=market)
     assert names(select((odd,), market=market).doubts) == ["odd"] and choose((odd,)).offer is odd
@@ -274,10 +353,18 @@ def test_a_price_is_doubted_by_the_whole_market_also_where_a_part_of_it_is_chose
 
 @pytest.mark.parametrize(
     ("wanted", "near"),
-    [("9xH100", ["8x", "16x"]), ("3xH100", ["2x", "4x"]), ("32xH100", ["16x"]), ("9xH100-SXM", ["8x", "16x"])],
+    [
+        ("9xH100", ["8x", "16x"]),
+        ("3xH100", ["2x", "4x"]),
+        ("32xH100", ["16x"]),
+        ("9xH100-SXM", ["8x", "16x"]),
+    ],
 )
 def test_the_nearest_numbers_of_gpus_are_named(wanted: str, near: list[str]) -> None:
-    market = [offer(f"n{count}", count=count, price=2.0 * count, socket="SXM5") for count in (1, 2, 4, 8, 16)]
+    market = [
+        offer(f"n{count}", count=count, price=2.0 * count, socket="SXM5")
+        for count in (1, 2, 4, 8, 16)
+    ]
     with pytest.raises(InputError) as caught:
         choose(market, spec=parse_spec(wanted))
     assert re.findall(r"\d+x(?= H100)", caught.value.fix or "") == near

@@ -77,7 +77,11 @@ def test_price_times_time_where_there_is_no_bill() -> None:
 
 def test_the_bill_counts_where_there_is_one() -> None:
     found = sum_costs(Book(owned()), NOW, here=HERE, accounts=account({"pod-a": 5.5}))
-    assert (found.today, found.pods[0].billed, found.pods[0].text) == ({"USD": 5.5}, True, "$5.50 billed")
+    assert (found.today, found.pods[0].billed, found.pods[0].text) == (
+        {"USD": 5.5},
+        True,
+        "$5.50 billed",
+    )
 
 
 def test_each_machine_says_where_its_cost_comes_from() -> None:
@@ -117,7 +121,10 @@ def test_machines_that_nobody_wrote_down_count_too() -> None:
 
 
 def test_a_simulators_machines_count_where_it_is_asked_and_real_ones_always() -> None:
-    real, one, other = (owned(name, endpoint=realm) for name, realm in zip("abc", ("https://real", SIM, SIM + "1"), strict=True))
+    real, one, other = (
+        owned(name, endpoint=realm)
+        for name, realm in zip("abc", ("https://real", SIM, SIM + "1"), strict=True)
+    )
 
     def names(**more: Any) -> list[str]:
         return [pod.name for pod in sum_costs(Book(real, one, other), NOW, **more).pods]
@@ -146,8 +153,14 @@ def test_currencies_are_told_apart() -> None:
     assert (found.currency, found.per_hour_text) == ("EUR", "€4.00 + $2.00")
     assert found.per_hour_at("prime", "EUR") is None and found.per_hour_at("sky", "EUR") == 0
     told = found.to_json("prime", "EUR")
-    assert (told["per_hour"], told["today"]) == (None, None) and told["per_hour_by_currency"] == {"EUR": 4.0, "USD": 2.0}
-    assert told["today_by_currency"].keys() == {"EUR", "USD"} and found.to_json("sky", "EUR")["per_hour"] == 0
+    assert (told["per_hour"], told["today"]) == (None, None) and told["per_hour_by_currency"] == {
+        "EUR": 4.0,
+        "USD": 2.0,
+    }
+    assert (
+        told["today_by_currency"].keys() == {"EUR", "USD"}
+        and found.to_json("sky", "EUR")["per_hour"] == 0
+    )
     wallet = Account("me", balance=30.0, currency="EUR")
     assert wallet_text(wallet, found, "prime", 2.0, "EUR") == "Your wallet has €30.00.", (
         "no rate is known for what is paid in USD"
@@ -160,9 +173,15 @@ def test_currencies_are_told_apart() -> None:
 @given(st.floats(0, 1e4), st.floats(0, 200), st.floats(0, 100))
 def test_today_is_never_more_than_all(hourly: float, before: float, bill: float) -> None:
     for accounts in (None, account({"pod-a": bill})):
-        (pod,) = sum_costs(Book(owned(hourly=hourly, created=NOW - before * HOUR)), NOW, here=HERE, accounts=accounts).pods
+        (pod,) = sum_costs(
+            Book(owned(hourly=hourly, created=NOW - before * HOUR)),
+            NOW,
+            here=HERE,
+            accounts=accounts,
+        ).pods
         assert 0 <= pod.today <= pod.spent * (1 + 1e-9)
-        # Times are seconds since 1970: a clock of doubles tells them apart by a quarter of a microsecond.
+        # Times are seconds since 1970: a clock of doubles tells them apart by a quarter of a
+        # microsecond.
         assert pod.spent == pytest.approx(bill if accounts else hourly * before, abs=1e-5)
 
 
@@ -174,4 +193,9 @@ def test_the_real_ledger(tmp_path: Path) -> None:
     entry = ledger.get("hudtui-a")
     assert entry is not None
     found = sum_costs(ledger, entry.created + HOUR, here=HERE, accounts=account({"p1": 0.75}))
-    assert (found.per_hour, found.pods[0].spent, found.pods[0].run, found.pods[0].billed) == ({"USD": 2.5}, 0.75, "r1", True)
+    assert (found.per_hour, found.pods[0].spent, found.pods[0].run, found.pods[0].billed) == (
+        {"USD": 2.5},
+        0.75,
+        "r1",
+        True,
+    )

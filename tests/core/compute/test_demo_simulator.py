@@ -16,7 +16,12 @@ import httpx2
 import pytest
 
 from hudtui.core.compute import demo_simulator as demo
-from hudtui.core.compute.demo_simulator import DemoSimulator, ensure_simulator, find_simulator, start_simulator
+from hudtui.core.compute.demo_simulator import (
+    DemoSimulator,
+    ensure_simulator,
+    find_simulator,
+    start_simulator,
+)
 from hudtui.core.compute.prime.entry import prime_access
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.paths import app_paths
@@ -56,7 +61,9 @@ def folder() -> Iterator[Path]:
 
 
 def _state(simulator: DemoSimulator) -> Any:
-    return httpx2.get(f"{simulator.url}/sim/state", headers={"Authorization": f"Bearer {simulator.key}"}).json()
+    return httpx2.get(
+        f"{simulator.url}/sim/state", headers={"Authorization": f"Bearer {simulator.key}"}
+    ).json()
 
 
 def test_it_is_started_once_and_again_when_it_was_killed(folder: Path) -> None:
@@ -91,7 +98,9 @@ def test_it_ends_when_nobody_needs_it(folder: Path, monkeypatch: pytest.MonkeyPa
     _gone(_pid(folder))
 
 
-def test_what_does_not_start_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_does_not_start_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
     broken.chmod(0o755)

@@ -1,4 +1,5 @@
-"""A few of the injections of `tests/faults/compute.py`, among them some that kill this program, as a real process."""
+"""A few of the injections of `tests/faults/compute.py`, among them some that kill this program, as
+a real process."""
 
 from __future__ import annotations
 
@@ -19,13 +20,21 @@ _STOPS = (
 
 
 def _chosen() -> list[object]:
-    """Twenty: those that stop the program, and others by a seed. Left out is what waits in real time."""
-    quick = [one for one in faults.injections(7) if one.fault != "timeout" and "always" not in one.point]
-    stops = [faults.Injection(stop, label, stop=stop, label=label, after=after) for stop, label, after in _STOPS]
+    """Twenty: those that stop the program, and others by a seed. Left out is what waits in real
+    time."""
+    quick = [
+        one for one in faults.injections(7) if one.fault != "timeout" and "always" not in one.point
+    ]
+    stops = [
+        faults.Injection(stop, label, stop=stop, label=label, after=after)
+        for stop, label, after in _STOPS
+    ]
     return [*stops, *random.Random(7).sample(quick, 14)]
 
 
-@pytest.mark.parametrize("injection", _chosen(), ids=lambda one: f"{one.fault}, {one.point}".replace(" ", "-"))
+@pytest.mark.parametrize(
+    "injection", _chosen(), ids=lambda one: f"{one.fault}, {one.point}".replace(" ", "-")
+)
 def test_no_machine_is_lost(injection: object, tmp_path: Path, key_pair: Path) -> None:
     outcome = faults.carry_out(injection, tmp_path, key_pair)
     assert outcome.reached, "the moment to stop at never came"

@@ -1,4 +1,5 @@
-"""Whether GPUs hold a model: the verdict from estimate and memory, and the choice of an offer by it."""
+"""Whether GPUs hold a model: the verdict from estimate and memory, and the choice of an offer by
+it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def test_the_verdict_counts_the_error_of_the_estimate(
         ("GH200_96GB", 1, None),
     ],
 )
-def test_gpus_that_cannot_train_whatever_their_memory(gpu: str, count: int, mark: str | None) -> None:
+def test_gpus_that_cannot_train_whatever_their_memory(
+    gpu: str, count: int, mark: str | None
+) -> None:
     verdict = unable(Offer("prime", "x", gpu, count, Price(1.0), gpu_memory=80.0))
     assert (verdict.mark if verdict else None) == mark
 
@@ -61,7 +64,12 @@ def test_without_bfloat16_older_gpus_will_do() -> None:
 
 MARKET = tuple(
     Offer("prime", name, "H100_80GB", 1, Price(price), gpu_memory=memory)
-    for name, price, memory in (("small", 0.5, 24.0), ("tight", 1.0, 40.0), ("good", 2.0, 80.0), ("dear", 3.0, 80.0))
+    for name, price, memory in (
+        ("small", 0.5, 24.0),
+        ("tight", 1.0, 40.0),
+        ("good", 2.0, 80.0),
+        ("dear", 3.0, 80.0),
+    )
 )
 
 
@@ -70,27 +78,49 @@ def _fit(offer: Offer) -> Fit:
 
 
 def test_fit_comes_before_the_price() -> None:
-    assert [offer.id for offer in select(MARKET, fit=_fit).found] == ["good", "dear", "tight", "small"]
+    assert [offer.id for offer in select(MARKET, fit=_fit).found] == [
+        "good",
+        "dear",
+        "tight",
+        "small",
+    ]
     choice = choose(MARKET, fit=_fit)
     assert choice.offer.id == "good"
     said = " ".join(choice.reasons)
-    assert "needs about 36 GiB of 80." in said and "the lowest price of the 2 offers that fit" in said
-    assert "Cheaper, but tight: 1x H100_80GB at $1.00" in said and "Cheaper, but 12 GiB short: 1x H100_80GB at $0.50" in said
+    assert (
+        "needs about 36 GiB of 80." in said and "the lowest price of the 2 offers that fit" in said
+    )
+    assert (
+        "Cheaper, but tight: 1x H100_80GB at $1.00" in said
+        and "Cheaper, but 12 GiB short: 1x H100_80GB at $0.50" in said
+    )
 
 
 def test_where_none_fits_the_nearest_is_named_and_no_fit_is_claimed() -> None:
-    choice = choose(MARKET[:1] + MARKET[1:2], fit=lambda offer: judge_memory(100.0, offer.gpu_memory))
+    choice = choose(
+        MARKET[:1] + MARKET[1:2], fit=lambda offer: judge_memory(100.0, offer.gpu_memory)
+    )
     said = " ".join(choice.reasons)
-    assert choice.offer.id == "tight" and "60 GiB short" in said and "None of the 2 offers of this choice holds it." in said
+    assert (
+        choice.offer.id == "tight"
+        and "60 GiB short" in said
+        and "None of the 2 offers of this choice holds it." in said
+    )
     assert "that fit" not in said
 
 
 def test_what_holds_the_model_and_is_left_out_is_named() -> None:
     query = Query(max_price=1.5)
-    said = " ".join(choose(MARKET, query=query, fit=lambda offer: judge_memory(70.0, offer.gpu_memory)).reasons)
+    said = " ".join(
+        choose(MARKET, query=query, fit=lambda offer: judge_memory(70.0, offer.gpu_memory)).reasons
+    )
     assert "None of the 2 offers of this choice holds it." in said
-    assert "Left out, but holds the model: 1x H100_80GB at $2.00 (prime): its price is $2.00." in said
-    alone = " ".join(choose(MARKET[2:], fit=lambda offer: judge_memory(170.0, offer.gpu_memory)).reasons)
+    assert (
+        "Left out, but holds the model: 1x H100_80GB at $2.00 (prime): its price is $2.00." in said
+    )
+    alone = " ".join(
+        choose(MARKET[2:], fit=lambda offer: judge_memory(170.0, offer.gpu_memory)).reasons
+    )
     assert "Left out" not in alone
 
 

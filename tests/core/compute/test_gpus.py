@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.gpus import GpuSpec, fold, kind_of, parse_spec, resolve, split_type, type_from_driver
+from hudtui.core.compute.gpus import (
+    GpuSpec,
+    fold,
+    kind_of,
+    parse_spec,
+    resolve,
+    split_type,
+    type_from_driver,
+)
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
 from hudtui.sim.catalogue import default_offers
@@ -106,10 +114,22 @@ def test_any_text_is_a_spec_or_an_input_error(text: str) -> None:
 @given(
     st.sampled_from(TYPES[1:]),
     st.integers(1, 64),
-    st.sampled_from(["{n}x{g}", "{n} x {g}", "{n}X {g}", "{g}:{n}", "{g} x{n}", "{n}×{g}", "{n} {g}"]),
-    st.sampled_from([str, str.lower, str.upper, lambda text: text.replace("_", "-"), lambda text: text.replace("_", " ")]),
+    st.sampled_from(
+        ["{n}x{g}", "{n} x {g}", "{n}X {g}", "{g}:{n}", "{g} x{n}", "{n}×{g}", "{n} {g}"]
+    ),
+    st.sampled_from(
+        [
+            str,
+            str.lower,
+            str.upper,
+            lambda text: text.replace("_", "-"),
+            lambda text: text.replace("_", " "),
+        ]
+    ),
 )
-def test_every_known_type_is_found_in_every_spelling(gpu: str, count: int, form: str, spell: object) -> None:
+def test_every_known_type_is_found_in_every_spelling(
+    gpu: str, count: int, form: str, spell: object
+) -> None:
     spec = parse_spec(form.format(n=count, g=spell(gpu)))  # type: ignore[operator]
     assert spec.count == count and spec.counted
     assert resolve(spec, MARKET) == (gpu,)
@@ -202,7 +222,9 @@ _SPELLINGS: dict[str, Callable[[str], str]] = {
     "GiB": lambda gpu: re.sub(r"(\d)GB$", r"\1GiB", gpu),
     "in brackets": lambda gpu: re.sub(r"_(\d+)GB$", r" (\1 GB)", gpu),
     "the kind of memory": lambda gpu: re.sub(r"_(\d+)GB$", r" \1GB HBM3", gpu),
-    "spaces in the name": lambda gpu: re.sub(r"(?<=\d)(Ti|Ada)", r" \1", gpu.replace("RTX", "GeForce RTX ")),
+    "spaces in the name": lambda gpu: re.sub(
+        r"(?<=\d)(Ti|Ada)", r" \1", gpu.replace("RTX", "GeForce RTX ")
+    ),
     "with the generation": lambda gpu: re.sub(r"(?<=\d)Ada", r" Ada Generation", gpu),
     "without the memory": lambda gpu: re.sub(r"_\d+GB$", "", gpu),
     "simulated": lambda gpu: f"{gpu} (simulated)",
@@ -224,7 +246,10 @@ def test_the_same_gpu_in_other_words_is_the_same(way: str) -> None:
     for gpu in ALL:
         spelled = kind_of(_SPELLINGS[way](gpu))
         assert spelled.models, gpu
-        assert not spelled.differs(kind_of(gpu)) and not kind_of(gpu).differs(spelled), (gpu, spelled)
+        assert not spelled.differs(kind_of(gpu)) and not kind_of(gpu).differs(spelled), (
+            gpu,
+            spelled,
+        )
 
 
 @pytest.mark.parametrize(
@@ -290,7 +315,9 @@ def test_what_providers_and_drivers_write(given: str, chosen: str, another: bool
     ],
 )
 def test_sockets_are_compared_where_both_are_told(given: str, chosen: str, another: bool) -> None:
-    assert kind_of("H100_80GB", socket=given).differs(kind_of("H100_80GB", socket=chosen)) == another
+    assert (
+        kind_of("H100_80GB", socket=given).differs(kind_of("H100_80GB", socket=chosen)) == another
+    )
     assert kind_of(f"H100 {given}").differs(kind_of("H100_80GB", 80, chosen)) == another
 
 

@@ -18,7 +18,11 @@ async def test_this_machine_is_told_as_it_is() -> None:
     assert found.cpus == len(os.sched_getaffinity(0))
     assert found.python == ".".join(map(str, sys.version_info[:3]))
     assert found.disk_bytes == shutil.disk_usage(Path.home()).total
-    assert found.memory_bytes and found.memory_free_bytes and found.memory_free_bytes < found.memory_bytes
+    assert (
+        found.memory_bytes
+        and found.memory_free_bytes
+        and found.memory_free_bytes < found.memory_bytes
+    )
     assert found.program("tmux") == shutil.which("tmux")
     assert found.to_json()["programs"]["git"] == shutil.which("git")
 
@@ -33,11 +37,15 @@ def _program(folder: Path, text: str) -> None:
 async def test_gpus_come_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _program(
         tmp_path / "bin",
-        "#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559, 4, 0, 580.65'\necho '1, \x1b]0;x\x07Odd, [N/A], [N/A], [N/A], 1'\n",
+        "#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559, 4, 0, 580.65'\necho '1, "
+        "\x1b]0;x\x07Odd, [N/A], [N/A], [N/A], 1'\n",
     )
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     found = await inspect(LocalHost(), python=sys.executable)
-    assert found.gpus == (Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 4, 0, "580.65"), Gpu(1, "Odd", None, None, None, "1"))
+    assert found.gpus == (
+        Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 4, 0, "580.65"),
+        Gpu(1, "Odd", None, None, None, "1"),
+    )
     assert found.warnings == ()
 
 
@@ -49,7 +57,8 @@ async def test_a_divided_gpu_is_its_parts(tmp_path: Path, monkeypatch: pytest.Mo
         "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
         "  MIG 3g.40gb     Device  0: (UUID: MIG-0)\n"
         "  MIG 1g.10gb+me  Device  1: (UUID: MIG-1)\n"
-        'END\nelse for gpu in 0 1; do echo "$gpu, NVIDIA H100 80GB HBM3, 81559, 4, 0, 580.65"; done; fi\n',
+        'END\nelse for gpu in 0 1; do echo "$gpu, NVIDIA H100 80GB HBM3, 81559, 4, 0, 580.65"; '
+        "done; fi\n",
     )
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     found = await inspect(LocalHost(), python=sys.executable)
@@ -61,7 +70,9 @@ async def test_a_divided_gpu_is_its_parts(tmp_path: Path, monkeypatch: pytest.Mo
     assert found.warnings == ()
 
 
-async def test_a_broken_driver_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broken_driver_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _program(tmp_path / "bin", "#!/bin/sh\necho 'NVIDIA-SMI has failed: no driver'\nexit 9\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     found = await inspect(LocalHost(), python=sys.executable)

@@ -15,7 +15,9 @@ from hudtui.core.compute.values import Pod
 async def rented(world: Any, name: str) -> Pod:
     world.sim.behave(boot=0, install=0)
     order = await world.order(name)
-    steps = acquire(order, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock)
+    steps = acquire(
+        order, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock
+    )
     pod = [step async for step in steps][-1].pod
     assert pod is not None
     return pod
@@ -26,7 +28,9 @@ async def test_a_pod_by_its_name_its_id_and_the_beginning_of_one(world: Any) -> 
     providers = {"prime": world.prime}
     for name in (first.name, first.id, "hudtui-f"):
         found = await find_pod(name, providers, world.ledger)
-        assert (found.pod.id, found.reachable) == (first.id, True) and found.record is not None, name
+        assert (found.pod.id, found.reachable) == (first.id, True) and found.record is not None, (
+            name
+        )
     with pytest.raises(ProviderError, match="means several machines") as several:
         await find_pod("hudtui-", providers, world.ledger)
     assert first.id in str(several.value.fix) and second.id in str(several.value.fix)

@@ -22,7 +22,13 @@ from hudtui.core.compute.lifecycle import (
     unique_name,
 )
 from hudtui.core.compute.pods import Ledger
-from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.provider import (
+    AuthError,
+    InsufficientFunds,
+    OutcomeUnknown,
+    OutOfCapacity,
+    ProviderError,
+)
 from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.values import Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
@@ -36,7 +42,15 @@ def _acquire(world: Any, order: Order, **more: Any) -> AsyncGenerator[ProvisionS
 
 
 def _resume(world: Any, owned: Any, **more: Any) -> AsyncGenerator[ProvisionStep, None]:
-    return resume(owned, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock, **more)
+    return resume(
+        owned,
+        world.prime,
+        world.ledger,
+        login=world.login,
+        sleep=world.sleep,
+        clock=world.clock,
+        **more,
+    )
 
 
 async def _steps(steps: AsyncGenerator[ProvisionStep, None]) -> list[ProvisionStep]:
@@ -60,7 +74,13 @@ async def test_from_order_to_login_to_end(world: Any) -> None:
     done = await last.host.run(["sh", "-c", "echo here"])
     assert done.stdout == "here\n"
     entry = world.ledger.get(NAME)
-    assert (entry.state, entry.pod, entry.run, entry.hourly, entry.holder) == ("ready", last.pod.id, "r1", 2.1, None)
+    assert (entry.state, entry.pod, entry.run, entry.hourly, entry.holder) == (
+        "ready",
+        last.pod.id,
+        "r1",
+        2.1,
+        None,
+    )
     ended = await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert ended.stage == "gone" and ended.billed is not None and ended.billed > 0
     entry = world.ledger.get(NAME)
@@ -114,9 +134,16 @@ async def test_an_order_that_was_lost_is_told_and_not_repeated(world: Any, kind:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "kind"), [("offer-gone", OutOfCapacity), ("wallet-empty", InsufficientFunds), ("unprocessable", ProviderError)]
+    ("scenario", "kind"),
+    [
+        ("offer-gone", OutOfCapacity),
+        ("wallet-empty", InsufficientFunds),
+        ("unprocessable", ProviderError),
+    ],
 )
-async def test_what_is_refused_leaves_nothing(world: Any, scenario: str, kind: type[Exception]) -> None:
+async def test_what_is_refused_leaves_nothing(
+    world: Any, scenario: str, kind: type[Exception]
+) -> None:
     order = await world.order()
     world.sim.scenario(scenario)
     with pytest.raises(kind):
@@ -157,7 +184,9 @@ async def test_a_key_that_is_accepted_late(world: Any) -> None:
     order = await world.order()
     world.sim.scenario("key-late")
     steps = await _steps(_acquire(world, order))
-    assert steps[-1].kind == "ready" and any("does not accept the key yet" in step.text for step in steps)
+    assert steps[-1].kind == "ready" and any(
+        "does not accept the key yet" in step.text for step in steps
+    )
     assert {"root", "ubuntu"} <= set(world.logins)
 
 
@@ -174,7 +203,11 @@ async def test_another_user_than_the_one_that_is_named(world: Any) -> None:
     order = await world.order()
     world.sim.behave(user="ubuntu", connection="root@{host} -p {port}")
     last = (await _steps(_acquire(world, order)))[-1]
-    assert last.pod is not None and last.pod.addresses[0].user == "ubuntu" and world.logins == ["root", "ubuntu"]
+    assert (
+        last.pod is not None
+        and last.pod.addresses[0].user == "ubuntu"
+        and world.logins == ["root", "ubuntu"]
+    )
 
 
 async def test_a_machine_that_is_taken_back_on_the_way(world: Any) -> None:
@@ -259,21 +292,34 @@ async def test_another_machine_than_the_one_that_was_chosen_is_ended(
         ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559"]),
         ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559", "NVIDIA A100-SXM4-80GB, 81920"]),
         ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559"] * 3),
-        ("1H100.80S", ["NVIDIA H100 80GB HBM3, [N/A]", "  MIG 1g.10gb     Device  0: (UUID: MIG-1)"]),
-        ("1H100.80S", ["NVIDIA H100 80GB HBM3, 81559", "  MIG 7g.80gb     Device  0: (UUID: MIG-1)"]),
+        (
+            "1H100.80S",
+            ["NVIDIA H100 80GB HBM3, [N/A]", "  MIG 1g.10gb     Device  0: (UUID: MIG-1)"],
+        ),
+        (
+            "1H100.80S",
+            ["NVIDIA H100 80GB HBM3, 81559", "  MIG 7g.80gb     Device  0: (UUID: MIG-1)"],
+        ),
         (
             "1A100.22V",
-            ["NVIDIA A100-SXM4-80GB, 81920", *(f"  MIG 3g.40gb     Device  {one}: (UUID: MIG-{one})" for one in (0, 1))],
+            [
+                "NVIDIA A100-SXM4-80GB, 81920",
+                *(f"  MIG 3g.40gb     Device  {one}: (UUID: MIG-{one})" for one in (0, 1)),
+            ],
         ),
         ("1H100.80S", ["GRID H100-40C, 40960"]),
         ("1H100.80S", []),
     ],
 )
-async def test_a_machine_in_which_other_gpus_are_found_is_ended(world: Any, offer: str, driver: list[str]) -> None:
+async def test_a_machine_in_which_other_gpus_are_found_is_ended(
+    world: Any, offer: str, driver: list[str]
+) -> None:
     order = await world.order(cloud_id=offer)
     with pytest.raises(ProvisionFailed, match="not the machine that was chosen") as caught:
         await _steps(_acquire(world, order, login=_login_with_driver(world, driver)))
-    assert "by its driver" in str(caught.value) and "was ended, and that was verified. It has cost $" in str(caught.value)
+    assert "by its driver" in str(
+        caught.value
+    ) and "was ended, and that was verified. It has cost $" in str(caught.value)
     _nothing_is_left(world)
 
 
@@ -282,22 +328,32 @@ async def test_a_machine_in_which_other_gpus_are_found_is_ended(world: Any, offe
     [
         ("1A100.22V", {"gpuName": "NVIDIA A100-SXM4-80GB"}, ["NVIDIA A100-SXM4-80GB, 81920"]),
         ("1A100.22V", {"gpuName": "A100", "socket": ""}, ["NVIDIA A100-SXM4-80GB, [N/A]"]),
-        ("1A100.22V", {"gpuName": "GA100 [A100 SXM4 80GB]", "socket": "SXM"}, ["NVIDIA A100-SXM4-80GB, 81100"]),
+        (
+            "1A100.22V",
+            {"gpuName": "GA100 [A100 SXM4 80GB]", "socket": "SXM"},
+            ["NVIDIA A100-SXM4-80GB, 81100"],
+        ),
         ("1A100.22V", {"gpuName": None, "gpuCount": None, "socket": None}, ["A thing, 81920"]),
         ("1H100.80S", {"gpuName": "8x H100 SXM5 80 GB"}, ["NVIDIA H100 80GB HBM3, 81559"]),
         ("a100-pcie-x2", {"gpuName": "a100-80g-pcie"}, ["NVIDIA A100 80GB PCIe, 81920"] * 2),
     ],
 )
-async def test_the_right_machine_in_other_words_is_kept(world: Any, offer: str, said: dict[str, Any], driver: list[str]) -> None:
+async def test_the_right_machine_in_other_words_is_kept(
+    world: Any, offer: str, said: dict[str, Any], driver: list[str]
+) -> None:
     steps = []
-    async for step in _acquire(world, await world.order(cloud_id=offer), login=_login_with_driver(world, driver)):
+    async for step in _acquire(
+        world, await world.order(cloud_id=offer), login=_login_with_driver(world, driver)
+    ):
         steps.append(step)
         for pod in world.sim.pods.values():
             pod.forced.update(said)
     assert steps[-1].kind == "ready" and len(world.sim.alive) == 1
 
 
-async def test_going_on_with_another_machine_than_the_one_that_was_chosen_ends_it(world: Any) -> None:
+async def test_going_on_with_another_machine_than_the_one_that_was_chosen_ends_it(
+    world: Any,
+) -> None:
     order = await world.order(cloud_id="1A100.22V")
     entry = world.ledger.reserve(order, provider="prime", endpoint=world.prime.endpoint, run="r1")
     await world.prime.create(order)
@@ -309,16 +365,28 @@ async def test_going_on_with_another_machine_than_the_one_that_was_chosen_ends_i
 
 
 def _login_with_driver(world: Any, lines: list[str]) -> Any:
-    """A login to a machine whose driver says that: name and MiB of each GPU, and the parts of the last one."""
+    """A login to a machine whose driver says that: name and MiB of each GPU, and the parts of the
+    last one."""
 
     async def login(pod: Pod) -> Any:
         host = await world.login(pod)
-        gpus, parts = ([line for line in lines if (" MIG " in line) == part] for part in (False, True))
+        gpus, parts = (
+            [line for line in lines if (" MIG " in line) == part] for part in (False, True)
+        )
         told = "".join(f"{number}, {line}, 1, 0, 570.1\n" for number, line in enumerate(gpus))
-        listed = "".join(f"GPU {number}: {line.partition(',')[0]} (UUID: GPU-1)\n" for number, line in enumerate(gpus))
+        listed = "".join(
+            f"GPU {number}: {line.partition(',')[0]} (UUID: GPU-1)\n"
+            for number, line in enumerate(gpus)
+        )
         ends = "exit 6" if not lines else ""
-        told, listed = told or "No devices were found\n", listed + "".join(f"{part}\n" for part in parts)
-        script = f"#!/bin/sh\n[ $1 = -L ] && cat <<'END' && exit\n{listed}END\ncat <<'END'\n{told}END\n{ends}\n"
+        told, listed = (
+            told or "No devices were found\n",
+            listed + "".join(f"{part}\n" for part in parts),
+        )
+        script = (
+            f"#!/bin/sh\n[ $1 = -L ] && cat <<'END' && exit\n{listed}END\ncat <<'END'\n"
+            f"{told}END\n{ends}\n"
+        )
         await host.put(script.encode(), "bin/nvidia-smi", mode=0o700)
         return _OwnPrograms(host)
 
@@ -335,7 +403,9 @@ class _OwnPrograms:
         return getattr(self._host, name)
 
     async def run(self, argv: list[str], **more: Any) -> Any:
-        return await self._host.run(["sh", "-c", 'PATH="$HOME/bin:$PATH"; exec "$@"', "sh", *argv], **more)
+        return await self._host.run(
+            ["sh", "-c", 'PATH="$HOME/bin:$PATH"; exec "$@"', "sh", *argv], **more
+        )
 
 
 @pytest.mark.parametrize("kind", ["intended", "created", "waiting", "installing", "trying"])
@@ -346,7 +416,9 @@ async def test_leaving_at_any_step_leaves_nothing(world: Any, kind: str) -> None
         if step.kind == kind:
             break
     await steps.aclose()
-    assert len(told) == 1 and ("was not requested" in told[0] if kind == "intended" else "was ended" in told[0])
+    assert len(told) == 1 and (
+        "was not requested" in told[0] if kind == "intended" else "was ended" in told[0]
+    )
     assert world.ledger.get(NAME).state == ("never" if kind == "intended" else "ended")
     _nothing_is_left(world)
 
@@ -376,7 +448,9 @@ async def test_cancelled_in_the_middle_of_the_order(world: Any, kind: str) -> No
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_cancelled_when_it_is_ready_it_stays_and_that_is_said(world: Any, leaves: bool) -> None:
+async def test_cancelled_when_it_is_ready_it_stays_and_that_is_said(
+    world: Any, leaves: bool
+) -> None:
     order = await world.order()
     told: list[str] = []
 
@@ -392,7 +466,9 @@ async def test_cancelled_when_it_is_ready_it_stays_and_that_is_said(world: Any, 
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(get())
-    assert told == [f"{NAME} is ready, and stays: it costs money until `hudtui pods terminate {NAME}`"]
+    assert told == [
+        f"{NAME} is ready, and stays: it costs money until `hudtui pods terminate {NAME}`"
+    ]
     assert len(world.sim.alive) == 1 and world.ledger.get(NAME).state == "ready"
 
 
@@ -462,11 +538,18 @@ async def test_an_end_that_takes_its_time(world: Any) -> None:
 
 async def test_an_end_that_never_comes_is_said_loudly(world: Any) -> None:
     pod = await _pod(world)
-    world.sim.pods[pod.id].behaviour = replace(world.sim.pods[pod.id].behaviour, delete_ignored=True)
-    with pytest.raises(TerminationUnverified, match="could not be ended: its end is not verified") as caught:
+    world.sim.pods[pod.id].behaviour = replace(
+        world.sim.pods[pod.id].behaviour, delete_ignored=True
+    )
+    with pytest.raises(
+        TerminationUnverified, match="could not be ended: its end is not verified"
+    ) as caught:
         await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert "may still cost $2.10 an hour" in str(caught.value) and pod.id in str(caught.value)
-    assert world.ledger.get(NAME).state == "ending" and world.asked("DELETE", f"/api/v1/pods/{pod.id}") > 5
+    assert (
+        world.ledger.get(NAME).state == "ending"
+        and world.asked("DELETE", f"/api/v1/pods/{pod.id}") > 5
+    )
 
 
 async def test_a_key_that_may_not_end_it(world: Any) -> None:
@@ -474,7 +557,10 @@ async def test_a_key_that_may_not_end_it(world: Any) -> None:
     world.sim.fail_next("DELETE", "/api/v1/pods/*", "status", status=403, times=100)
     with pytest.raises(TerminationUnverified, match="could not be ended"):
         await terminate_pod(pod.id, world.prime, world.ledger, why="done", sleep=world.sleep)
-    assert world.asked("DELETE", f"/api/v1/pods/{pod.id}") == 1 and world.ledger.get(NAME).state == "ending"
+    assert (
+        world.asked("DELETE", f"/api/v1/pods/{pod.id}") == 1
+        and world.ledger.get(NAME).state == "ending"
+    )
 
 
 async def test_a_failed_machine_that_cannot_be_ended_either(world: Any) -> None:
@@ -490,7 +576,9 @@ async def test_a_login_that_is_lost_on_the_way(world: Any) -> None:
     world.sim.fail_next("*", "/api/v1/pods/*", "status", status=401, times=1000, after=1)
     with pytest.raises(TerminationUnverified) as caught:
         await _steps(_acquire(world, order))
-    assert isinstance(caught.value.__cause__, AuthError) and world.ledger.get(NAME).state == "ending"
+    assert (
+        isinstance(caught.value.__cause__, AuthError) and world.ledger.get(NAME).state == "ending"
+    )
 
 
 async def test_ending_what_the_ledger_does_not_know(world: Any) -> None:
@@ -519,11 +607,15 @@ async def test_ending_what_was_only_intended(world: Any) -> None:
     with pytest.raises(TerminationUnverified, match="a moment ago"):
         await terminate_pod(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)
     await world.prime.create(order)
-    assert (await terminate_pod(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
+    assert (
+        await terminate_pod(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)
+    ).stage == "gone"
     _nothing_is_left(world)
 
 
-async def test_what_another_hudtui_is_asking_for_is_never_taken_for_none(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_another_hudtui_is_asking_for_is_never_taken_for_none(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = await world.order()
     world.ledger.reserve(order, provider="prime")
     monkeypatch.setattr("hudtui.core.compute.lifecycle.process_mark", lambda: "another")
@@ -541,7 +633,9 @@ async def test_ending_one_whose_id_nobody_knows_yet(world: Any) -> None:
         await terminate_pod(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)
     assert world.asked("DELETE") == 0 and world.ledger.get(NAME).state == "intended"
     made = await world.prime.create(order)
-    assert (await terminate_pod(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)).id == made.id
+    assert (
+        await terminate_pod(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)
+    ).id == made.id
     _nothing_is_left(world)
 
 
@@ -550,15 +644,22 @@ async def test_ending_a_machine_that_only_has_the_name_of_ours(world: Any) -> No
     ours = world.ledger.reserve(order, provider="prime")
     world.ledger.update(NAME, "ready", pod="ours")
     other = await world.prime.create(order)
-    assert (await terminate_pod(other, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
-    assert (world.ledger.get(NAME).state, world.ledger.get(NAME).pod) == ("ready", "ours") and ours.name == NAME
+    assert (
+        await terminate_pod(other, world.prime, world.ledger, why="x", sleep=world.sleep)
+    ).stage == "gone"
+    assert (world.ledger.get(NAME).state, world.ledger.get(NAME).pod) == (
+        "ready",
+        "ours",
+    ) and ours.name == NAME
 
 
 @pytest.mark.parametrize("stem", ["My Run: Größe 7", "", "---", "x" * 200])
 def test_names(stem: str) -> None:
     names = {unique_name(stem) for _ in range(50)}
     assert len(names) == 50
-    assert all(re.fullmatch(r"hudtui-[a-z0-9]+(-[a-z0-9]+)*", name) and len(name) <= 30 for name in names)
+    assert all(
+        re.fullmatch(r"hudtui-[a-z0-9]+(-[a-z0-9]+)*", name) and len(name) <= 30 for name in names
+    )
 
 
 # --- a full disk ---
@@ -568,7 +669,9 @@ def _fill(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on the ledger cannot be written."""
 
     def writing() -> Any:
-        raise MachineError("the disk is full: the list of rented machines cannot be written, and is unchanged")
+        raise MachineError(
+            "the disk is full: the list of rented machines cannot be written, and is unchanged"
+        )
 
     monkeypatch.setattr(world.ledger._database, "writing", writing)
 
@@ -599,7 +702,9 @@ def _unreadable(*args: Any) -> Any:
 
 @pytest.mark.parametrize("by", ["name", "id", "pod"])
 @pytest.mark.parametrize("readable", [True, False])
-async def test_a_machine_is_ended_on_a_full_disk(world: Any, monkeypatch: pytest.MonkeyPatch, by: str, readable: bool) -> None:
+async def test_a_machine_is_ended_on_a_full_disk(
+    world: Any, monkeypatch: pytest.MonkeyPatch, by: str, readable: bool
+) -> None:
     last = (await _steps(_acquire(world, await world.order(), run="r1")))[-1]
     _fill(world, monkeypatch)
     if not readable:
@@ -617,7 +722,9 @@ async def test_a_machine_is_ended_on_a_full_disk(world: Any, monkeypatch: pytest
     assert world.ledger.records() == ()
 
 
-async def test_a_refusal_is_told_on_a_full_disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_is_told_on_a_full_disk(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = await world.order()
     world.sim.fail_next("POST", "/api/v1/pods/", kind="status", status=404, detail="No capacity")
     with pytest.raises(ProviderError) as caught:

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.limits import Limits, LimitUsage, amount, estimate, hours_left, judge, limits_from_settings, money
+from hudtui.core.compute.limits import (
+    Limits,
+    LimitUsage,
+    amount,
+    estimate,
+    hours_left,
+    judge,
+    limits_from_settings,
+    money,
+)
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
 from hudtui.core.platform import HUD
@@ -40,7 +49,9 @@ def test_without_limits_everything_is_fine(usage: LimitUsage) -> None:
 
 
 @given(limits, usages)
-def test_the_end_comes_when_a_limit_is_reached_and_not_before(bounds: Limits, usage: LimitUsage) -> None:
+def test_the_end_comes_when_a_limit_is_reached_and_not_before(
+    bounds: Limits, usage: LimitUsage
+) -> None:
     pairs = [
         (usage.spent_run, bounds.run_budget),
         (usage.spent_day, bounds.day_budget),
@@ -58,20 +69,28 @@ def test_the_end_comes_when_a_limit_is_reached_and_not_before(bounds: Limits, us
 @given(limits, usages, usages)
 def test_more_use_never_makes_it_better(bounds: Limits, one: LimitUsage, more: LimitUsage) -> None:
     idle = None if one.idle_minutes is None else one.idle_minutes + (more.idle_minutes or 0)
-    later = LimitUsage(one.hours + more.hours, one.spent_run + more.spent_run, one.spent_day + more.spent_day, idle)
+    later = LimitUsage(
+        one.hours + more.hours, one.spent_run + more.spent_run, one.spent_day + more.spent_day, idle
+    )
     assert LEVELS.index(judge(bounds, later).level) >= LEVELS.index(judge(bounds, one).level)
 
 
 @given(limits, usages, st.floats(0, 1000))
-def test_what_is_left_runs_out_when_the_guard_says_so(bounds: Limits, usage: LimitUsage, hourly: float) -> None:
+def test_what_is_left_runs_out_when_the_guard_says_so(
+    bounds: Limits, usage: LimitUsage, hourly: float
+) -> None:
     awake = replace(usage, idle_minutes=None)
     left = hours_left(bounds, awake, hourly)
     if left is None:
-        assert bounds.max_hours is None and (hourly == 0 or (bounds.run_budget is None and bounds.day_budget is None))
+        assert bounds.max_hours is None and (
+            hourly == 0 or (bounds.run_budget is None and bounds.day_budget is None)
+        )
         return
     assert left >= 0
     later = left + 1e-3 + left * 1e-6
-    grown = LimitUsage(awake.hours + later, awake.spent_run + later * hourly, awake.spent_day + later * hourly)
+    grown = LimitUsage(
+        awake.hours + later, awake.spent_run + later * hourly, awake.spent_day + later * hourly
+    )
     # A price so low that a thousandth of an hour of it is lost in the sum shows nothing.
     if hourly == 0 or later * hourly > 1e-3:
         assert judge(bounds, grown).level == "end"
@@ -86,7 +105,14 @@ def test_limits_survive_being_kept(bounds: Limits) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [{"run_budget": 0}, {"max_hours": -1}, {"day_budget": "much"}, {"warn_at": None}, {"warn_at": 2}, {"idle_minutes": math.inf}],
+    [
+        {"run_budget": 0},
+        {"max_hours": -1},
+        {"day_budget": "much"},
+        {"warn_at": None},
+        {"warn_at": 2},
+        {"idle_minutes": math.inf},
+    ],
 )
 def test_limits_that_cannot_be(data: dict[str, object]) -> None:
     with pytest.raises(InputError):
@@ -98,7 +124,9 @@ def test_what_is_not_known_of_limits_is_passed_over() -> None:
 
 
 @given(prices, st.floats(0, 1000), st.none() | st.floats(0, 120))
-def test_an_estimate_is_in_order_and_covers_the_work(price: Price, hours: float, setup: float | None) -> None:
+def test_an_estimate_is_in_order_and_covers_the_work(
+    price: Price, hours: float, setup: float | None
+) -> None:
     found = estimate(offer(price, setup), hours)
     assert found.low <= found.likely <= found.high
     assert found.low == price.for_hours(hours) >= price.hourly * price.prepaid_hours
@@ -106,10 +134,13 @@ def test_an_estimate_is_in_order_and_covers_the_work(price: Price, hours: float,
 
 
 def test_an_estimate_tells_all_that_matters() -> None:
-    text = estimate(offer(Price(2.5, "EUR", disk=0.1, variable=True, prepaid_hours=24), 10, spot=True), 2).text
+    text = estimate(
+        offer(Price(2.5, "EUR", disk=0.1, variable=True, prepaid_hours=24), 10, spot=True), 2
+    ).text
     assert text == (
-        "€60.00 to €60.00 for 2 h at €2.50/h; disk €0.10/h included; 24 h are charged at once, used or not; "
-        "ready in about 10 min; the price may change while it runs; spot: it can be taken away at any moment"
+        "€60.00 to €60.00 for 2 h at €2.50/h; disk €0.10/h included; 24 h are charged at once, "
+        "used or not; ready in about 10 min; the price may change while it runs; spot: it can be "
+        "taken away at any moment"
     )
     assert estimate(offer(Price(6.0)), 2).text == (
         "$12.00 to $15.00 for 2 h at $6.00/h; setting it up takes a few minutes to half an hour"
@@ -124,10 +155,15 @@ def test_words_of_a_verdict() -> None:
     assert verdict.level == "end"
     assert verdict.reasons == ("the limit of 2 h is reached", "the budget of $10.00: 85 % used")
     verdict = judge(Limits(10, 100, 2, 30), LimitUsage(1, 8.5, 100, 1, currency="EUR"))
-    assert verdict.reasons == ("the day's budget of $100.00 is reached", "the budget of €10.00: 85 % used")
+    assert verdict.reasons == (
+        "the day's budget of $100.00 is reached",
+        "the budget of €10.00: 85 % used",
+    )
 
 
-@pytest.mark.parametrize(("text", "value"), [("3", 3.0), (" $2.50 ", 2.5), ("none", None), ("off", None)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3.0), (" $2.50 ", 2.5), ("none", None), ("off", None)]
+)
 def test_a_limit_as_it_is_typed(text: str, value: float | None) -> None:
     assert Limits().with_value("run_budget", text).run_budget == value
 
@@ -145,19 +181,29 @@ def test_limits_come_from_the_settings(own_world: Path) -> None:
         return limits_from_settings(load_settings(own_world, HUD, environ=environ))
 
     assert load() == Limits()
-    assert load(HUDTUI_BUDGET_RUN="5", HUDTUI_MAX_HOURS="none") == Limits(run_budget=5, max_hours=None)
+    assert load(HUDTUI_BUDGET_RUN="5", HUDTUI_MAX_HOURS="none") == Limits(
+        run_budget=5, max_hours=None
+    )
     with pytest.raises(InputError, match="HUDTUI_BUDGET_DAY"):
         load(HUDTUI_BUDGET_DAY="fifty")
 
 
 @pytest.mark.parametrize(
     ("value", "currency", "text"),
-    [(0, "USD", "$0.00"), (0.004, "USD", "$0.004"), (1234.5, "EUR", "€1,234.50"), (2, "GBP", "2.00 GBP"), (0.29, "USD", "$0.29")],
+    [
+        (0, "USD", "$0.00"),
+        (0.004, "USD", "$0.004"),
+        (1234.5, "EUR", "€1,234.50"),
+        (2, "GBP", "2.00 GBP"),
+        (0.29, "USD", "$0.29"),
+    ],
 )
 def test_money(value: float, currency: str, text: str) -> None:
     assert money(value, currency) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(4, "4"), (0.5, "0.5"), (1.25, "1.25"), (10, "10"), (0, "0")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(4, "4"), (0.5, "0.5"), (1.25, "1.25"), (10, "10"), (0, "0")]
+)
 def test_amount(value: float, text: str) -> None:
     assert amount(value) == text

@@ -48,7 +48,16 @@ class Mute:
 
 
 def offer(name: str, price: float = 1.0) -> Offer:
-    return Offer("mute", name, "H100_80GB", 1, Price(price), images=("a", "b"), gpu_memory=80.0, raw={"secret": 1})
+    return Offer(
+        "mute",
+        name,
+        "H100_80GB",
+        1,
+        Price(price),
+        images=("a", "b"),
+        gpu_memory=80.0,
+        raw={"secret": 1},
+    )
 
 
 def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any = None) -> Overview:
@@ -70,7 +79,9 @@ async def refreshed(one: Overview) -> list[Market]:
         return [market async for market in markets]
 
 
-async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     mute = Mute(
         Offers((offer("a"),)),
         ProviderError("it is asleep"),
@@ -90,10 +101,14 @@ async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothin
     assert {item.id for item in partial.parts["mute"].offers} == {"a", "b"} and partial.warnings
 
     kept = next(item for item in partial.parts["mute"].offers if item.id == "a")
-    assert kept.stock == "not confirmed" and select([kept]).found == (), "it is shown, and not chosen"
+    assert kept.stock == "not confirmed" and select([kept]).found == (), (
+        "it is shown, and not chosen"
+    )
 
     *_, again = await refreshed(one)
-    assert [item.id for item in again.parts["mute"].offers] == ["b"] and again.warnings, "what two answers lack is gone"
+    assert [item.id for item in again.parts["mute"].offers] == ["b"] and again.warnings, (
+        "what two answers lack is gone"
+    )
 
     *_, whole = await refreshed(one)
     assert [item.id for item in whole.parts["mute"].offers] == ["b"] and not whole.warnings
@@ -117,11 +132,17 @@ def test_another_title_is_another_provider(tmp_path: Path) -> None:
     other.title = "Mute (simulated)"
     market = load_cache(tmp_path / "none.json", [one])  # type: ignore[list-item]
     assert market.offers == () and market.oldest is None
-    save_cache(Market({"mute": load_cache(tmp_path / "none.json", [one]).parts["mute"]}), tmp_path / "offers.json")  # type: ignore[list-item]
+    save_cache(
+        Market({"mute": load_cache(tmp_path / "none.json", [one]).parts["mute"]}),
+        tmp_path / "offers.json",
+    )  # type: ignore[list-item]
     assert not load_cache(tmp_path / "offers.json", [other]).remembered  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("junk", [b"", b"[]", b"{}", b'{"version":1,"providers":{"Mute":{"at":1,"offers":[{}]}}}', b"\xff"])
+@pytest.mark.parametrize(
+    "junk",
+    [b"", b"[]", b"{}", b'{"version":1,"providers":{"Mute":{"at":1,"offers":[{}]}}}', b"\xff"],
+)
 def test_a_spoiled_cache_is_no_one_s_trouble(tmp_path: Path, junk: bytes) -> None:
     (tmp_path / "offers.json").write_bytes(junk)
     assert desk(tmp_path, Mute()).market.offers == ()
@@ -137,8 +158,15 @@ def test_an_offer_survives_being_remembered(tmp_path: Path) -> None:
 
 async def rent(one: Overview, sim: PrimeSimulator, name: str, **facts: Any) -> str:
     """A machine that was asked for and created, as `acquire` leaves it when the app is killed."""
-    found = [item for item in (await one.providers["prime"].offers()).found if item.gpu_type == "H100_80GB"]
-    chosen = min((item for item in found if item.price.currency == "USD" and not item.spot), key=lambda item: item.price.hourly)
+    found = [
+        item
+        for item in (await one.providers["prime"].offers()).found
+        if item.gpu_type == "H100_80GB"
+    ]
+    chosen = min(
+        (item for item in found if item.price.currency == "USD" and not item.spot),
+        key=lambda item: item.price.hourly,
+    )
     order = Order(name, chosen)
     one.ledger.reserve(order, provider="prime", endpoint=sim.url, **facts)
     pod = await one.providers["prime"].create(order)
@@ -161,15 +189,21 @@ async def test_nothing_is_alive(tmp_path: Path, sim: PrimeSimulator) -> None:
     await one.close()
 
 
-async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim), active=lambda entry: entry.run == "r1")
     owned = await rent(one, sim, "hudtui-a", run="r1")
     orphan = await rent(one, sim, "hudtui-b", run="r2")
     by_hand = await rent(one, sim, "hudtui-d")
     foreign = await rent(one, sim, "hudtui-c")
-    with one.ledger._database.writing() as database:  # as if it had been rented elsewhere under another name
+    with (
+        one.ledger._database.writing() as database
+    ):  # as if it had been rented elsewhere under another name
         database.execute("DELETE FROM machines WHERE name = 'hudtui-c'")
-        database.execute("UPDATE machines SET created = ? ", (START - 300,))  # the provider's clock is another one
+        database.execute(
+            "UPDATE machines SET created = ? ", (START - 300,)
+        )  # the provider's clock is another one
     sim.set_pod(foreign, name="somebody")
     sim.clock.advance(3600)
     before = len(sim.requests)
@@ -177,31 +211,48 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     asked = [request.path for request in sim.requests[before:]]
     assert len(asked) == len(set(asked)) <= 3, asked
     assert [item.pod.id for item in found.pods] == [orphan, owned, by_hand, foreign]
-    assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a", "hudtui-d"]
+    assert [item.pod.name for item in found.pods if item.ours] == [
+        "hudtui-b",
+        "hudtui-a",
+        "hudtui-d",
+    ]
     assert [item.by_hand for item in found.pods] == [False, False, True, False]
     assert found.pods[1].run == "r1" and len(found.orphans) == 1
-    assert [item.age(START + 600) for item in found.pods] == [900, 900, 900, pytest.approx(600, abs=5)]
+    assert [item.age(START + 600) for item in found.pods] == [
+        900,
+        900,
+        900,
+        pytest.approx(600, abs=5),
+    ]
     assert found.orphans[0].age(found.at) == 900
     cost = found.spending.of(owned)
     assert cost is not None and cost.billed and cost.spent > 0
-    assert found.spending.per_hour == pytest.approx({"USD": sum(item.pod.hourly or 0 for item in found.pods[:3])})
+    assert found.spending.per_hour == pytest.approx(
+        {"USD": sum(item.pod.hourly or 0 for item in found.pods[:3])}
+    )
     await one.close()
 
 
-async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_the_guard_s_word_comes_with_each_machine(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
     await rent(one, sim, "hudtui-a", run="r1")
     one.ledger.set_limits("hudtui-a", Limits(run_budget=0.5))
     sim.clock.advance(3600)
     verdict = (await looked(one)).pods[0].verdict
-    assert verdict is not None and verdict.level == "end" and "budget of $0.50" in verdict.reasons[0]
+    assert (
+        verdict is not None and verdict.level == "end" and "budget of $0.50" in verdict.reasons[0]
+    )
     one.ledger.set_limits("hudtui-a", Limits(run_budget=500))
     verdict = (await looked(one)).pods[0].verdict
     assert verdict is not None and verdict.level == "fine"
     await one.close()
 
 
-async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_a_provider_that_does_not_answer_is_named(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
     sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, times=20)
     found = await looked(one)
@@ -209,9 +260,14 @@ async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: Pri
     await one.close()
 
 
-async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_simulated_money_is_not_added_to_real_money(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
-    for name, realm in (("hudtui-real", "https://api.example.org"), ("hudtui-old", "http://127.0.0.1:1")):
+    for name, realm in (
+        ("hudtui-real", "https://api.example.org"),
+        ("hudtui-old", "http://127.0.0.1:1"),
+    ):
         one.ledger.reserve(Order(name, offer("a", 3.0)), provider="prime", endpoint=realm)
         one.ledger.update(name, "created", pod=f"{name}-1")
         one.ledger.unclaim(name)
@@ -232,7 +288,9 @@ def test_limits_are_kept_by_name(tmp_path: Path) -> None:
     assert os.stat(ledger.path).st_mode & 0o777 == 0o600
 
 
-async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_a_provider_that_is_down_takes_no_row_away(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
     pod = await rent(one, sim, "hudtui-a", run="r1")
     one.ledger.reserve(Order("hudtui-b", offer("a", 3.0)), provider="prime", endpoint=sim.url)
@@ -246,22 +304,39 @@ async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: Pr
     found = await looked(later)
     row = next(item for item in found.pods if item.pod.id == pod)
     assert (row.reachable, row.seen, row.seen_ago(found.at)) == (False, START + 600, 40)
-    assert (row.pod.addresses, row.pod.hourly, row.run) == (seen.pod.addresses, seen.pod.hourly, "r1") and row.pod.alive
-    assert row.unclaimed is None and row.ours, "it is paid for, and nobody says that its run is over"
+    assert (row.pod.addresses, row.pod.hourly, row.run) == (
+        seen.pod.addresses,
+        seen.pod.hourly,
+        "r1",
+    ) and row.pod.alive
+    assert row.unclaimed is None and row.ours, (
+        "it is paid for, and nobody says that its run is over"
+    )
     assert found.spending.per_hour == pytest.approx({"USD": row.pod.hourly})
     unseen = next(item for item in found.pods if item.pod.name == "hudtui-b")
-    assert (unseen.reachable, unseen.seen, unseen.pod.stage, unseen.pod.gpu_type) == (False, None, "unknown", "H100_80GB")
+    assert (unseen.reachable, unseen.seen, unseen.pod.stage, unseen.pod.gpu_type) == (
+        False,
+        None,
+        "unknown",
+        "H100_80GB",
+    )
     assert set(found.unreachable) == {row, unseen}
-    assert [item.text(found.at) for item in found.silent] == ["Prime (simulated) unreachable: last known state, 40 s old"]
+    assert [item.text(found.at) for item in found.silent] == [
+        "Prime (simulated) unreachable: last known state, 40 s old"
+    ]
 
     sim.heal()
     found = await looked(later)
-    assert [item.reachable for item in found.pods if item.pod.id == pod] == [True] and not found.silent
+    assert [item.reachable for item in found.pods if item.pod.id == pod] == [
+        True
+    ] and not found.silent
     await later.close()
     await one.close()
 
 
-async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_a_machine_that_was_taken_back_is_told_with_its_reason(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
     taken, ended = await rent(one, sim, "hudtui-a"), await rent(one, sim, "hudtui-b")
     assert (await looked(one)).taken == ()
@@ -272,12 +347,20 @@ async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: P
     (owned,) = (await looked(one)).taken
     assert owned.name == "hudtui-a" and owned.unasked and "taken back" in str(owned.why)
     entry = one.ledger.get("hudtui-b")
-    assert entry is not None and (entry.state, entry.unasked, entry.why) == ("ended", False, "by hand")
-    assert [item.name for item in (await looked(one)).taken] == ["hudtui-a"], "it is told for a day, also to who looks later"
+    assert entry is not None and (entry.state, entry.unasked, entry.why) == (
+        "ended",
+        False,
+        "by hand",
+    )
+    assert [item.name for item in (await looked(one)).taken] == ["hudtui-a"], (
+        "it is told for a day, also to who looks later"
+    )
     await one.close()
 
 
-async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
     spot = await rent(one, sim, "hudtui-spot")
     await rent(one, sim, "hudtui-dry")
@@ -303,29 +386,45 @@ async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Pat
         other = desk(tmp_path, prime(second))
         assert await rent(other, second, "hudtui-b") == pod, "the same id"
         with other.ledger._database.writing() as database:  # as if both had one address
-            database.execute("UPDATE machines SET endpoint = ?, account = 'Somebody Else' WHERE name = 'hudtui-a'", (second.url,))
+            database.execute(
+                "UPDATE machines SET endpoint = ?, account = 'Somebody Else' WHERE name = "
+                "'hudtui-a'",
+                (second.url,),
+            )
         second.clock.advance(3600)
         found = await looked(other)
         (row,) = found.pods
         assert row.pod.name == "hudtui-b" and row.cost is not None
-        assert (row.cost.open, row.cost.per_hour) == (True, seen.pod.hourly) and row.cost.spent > 0.5
+        assert (row.cost.open, row.cost.per_hour) == (
+            True,
+            seen.pod.hourly,
+        ) and row.cost.spent > 0.5
         await other.close()
 
 
 def test_how_long_the_wallet_lasts() -> None:
     assert Account("a", balance=0.05).lasts(2.0) == pytest.approx(0.025)
     assert Account("a", balance=-1.0).lasts(2.0) == 0.0
-    assert Account("a").lasts(2.0) is Account("a", balance=1.0).lasts(0.0) is Account("a", balance=1.0).lasts(2.0, "EUR") is None
+    assert (
+        Account("a").lasts(2.0)
+        is Account("a", balance=1.0).lasts(0.0)
+        is Account("a", balance=1.0).lasts(2.0, "EUR")
+        is None
+    )
 
 
-async def test_what_ends_a_machine_first_is_what_is_left_to_it(tmp_path: Path, sim: PrimeSimulator) -> None:
+async def test_what_ends_a_machine_first_is_what_is_left_to_it(
+    tmp_path: Path, sim: PrimeSimulator
+) -> None:
     one = desk(tmp_path, prime(sim))
     await rent(one, sim, "hudtui-a", run="r1")
     (row,) = (await looked(one)).pods
     assert row.pod.hourly is not None and row.until is None
     found = await looked(one)
     wallet = found.accounts["prime"].balance
-    assert wallet is not None and found.left(row) == pytest.approx(wallet / row.pod.hourly), "without limits the wallet ends it"
+    assert wallet is not None and found.left(row) == pytest.approx(wallet / row.pod.hourly), (
+        "without limits the wallet ends it"
+    )
     one.ledger.grant("hudtui-a", lambda entries: START + 600 + 2 * 3600)
     found = await looked(one)
     assert found.left(found.pods[0]) == pytest.approx(2.0), "the guard on it"

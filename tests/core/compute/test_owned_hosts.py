@@ -1,4 +1,5 @@
-"""Machines of the user's own: what they say of them, what they have, and that nothing is ever done to them."""
+"""Machines of the user's own: what they say of them, what they have, and that nothing is ever done
+to them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ from hudtui.sim import PrimeSimulator
 
 H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 500, 0, "570")
 BOX = Hardware(
-    "ann@box:22", cpus=32, memory_bytes=128_000_000_000, disk_free_bytes=900_000_000_000, gpus=(H100, replace(H100, index=1))
+    "ann@box:22",
+    cpus=32,
+    memory_bytes=128_000_000_000,
+    disk_free_bytes=900_000_000_000,
+    gpus=(H100, replace(H100, index=1)),
 )
 
 
@@ -47,8 +52,14 @@ BOX = Hardware(
 def test_the_list_of_machines(tmp_path: Path) -> None:
     path = tmp_path / "machines.yaml"
     assert read_owned_hosts(path) == ()
-    path.write_text("gpu-box: {price: 1.2, currency: eur}\nann@10.0.0.5:2222:\nlocal:\n  price: 0\n")
-    assert read_owned_hosts(path) == (OwnedHost("gpu-box", 1.2, "EUR"), OwnedHost("ann@10.0.0.5:2222"), OwnedHost("local", 0.0))
+    path.write_text(
+        "gpu-box: {price: 1.2, currency: eur}\nann@10.0.0.5:2222:\nlocal:\n  price: 0\n"
+    )
+    assert read_owned_hosts(path) == (
+        OwnedHost("gpu-box", 1.2, "EUR"),
+        OwnedHost("ann@10.0.0.5:2222"),
+        OwnedHost("local", 0.0),
+    )
     path.write_text("# nothing yet\n")
     assert read_owned_hosts(path) == ()
 
@@ -64,7 +75,9 @@ def test_the_list_of_machines(tmp_path: Path) -> None:
         ("a: 1.2\n", "a mapping", 1),
     ],
 )
-def test_what_is_wrong_with_the_list_is_told_with_its_line(tmp_path: Path, text: str, said: str, line: int) -> None:
+def test_what_is_wrong_with_the_list_is_told_with_its_line(
+    tmp_path: Path, text: str, said: str, line: int
+) -> None:
     path = tmp_path / "machines.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=said) as caught:
@@ -75,7 +88,14 @@ def test_what_is_wrong_with_the_list_is_told_with_its_line(tmp_path: Path, text:
 def test_the_names_of_the_ssh_config() -> None:
     folder = Path.home() / ".ssh"
     (folder / "more").mkdir(parents=True)
-    lines = ["Include more/*.conf", "Include config", "Host *", "  User ann", "Host box !not box-2 *.lab # the lab", "Host=eq"]
+    lines = [
+        "Include more/*.conf",
+        "Include config",
+        "Host *",
+        "  User ann",
+        "Host box !not box-2 *.lab # the lab",
+        "Host=eq",
+    ]
     (folder / "config").write_text("\n".join([*lines, "Host github.com", '  Host "quoted"', ""]))
     (folder / "more" / "a.conf").write_text("host included\n\tHostName 10.0.0.1\n")
     assert config_names() == ("included", "box", "box-2", "eq", "quoted")
@@ -87,7 +107,12 @@ def test_the_names_of_the_ssh_config() -> None:
 
 def test_a_machine_as_an_offer() -> None:
     (offer,) = offers_of(BOX, OwnedHost("box", 1.5, "EUR"), "ssh")
-    assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory, offer.vram) == ("H100_80GB", 2, 80, 160)
+    assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory, offer.vram) == (
+        "H100_80GB",
+        2,
+        80,
+        160,
+    )
     assert (offer.price, offer.cloud_id, offer.stock) == (Price(1.5, "EUR"), "box", "idle")
     assert (offer.vcpus, offer.memory_gb, offer.disk_gb) == (32, 128, 900)
 
@@ -97,7 +122,10 @@ def test_busy_mixed_and_bare_machines() -> None:
     assert offers_of(busy, OwnedHost("box"), "ssh")[0].stock == "in use"
     mixed = replace(BOX, gpus=(H100, Gpu(1, "NVIDIA L40S", 46068)))
     offers = offers_of(mixed, OwnedHost("box"), "ssh")
-    assert [(offer.gpu_type, offer.gpu_count) for offer in offers] == [("H100_80GB", 1), ("L40S_48GB", 1)]
+    assert [(offer.gpu_type, offer.gpu_count) for offer in offers] == [
+        ("H100_80GB", 1),
+        ("L40S_48GB", 1),
+    ]
     assert len({offer.short for offer in offers}) == 2 and not offers[0].price.stated
     (bare,) = offers_of(replace(BOX, gpus=()), OwnedHost("box"), "ssh")
     assert (bare.gpu_type, bare.gpu_count) == ("", 0)
@@ -112,10 +140,16 @@ async def test_machines_that_do_not_answer_are_named_and_the_others_stay() -> No
             await silent.wait()
         if name == "closed":
             raise MachineError("it refused the connection", why="nobody\x1b[31m listens")
-        return replace(BOX, name=name, warnings=("The GPU driver does not work",) if name == "odd" else ())
+        return replace(
+            BOX, name=name, warnings=("The GPU driver does not work",) if name == "odd" else ()
+        )
 
     provider = OwnedHostsProvider(
-        "ssh", "mine", [OwnedHost(name) for name in ("ok", "silent", "closed", "odd")], look, patience=0.2
+        "ssh",
+        "mine",
+        [OwnedHost(name) for name in ("ok", "silent", "closed", "odd")],
+        look,
+        patience=0.2,
     )
     answer = await provider.offers()
     assert [offer.cloud_id for offer in answer.found] == ["ok", "odd"]
@@ -152,7 +186,9 @@ async def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (offer,) = answer.found
     assert (offer.gpu_type, offer.gpu_count, offer.price) == ("RTX4090_24GB", 2, Price(0.0))
     assert choose(answer.found, spec=parse_spec("2x4090")).offer is offer and answer.warnings == ()
-    assert (await LocalProvider(OwnedHost("local", 0.3, "EUR")).offers()).found[0].price == Price(0.3, "EUR")
+    assert (await LocalProvider(OwnedHost("local", 0.3, "EUR")).offers()).found[0].price == Price(
+        0.3, "EUR"
+    )
 
 
 @pytest.fixture
@@ -164,7 +200,8 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def box(key: Path) -> Iterator[str]:
-    """A machine behind SSH with two GPUs, under the name that this gives: a pod of the simulator, which has a stand-in driver."""
+    """A machine behind SSH with two GPUs, under the name that this gives: a pod of the simulator,
+    which has a stand-in driver."""
     with PrimeSimulator() as sim:
         sim.add_ssh_key(key.with_suffix(".pub").read_text())
         body = {
@@ -176,13 +213,20 @@ def box(key: Path) -> Iterator[str]:
             "dataCenterId": "FIN-02",
         }
         url, headers = f"{sim.url}/api/v1/pods/", {"Authorization": f"Bearer {sim.api_key}"}
-        made = httpx2.post(url, json={"pod": body, "provider": {"type": "datacrunch"}}, headers=headers).raise_for_status().json()
+        made = (
+            httpx2.post(
+                url, json={"pod": body, "provider": {"type": "datacrunch"}}, headers=headers
+            )
+            .raise_for_status()
+            .json()
+        )
         sim.clock.advance(60)
         told = httpx2.get(f"{url}{made['id']}", headers=headers).json()["sshConnection"].split()
         user, _, address = told[0].partition("@")
         (Path.home() / ".ssh").mkdir()
         (Path.home() / ".ssh" / "config").write_text(
-            f"Host box\n  HostName {address}\n  User {user}\n  Port {told[2]}\n  IdentityFile {key}\n  IdentityAgent none\n"
+            f"Host box\n  HostName {address}\n  User {user}\n  Port {told[2]}\n  IdentityFile "
+            f"{key}\n  IdentityAgent none\n"
         )
         yield "box"
 
@@ -191,7 +235,10 @@ async def test_a_machine_behind_ssh(box: str, tmp_path: Path) -> None:
     owned_hosts_file().parent.mkdir(parents=True)
     owned_hosts_file().write_text("box: {price: 1.25}\n")
     async with aclosing(HostPool(KnownHosts(tmp_path / "pins"))) as pool:
-        provider = SshProvider([*read_owned_hosts(owned_hosts_file()), OwnedHost("nobody@127.0.0.1:1")], connect=pool.open)
+        provider = SshProvider(
+            [*read_owned_hosts(owned_hosts_file()), OwnedHost("nobody@127.0.0.1:1")],
+            connect=pool.open,
+        )
         answer = await provider.offers()
     (offer,) = answer.found
     assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory) == ("H100_80GB (simulated)", 2, 80)
@@ -203,7 +250,11 @@ async def test_a_machine_behind_ssh(box: str, tmp_path: Path) -> None:
 async def test_each_kind_of_gpu_in_a_machine_leads_to_that_machine() -> None:
     machine = replace(BOX, gpus=(H100, Gpu(1, "NVIDIA A100-SXM4-80GB", 81920)))
     offers = offers_of(machine, OwnedHost("gpu-box"), "ssh")
-    assert [offer.gpu_type for offer in offers] == ["H100_80GB", "A100_80GB"] and len({offer.id for offer in offers}) == 2
+    assert [offer.gpu_type for offer in offers] == ["H100_80GB", "A100_80GB"] and len(
+        {offer.id for offer in offers}
+    ) == 2
     for offer in offers:
         assert request_host(RunRequest(offer=offer)) == "gpu-box"
-        assert (await SshProvider((OwnedHost("gpu-box"),)).create(Order("n", offer))).id == "gpu-box"
+        assert (
+            await SshProvider((OwnedHost("gpu-box"),)).create(Order("n", offer))
+        ).id == "gpu-box"

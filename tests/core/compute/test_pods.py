@@ -104,11 +104,15 @@ def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
         "import sys; from pathlib import Path\n"
         "from hudtui.core.compute.pods import Ledger\n"
         "from hudtui.core.compute.values import Offer, Order, Price\n"
-        "Ledger(Path(sys.argv[1])).reserve(Order('hudtui-b', Offer('p', 'i', 'G', 1, Price(1.0))), provider='prime')\n"
+        "Ledger(Path(sys.argv[1])).reserve(Order('hudtui-b', Offer('p', 'i', 'G', 1, Price(1.0))), "
+        "provider='prime')\n"
         "print('written', flush=True); sys.stdin.read()\n"
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", code, str(ledger.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(ledger.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert child.stdout is not None and child.stdout.readline() == "written\n"
@@ -126,7 +130,9 @@ def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
     assert after is not None and after.holder is None
 
 
-def test_a_machine_that_is_called_otherwise_today_is_the_same_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_is_called_otherwise_today_is_the_same_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = ledger.reserve(_order(), provider="prime")
     monkeypatch.setattr(socket, "gethostname", lambda: "name-by-another-network")
     assert made.held and ledger.records()[0].held
@@ -134,7 +140,15 @@ def test_a_machine_that_is_called_otherwise_today_is_the_same_one(ledger: Ledger
 
 def test_what_was_seen_last_comes_back(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
-    pod = Pod("prime", "p1", "hudtui-a", "ready", "ACTIVE", hourly=3.0, addresses=(Address("root", "10.0.0.7", 2222),))
+    pod = Pod(
+        "prime",
+        "p1",
+        "hudtui-a",
+        "ready",
+        "ACTIVE",
+        hourly=3.0,
+        addresses=(Address("root", "10.0.0.7", 2222),),
+    )
     (owned,) = ledger.update_seen({"hudtui-a": pod}, 1000.0)
     assert (owned.last_pod(), owned.seen, owned.hourly) == (pod, 1000.0, 3.0)
     assert ledger.update("hudtui-a", "ended").last_pod() == replace(pod, stage="gone")

@@ -26,11 +26,20 @@ PUBLIC = "ssh-ed25519 AAAAC3Nz me"
             "",
             "pod.socket: Input should be PCIe",
         ),
-        ('{"errors": [{"param": "pod.socket", "details": "bad"}, {"param": "x", "details": "y"}]}', "", "pod.socket: bad; x: y"),
+        (
+            '{"errors": [{"param": "pod.socket", "details": "bad"}, {"param": "x", "details": '
+            '"y"}]}',
+            "",
+            "pod.socket: bad; x: y",
+        ),
         ('{"message": "m"}', "", "m"),
         ('{"error": {"message": "inner"}}', "", "inner"),
         ('{"odd": 1}', "", '{"odd": 1}'),
-        ("<html><head><title>502 Bad Gateway</title></head></html>", "", "a page instead of an answer (502 Bad Gateway)"),
+        (
+            "<html><head><title>502 Bad Gateway</title></head></html>",
+            "",
+            "a page instead of an answer (502 Bad Gateway)",
+        ),
         ("anything", "text/html", "a page instead of an answer"),
         ("upstream\x1b[31m error", "", "upstream error"),
         ("", "", ""),
@@ -41,7 +50,14 @@ def test_error_bodies(text: str, kind: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(401, AuthError), (403, AuthError), (402, InsufficientFunds), (404, ProviderError), (422, ProviderError)]
+    ("status", "kind"),
+    [
+        (401, AuthError),
+        (403, AuthError),
+        (402, InsufficientFunds),
+        (404, ProviderError),
+        (422, ProviderError),
+    ],
 )
 async def test_refusals_are_told_and_not_repeated(
     stub: Any, client: Callable[..., PrimeProvider], status: int, kind: type[Exception]
@@ -54,15 +70,25 @@ async def test_refusals_are_told_and_not_repeated(
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_reading_is_repeated_after_passing_faults(stub: Any, client: Callable[..., PrimeProvider], status: int) -> None:
-    stub.answer = lambda method, target: (status, {}, "{}") if len(stub.requests) < 3 else (200, {}, '{"data": []}')
+async def test_reading_is_repeated_after_passing_faults(
+    stub: Any, client: Callable[..., PrimeProvider], status: int
+) -> None:
+    stub.answer = lambda method, target: (
+        (status, {}, "{}") if len(stub.requests) < 3 else (200, {}, '{"data": []}')
+    )
     pauses: list[float] = []
     assert await client(stub.url, pauses=pauses).keys() == ()
     assert len(stub.requests) == 3 and pauses == [0.5, 1.0]
 
 
-async def test_reading_is_given_up_after_four_attempts(stub: Any, client: Callable[..., PrimeProvider]) -> None:
-    stub.answer = lambda method, target: (503, {"content-type": "text/html"}, "<html><title>Sorry</title></html>")
+async def test_reading_is_given_up_after_four_attempts(
+    stub: Any, client: Callable[..., PrimeProvider]
+) -> None:
+    stub.answer = lambda method, target: (
+        503,
+        {"content-type": "text/html"},
+        "<html><title>Sorry</title></html>",
+    )
     with pytest.raises(ProviderError, match="failed") as caught:
         await client(stub.url).keys()
     assert len(stub.requests) == 4 and "(Sorry)" in str(caught.value)
@@ -82,20 +108,32 @@ async def test_retry_after_is_honoured(stub: Any, client: Callable[..., PrimePro
     assert len(stub.requests) == 1, "an hour is not waited for"
 
 
-@pytest.mark.parametrize("answer", [(500, {}, "{}"), (503, {}, "<html>"), (200, {}, '{"id": "k'), (200, {}, "[]"), None])
-async def test_an_unclear_post_is_not_repeated(stub: Any, client: Callable[..., PrimeProvider], answer: Any) -> None:
+@pytest.mark.parametrize(
+    "answer", [(500, {}, "{}"), (503, {}, "<html>"), (200, {}, '{"id": "k'), (200, {}, "[]"), None]
+)
+async def test_an_unclear_post_is_not_repeated(
+    stub: Any, client: Callable[..., PrimeProvider], answer: Any
+) -> None:
     stub.answer = lambda method, target: answer if method == "POST" else (200, {}, '{"data": []}')
     with pytest.raises(OutcomeUnknown, match="may or may not"):
         await client(stub.url).register_key("me", PUBLIC)
-    assert [request[0] for request in stub.requests] == ["GET", "POST", "GET"], "looked for afterwards, not sent again"
+    assert [request[0] for request in stub.requests] == ["GET", "POST", "GET"], (
+        "looked for afterwards, not sent again"
+    )
 
 
-async def test_a_post_that_was_not_carried_out_is_repeated(stub: Any, client: Callable[..., PrimeProvider]) -> None:
+async def test_a_post_that_was_not_carried_out_is_repeated(
+    stub: Any, client: Callable[..., PrimeProvider]
+) -> None:
     def answer(method: str, target: str) -> Any:
         if method != "POST":
             return 200, {}, '{"data": []}'
         posts = sum(request[0] == "POST" for request in stub.requests)
-        return (429, {}, "{}") if posts < 3 else (200, {}, '{"id": "k", "publicKey": "p", "isPrimary": true}')
+        return (
+            (429, {}, "{}")
+            if posts < 3
+            else (200, {}, '{"id": "k", "publicKey": "p", "isPrimary": true}')
+        )
 
     stub.answer = answer
     assert (await client(stub.url).register_key("me", PUBLIC)).id == "k"
@@ -138,7 +176,9 @@ async def test_requests_can_be_cancelled(stub: Any, client: Callable[..., PrimeP
         writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    task = asyncio.create_task(client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}").history())
+    task = asyncio.create_task(
+        client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}").history()
+    )
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -149,23 +189,35 @@ async def test_requests_can_be_cancelled(stub: Any, client: Callable[..., PrimeP
 
 async def test_redirects_stay_at_home(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     def answer(method: str, target: str) -> Any:
-        return (200, {}, '{"data": []}') if target == "/elsewhere" else (307, {"location": "/elsewhere"}, "")
+        return (
+            (200, {}, '{"data": []}')
+            if target == "/elsewhere"
+            else (307, {"location": "/elsewhere"}, "")
+        )
 
     stub.answer = answer
     assert await client(stub.url).history() == ()
     assert [request[2]["authorization"] for request in stub.requests] == [f"Bearer {KEY}"] * 2
 
 
-@pytest.mark.parametrize("target", ["http://localhost:1/x", "https://example.invalid/x", "//example.invalid/x"])
-async def test_the_key_does_not_leave_with_a_redirect(stub: Any, client: Callable[..., PrimeProvider], target: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["http://localhost:1/x", "https://example.invalid/x", "//example.invalid/x"]
+)
+async def test_the_key_does_not_leave_with_a_redirect(
+    stub: Any, client: Callable[..., PrimeProvider], target: str
+) -> None:
     stub.answer = lambda method, path: (307, {"location": target}, "")
     with pytest.raises(ProviderError, match="redirects to another address"):
         await client(stub.url).history()
     assert len(stub.requests) == 1
 
 
-async def test_a_post_is_not_turned_into_something_else(stub: Any, client: Callable[..., PrimeProvider]) -> None:
-    stub.answer = lambda method, target: (303, {"location": "/x"}, "") if method == "POST" else (200, {}, '{"data": []}')
+async def test_a_post_is_not_turned_into_something_else(
+    stub: Any, client: Callable[..., PrimeProvider]
+) -> None:
+    stub.answer = lambda method, target: (
+        (303, {"location": "/x"}, "") if method == "POST" else (200, {}, '{"data": []}')
+    )
     with pytest.raises(ProviderError, match="redirects a request"):
         await client(stub.url).register_key("me", PUBLIC)
     stub.answer = lambda method, target: (307, {"location": target}, "")
@@ -175,7 +227,13 @@ async def test_a_post_is_not_turned_into_something_else(stub: Any, client: Calla
 
 @pytest.mark.parametrize(
     "url",
-    ["http://api.example.invalid", "ftp://x", "nonsense", "https://me:pw@example.invalid", "http://127.0.0.1.example.invalid"],
+    [
+        "http://api.example.invalid",
+        "ftp://x",
+        "nonsense",
+        "https://me:pw@example.invalid",
+        "http://127.0.0.1.example.invalid",
+    ],
 )
 def test_addresses_that_would_let_the_key_out(url: str) -> None:
     with pytest.raises(InputError):
@@ -190,11 +248,16 @@ def test_keys_that_are_none(key: str) -> None:
 
 
 def test_the_version_at_the_end_of_an_address_is_left_out() -> None:
-    assert PrimeProvider(KEY, base_url="https://example.invalid/api/v1/").base_url == "https://example.invalid"
+    assert (
+        PrimeProvider(KEY, base_url="https://example.invalid/api/v1/").base_url
+        == "https://example.invalid"
+    )
     assert KEY not in repr(PrimeProvider(KEY)) + repr(vars(PrimeProvider(KEY)))
 
 
-async def test_pages_that_are_missing_are_named(stub: Any, client: Callable[..., PrimeProvider]) -> None:
+async def test_pages_that_are_missing_are_named(
+    stub: Any, client: Callable[..., PrimeProvider]
+) -> None:
     offer = {"gpuType": "G", "provider": "c", "gpuCount": 1, "prices": {"onDemand": 1}}
 
     def answer(method: str, target: str) -> Any:
@@ -219,17 +282,27 @@ async def test_nothing_at_all_is_a_failure(stub: Any, client: Callable[..., Prim
     stub.answer = lambda method, target: (500, {}, "{}")
     with pytest.raises(ProviderError):
         await client(stub.url).offers()
-    stub.answer = lambda method, target: (401, {}, "{}") if "multi" in target else (200, {}, '{"items": []}')
+    stub.answer = lambda method, target: (
+        (401, {}, "{}") if "multi" in target else (200, {}, '{"items": []}')
+    )
     with pytest.raises(AuthError):
         await client(stub.url).offers()
 
 
-async def test_half_a_list_of_machines_is_none(stub: Any, client: Callable[..., PrimeProvider]) -> None:
+async def test_half_a_list_of_machines_is_none(
+    stub: Any, client: Callable[..., PrimeProvider]
+) -> None:
     import json
 
     def answer(method: str, target: str) -> Any:
         if "offset=0&" in target:
-            return 200, {}, json.dumps({"data": [{"id": f"p{index}"} for index in range(100)], "total_count": 150})
+            return (
+                200,
+                {},
+                json.dumps(
+                    {"data": [{"id": f"p{index}"} for index in range(100)], "total_count": 150}
+                ),
+            )
         return 500, {}, "{}"
 
     stub.answer = answer

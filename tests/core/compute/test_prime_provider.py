@@ -10,14 +10,26 @@ import pytest
 
 from hudtui.core.compute.choose import select
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, Provider, ProviderError
+from hudtui.core.compute.provider import (
+    AuthError,
+    InsufficientFunds,
+    OutcomeUnknown,
+    OutOfCapacity,
+    Provider,
+    ProviderError,
+)
 from hudtui.core.compute.values import Address, Order, Query
 from hudtui.core.errors import InputError
 
 
 async def test_it_is_a_provider(world: Any) -> None:
     assert isinstance(world.prime, Provider)
-    assert (world.prime.name, world.prime.title, world.prime.features.simulated, world.prime.features.paid) == (
+    assert (
+        world.prime.name,
+        world.prime.title,
+        world.prime.features.simulated,
+        world.prime.features.paid,
+    ) == (
         "prime",
         "Prime (simulated)",
         True,
@@ -35,7 +47,11 @@ async def test_all_offers_and_those_that_are_asked_for(world: Any) -> None:
     def ids(**query: Any) -> set[str]:
         return {offer.cloud_id for offer in select(everything.found, query=Query(**query)).found}
 
-    assert ids(gpu_types=("H100_80GB",), gpu_count=1, spot=False) == {"1H100.80S", "gpu-h100", "scw-h100"}
+    assert ids(gpu_types=("H100_80GB",), gpu_count=1, spot=False) == {
+        "1H100.80S",
+        "gpu-h100",
+        "scw-h100",
+    }
     assert ids(gpu_types=("H100_80GB",), spot=True) == {"1H100.80S-spot"}
     assert ids(min_vram=100, max_price=10) == {"b200-x1"}
     assert ids(clouds=("RunPod",)) == {"rp-l40s"}
@@ -53,10 +69,19 @@ async def test_a_pod_from_order_to_end(world: Any) -> None:
     )
     await world.sleep(25)
     (pod,) = await world.prime.status([pod.id])
-    assert (pod.stage, pod.status, pod.progress, pod.name) == ("installing", "ACTIVE/ACTIVE", 25, "hudtui-test-1")
+    assert (pod.stage, pod.status, pod.progress, pod.name) == (
+        "installing",
+        "ACTIVE/ACTIVE",
+        25,
+        "hudtui-test-1",
+    )
     await world.sleep(20)
     (pod,) = await world.prime.status([pod.id, "unknown"])
-    assert pod.stage == "ready" and pod.addresses[0].user == "root" and pod.addresses[0].host == "127.0.0.1"
+    assert (
+        pod.stage == "ready"
+        and pod.addresses[0].user == "root"
+        and pod.addresses[0].host == "127.0.0.1"
+    )
     assert [listed.id for listed in await world.prime.pods()] == [pod.id]
     await world.sleep(3600)
     spent = (await world.prime.account()).spent
@@ -70,10 +95,16 @@ async def test_a_pod_from_order_to_end(world: Any) -> None:
     await world.sleep(600)
     assert await world.prime.get(pod.id) is None
     (row,) = await world.prime.history()
-    assert (row.id, row.stage, row.billed) == (pod.id, "gone", pytest.approx(spent[pod.id], abs=0.001))
+    assert (row.id, row.stage, row.billed) == (
+        pod.id,
+        "gone",
+        pytest.approx(spent[pod.id], abs=0.001),
+    )
 
 
-@pytest.mark.parametrize("scenario", ["ssh-never-told", "ssh-list", "ssh-list-nulls", "ssh-command", "ssh-colon"])
+@pytest.mark.parametrize(
+    "scenario", ["ssh-never-told", "ssh-list", "ssh-list-nulls", "ssh-command", "ssh-colon"]
+)
 async def test_every_form_of_address(world: Any, scenario: str) -> None:
     world.sim.scenario(scenario)
     made = await world.prime.create(await world.order())
@@ -94,7 +125,11 @@ async def test_unknown_words_pass_through(world: Any) -> None:
 async def test_a_highest_price_is_named_when_it_is_demanded(world: Any) -> None:
     world.sim.scenario("max-price")
     await world.prime.create(await world.order())
-    bodies = [request.body["pod"] for request in world.sim.requests if request.method == "POST" and "pods" in request.path]
+    bodies = [
+        request.body["pod"]
+        for request in world.sim.requests
+        if request.method == "POST" and "pods" in request.path
+    ]
     assert ["maxPrice" in body for body in bodies] == [False, True] and bodies[1]["maxPrice"] == 2.1
     assert len(world.sim.pods) == 1
 
@@ -139,12 +174,19 @@ async def test_a_key_that_may_not_order(world: Any) -> None:
 
 async def test_the_account(world: Any) -> None:
     account = await world.prime.account()
-    assert (account.name, account.balance, account.currency, account.spent) == ("Sim User", 100.0, "USD", {})
+    assert (account.name, account.balance, account.currency, account.spent) == (
+        "Sim User",
+        100.0,
+        "USD",
+        {},
+    )
     assert "instances:write" in account.scopes
     team = PrimeProvider(world.sim.api_key, base_url=world.sim.url, team_id="team_sim")
     assert (await team.account()).team == "team_sim"
     await team.create(await world.order())
-    assert [request.query for request in world.sim.requests if "wallet" in request.path][-1]["teamId"] == ["team_sim"]
+    assert [request.query for request in world.sim.requests if "wallet" in request.path][-1][
+        "teamId"
+    ] == ["team_sim"]
     assert [pod.team for pod in await team.pods()] == ["team_sim"]
     await team.close()
 
@@ -171,7 +213,9 @@ async def test_one_request_asks_for_many(world: Any) -> None:
     offer = await world.offer("cpu-8")
     made = [(await world.prime.create(Order(f"hudtui-{index}", offer))).id for index in range(12)]
     world.sim.forget_requests()
-    asked = await asyncio.gather(*(world.prime.status([pod]) for pod in made), world.prime.status(made))
+    asked = await asyncio.gather(
+        *(world.prime.status([pod]) for pod in made), world.prime.status(made)
+    )
     assert [pod.id for pods in asked[:-1] for pod in pods] == made == [pod.id for pod in asked[-1]]
     assert len(world.sim.requests) == 1
     assert await world.prime.status([]) == () and len(world.sim.requests) == 1

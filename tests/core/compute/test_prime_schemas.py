@@ -22,7 +22,8 @@ from hudtui.core.errors import InputError
 from hudtui.sim import catalogue
 
 RAW: dict[str, dict[str, Any]] = {
-    f"{item['cloudId']}@{item['dataCenter']}": item for item in (*catalogue.default_offers(), *catalogue.default_clusters())
+    f"{item['cloudId']}@{item['dataCenter']}": item
+    for item in (*catalogue.default_offers(), *catalogue.default_clusters())
 }
 
 
@@ -40,7 +41,10 @@ def _offer(name: str) -> Offer:
         ("ubuntu@host:2222", Address("ubuntu", "host", 2222)),
         ("ssh ubuntu@host -p 2222", Address("ubuntu", "host", 2222)),
         ("ssh -p 2222 ubuntu@host", Address("ubuntu", "host", 2222)),
-        ("ssh -i ~/.ssh/key -o StrictHostKeyChecking=no -p2222 ubuntu@host", Address("ubuntu", "host", 2222)),
+        (
+            "ssh -i ~/.ssh/key -o StrictHostKeyChecking=no -p2222 ubuntu@host",
+            Address("ubuntu", "host", 2222),
+        ),
         ("ssh -l ubuntu 1.2.3.4", Address("ubuntu", "1.2.3.4", 22)),
         ("1.2.3.4 -p 40", Address("root", "1.2.3.4", 40)),
         ("ssh://ubuntu@host:40", Address("ubuntu", "host", 40)),
@@ -64,17 +68,32 @@ def test_connections(text: str, address: Address | None) -> None:
     [
         (None, None, None, ()),
         ("root@a -p 1", "9.9.9.9", [], (Address("root", "a", 1),)),
-        ([None, "root@a -p 1", None, "ubuntu@b"], None, None, (Address("root", "a", 1), Address("ubuntu", "b", 22))),
+        (
+            [None, "root@a -p 1", None, "ubuntu@b"],
+            None,
+            None,
+            (Address("root", "a", 1), Address("ubuntu", "b", 22)),
+        ),
         ([["root@a"], []], None, None, (Address("root", "a", 22),)),
         ([None], [None], [], ()),
-        (None, "9.9.9.9", [{"internal": "22", "external": "1022", "usedBy": None}], (Address("root", "9.9.9.9", 1022),)),
+        (
+            None,
+            "9.9.9.9",
+            [{"internal": "22", "external": "1022", "usedBy": None}],
+            (Address("root", "9.9.9.9", 1022),),
+        ),
         (
             None,
             ["9.9.9.9", None, "8.8.8.8"],
             [{"internal": 8888, "external": 1}, {"internal": 2222, "external": 7, "usedBy": "SSH"}],
             (Address("root", "9.9.9.9", 7), Address("root", "8.8.8.8", 7)),
         ),
-        (None, "9.9.9.9", [{"internal": "8888", "external": "1", "usedBy": "JUPYTER_NOTEBOOK"}], ()),
+        (
+            None,
+            "9.9.9.9",
+            [{"internal": "8888", "external": "1", "usedBy": "JUPYTER_NOTEBOOK"}],
+            (),
+        ),
         (None, "9.9.9.9", "nonsense", ()),
         (17, {"a": 1}, [None, 3], ()),
     ],
@@ -110,16 +129,30 @@ def test_stages(status: str | None, installation: str | None, reachable: bool, s
 
 def test_an_offer_with_everything() -> None:
     offer = _offer("1A100.22V-spot@FIN-01")
-    assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory, offer.spot) == ("A100_80GB", 1, 80.0, True)
-    assert (offer.cloud, offer.data_center, offer.socket, offer.stock) == ("datacrunch", "FIN-01", "SXM4", "Medium")
+    assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory, offer.spot) == (
+        "A100_80GB",
+        1,
+        80.0,
+        True,
+    )
+    assert (offer.cloud, offer.data_center, offer.socket, offer.stock) == (
+        "datacrunch",
+        "FIN-01",
+        "SXM4",
+        "Medium",
+    )
     assert offer.price == Price(0.65)
 
 
 def test_prices() -> None:
-    assert _offer("akash-4090@US-1").price == Price(0.44, variable=True), "the community's price goes first"
+    assert _offer("akash-4090@US-1").price == Price(0.44, variable=True), (
+        "the community's price goes first"
+    )
     assert _offer("scw-h100@NL-1").price.currency == "EUR"
     assert _offer("res-h200x8@US-1").price.prepaid_hours == 24
-    assert _offer("rp-l40s@NL-1").price == Price(0.868, disk=0.008), "80 GB at 0.0001 are charged by themselves"
+    assert _offer("rp-l40s@NL-1").price == Price(0.868, disk=0.008), (
+        "80 GB at 0.0001 are charged by themselves"
+    )
 
 
 def test_offers_of_the_same_name_are_told_apart() -> None:
@@ -135,12 +168,31 @@ def test_what_cannot_be_had_or_ordered_is_no_offer() -> None:
 
 
 def test_a_minimal_offer_of_unknown_words() -> None:
-    raw = {"gpuType": "Z9_1TB", "provider": "new", "cloudId": "z", "gpuCount": 1, "prices": {"onDemand": "1.5"}, "later": [1]}
+    raw = {
+        "gpuType": "Z9_1TB",
+        "provider": "new",
+        "cloudId": "z",
+        "gpuCount": 1,
+        "prices": {"onDemand": "1.5"},
+        "later": [1],
+    }
     offer = parse_offer(raw, "prime")
-    assert offer is not None and offer.price.hourly == 1.5 and offer.images == () and offer.disk_gb is None
+    assert (
+        offer is not None
+        and offer.price.hourly == 1.5
+        and offer.images == ()
+        and offer.disk_gb is None
+    )
     body = order_body(Order("n", offer), team=None)
     assert body == {
-        "pod": {"name": "n", "cloudId": "z", "gpuType": "Z9_1TB", "socket": "", "gpuCount": 1, "autoRestart": False},
+        "pod": {
+            "name": "n",
+            "cloudId": "z",
+            "gpuType": "Z9_1TB",
+            "socket": "",
+            "gpuCount": 1,
+            "autoRestart": False,
+        },
         "provider": {"type": "new"},
     }
 
@@ -152,7 +204,9 @@ def test_a_cpu_machine_has_no_gpus_and_is_ordered_as_it_is_offered() -> None:
 
 
 def test_an_order_echoes_its_offer() -> None:
-    body = order_body(Order("n", _offer("1A100.22V@FIN-01"), ssh_key="key_1"), team="team_1", max_price=2.0)
+    body = order_body(
+        Order("n", _offer("1A100.22V@FIN-01"), ssh_key="key_1"), team="team_1", max_price=2.0
+    )
     assert body == {
         "pod": {
             "name": "n",
@@ -191,7 +245,10 @@ def test_images_are_chosen_by_name_and_never_replaced() -> None:
 @pytest.mark.parametrize(
     ("images", "chosen"),
     [
-        (("cuda_12_4_pytorch_2_6", "cuda_12_4_pytorch_2_10", "cuda_11_8_pytorch_2_1"), "cuda_12_4_pytorch_2_10"),
+        (
+            ("cuda_12_4_pytorch_2_6", "cuda_12_4_pytorch_2_10", "cuda_11_8_pytorch_2_1"),
+            "cuda_12_4_pytorch_2_10",
+        ),
         (("prime_rl", "ubuntu_22_cuda_12"), "ubuntu_22_cuda_12"),
         (("axolotl", "prime_rl"), "prime_rl"),
         ((), None),
@@ -224,7 +281,12 @@ def test_pods() -> None:
         "prime",
     )
     assert (pod.name, pod.stage, pod.hourly, pod.alive) == ("n", "stopped", 0.1, True)
-    assert pod.created == parse_time("2026-11-20T22:00:00+01:00") == parse_time("2026-11-20T21:00:00") == 1795208400.0
+    assert (
+        pod.created
+        == parse_time("2026-11-20T22:00:00+01:00")
+        == parse_time("2026-11-20T21:00:00")
+        == 1795208400.0
+    )
     with pytest.raises(ProviderError, match="no id"):
         parse_pod({"name": "n"}, "prime")
     assert parse_time("yesterday") is None and parse_time(5) is None

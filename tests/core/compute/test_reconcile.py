@@ -21,7 +21,9 @@ def forgotten(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return world
 
 
-async def _pod(world: Any, name: str, *, state: Any = "ready", run: str | None = "r1", noted: bool = True) -> str:
+async def _pod(
+    world: Any, name: str, *, state: Any = "ready", run: str | None = "r1", noted: bool = True
+) -> str:
     order = await world.order(name, "cpu-8")
     world.ledger.reserve(order, provider="prime", endpoint=world.prime.endpoint, run=run)
     pod = (await world.prime.create(order)).id
@@ -50,12 +52,22 @@ async def test_whose_machine_is_it(forgotten: Any) -> None:
     ending = await _pod(forgotten, "hudtui-ending", state="ending")
     strange = (await forgotten.prime.create(await forgotten.order("hudtui-strange", "cpu-8"))).id
     await forgotten.prime.create(await forgotten.order("somebody-elses", "cpu-8"))
-    found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
-    assert {one.pod.id for one in found.alive} == {owned, alone} and [one.pod for one in found.by_hand] == [alone]
+    found = await _look(
+        forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready"
+    )
+    assert {one.pod.id for one in found.alive} == {owned, alone} and [
+        one.pod for one in found.by_hand
+    ] == [alone]
     told = {orphan.pod.id: orphan for orphan in found.orphans}
     assert set(told) == {over, half, ending, strange, moved}
-    assert "run r2 is over" in told[over].unclaimed and "run r3 may be at work: the project /not/there" in told[moved].unclaimed
-    assert "setup was interrupted" in told[half].unclaimed and "is not confirmed" in told[ending].unclaimed
+    assert (
+        "run r2 is over" in told[over].unclaimed
+        and "run r3 may be at work: the project /not/there" in told[moved].unclaimed
+    )
+    assert (
+        "setup was interrupted" in told[half].unclaimed
+        and "is not confirmed" in told[ending].unclaimed
+    )
     assert told[strange].record is None and "not ordered here" in told[strange].unclaimed
     assert found.warnings == () and found.to_json()["orphans"]
 
@@ -64,7 +76,9 @@ async def test_age_and_cost(forgotten: Any) -> None:
     pod = await _pod(forgotten, "hudtui-over")
     await forgotten.sleep(7200)
     (orphan,) = (await _look(forgotten, active=lambda entry: False)).orphans
-    assert orphan.pod.id == pod and orphan.cost.spent == pytest.approx(0.16, abs=0.01), "as the wallet says"
+    assert orphan.pod.id == pod and orphan.cost.spent == pytest.approx(0.16, abs=0.01), (
+        "as the wallet says"
+    )
     assert orphan.cost.billed and orphan.cost_text == "$0.16 billed"
     forgotten.sim.fail_next("GET", "/api/v1/billing/wallet", "html503", times=9)
     found = await _look(forgotten, active=lambda entry: False)
@@ -88,9 +102,9 @@ async def test_age_goes_by_this_computers_clock_where_it_can(forgotten: Any) -> 
     found = {orphan.pod.id: orphan for orphan in (await _look(forgotten)).orphans}
     assert found[ours].age(0) == pytest.approx(3600, abs=120), "whatever the simulator's clock says"
     created = found[strange].pod.created
-    assert created is not None and found[strange].age(0) == pytest.approx(max(time.time() + 3600 - created, 0.0), abs=120), (
-        "nobody here knows better"
-    )
+    assert created is not None and found[strange].age(0) == pytest.approx(
+        max(time.time() + 3600 - created, 0.0), abs=120
+    ), "nobody here knows better"
 
 
 async def test_a_machine_that_a_living_process_is_getting(world: Any) -> None:
@@ -112,7 +126,9 @@ async def test_a_machine_whose_creation_nobody_saw(forgotten: Any) -> None:
 async def test_intentions_that_came_to_nothing(forgotten: Any) -> None:
     entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime")
     found = await reconcile([forgotten.prime], forgotten.ledger)
-    assert [one.name for one in found.unclear] == [entry.name], "its creation may still come to pass"
+    assert [one.name for one in found.unclear] == [entry.name], (
+        "its creation may still come to pass"
+    )
     assert await _look(forgotten) == Reconciliation()
     assert forgotten.ledger.get("hudtui-a").state == "never"
 
@@ -149,10 +165,14 @@ async def test_a_bill_is_kept_in_the_currency_in_which_it_is_charged(forgotten: 
 
 
 async def test_a_machine_that_this_account_does_not_know(forgotten: Any) -> None:
-    entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime", endpoint=forgotten.prime.endpoint)
+    entry = forgotten.ledger.reserve(
+        await forgotten.order("hudtui-a"), provider="prime", endpoint=forgotten.prime.endpoint
+    )
     forgotten.ledger.update(entry.name, "ready", pod="of-another-account")
     found = await _look(forgotten)
-    assert [one.name for one in found.unclear] == ["hudtui-a"] and "the account's key?" in found.warnings[0]
+    assert [one.name for one in found.unclear] == [
+        "hudtui-a"
+    ] and "the account's key?" in found.warnings[0]
     assert forgotten.ledger.get("hudtui-a").state == "ready"
 
 
@@ -160,15 +180,23 @@ async def test_a_provider_that_cannot_be_asked(forgotten: Any) -> None:
     await _pod(forgotten, "hudtui-a")
     forgotten.sim.fail_next("GET", "/api/v1/pods/", "html503", times=9)
     found = await _look(forgotten)
-    assert "1 of your machines may be alive there" in found.warnings[0] and [one.name for one in found.unclear] == ["hudtui-a"]
+    assert "1 of your machines may be alive there" in found.warnings[0] and [
+        one.name for one in found.unclear
+    ] == ["hudtui-a"]
 
 
 async def test_a_provider_that_has_no_key_any_more(forgotten: Any) -> None:
     forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="elsewhere")
-    forgotten.ledger.reserve(await forgotten.order("hudtui-b"), provider="prime", endpoint="https://api.example.invalid")
-    forgotten.ledger.reserve(await forgotten.order("hudtui-c"), provider="prime", endpoint="http://127.0.0.1:1")
+    forgotten.ledger.reserve(
+        await forgotten.order("hudtui-b"), provider="prime", endpoint="https://api.example.invalid"
+    )
+    forgotten.ledger.reserve(
+        await forgotten.order("hudtui-c"), provider="prime", endpoint="http://127.0.0.1:1"
+    )
     found = await _look(forgotten)
-    assert [one.name for one in found.unclear] == ["hudtui-a", "hudtui-b"] and len(found.warnings) == 2
+    assert [one.name for one in found.unclear] == ["hudtui-a", "hudtui-b"] and len(
+        found.warnings
+    ) == 2
     assert forgotten.ledger.get("hudtui-c").state == "ended", "its simulator is gone"
 
 
@@ -188,12 +216,18 @@ async def test_a_machine_that_nobody_was_told_of_is_not_rented_by_hand(forgotten
     pod = (await forgotten.prime.create(order)).id
     forgotten.ledger.update("hudtui-alone", "ready", pod=pod, why=UNGUARDED)
     (orphan,) = (found := await _look(forgotten)).orphans
-    assert orphan.pod.id == pod and orphan.unclaimed == "its setup was interrupted, and no guard is on it" and not found.by_hand
+    assert (
+        orphan.pod.id == pod
+        and orphan.unclaimed == "its setup was interrupted, and no guard is on it"
+        and not found.by_hand
+    )
     forgotten.ledger.unclaim("hudtui-alone")
     assert [one.pod for one in (await _look(forgotten)).by_hand] == [pod]
 
 
-async def test_a_full_disk_hides_no_machine(forgotten: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_hides_no_machine(
+    forgotten: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owned = await _pod(forgotten, "hudtui-owned")
     half = await _pod(forgotten, "hudtui-half", noted=False)
     over = await _pod(forgotten, "hudtui-over", run="r2")
@@ -208,7 +242,20 @@ async def test_a_full_disk_hides_no_machine(forgotten: Any, monkeypatch: pytest.
 
     with monkeypatch.context() as full:
         full.setattr(forgotten.ledger._database, "writing", writing)
-        found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
-    assert {one.pod.id for one in found.alive} == {owned} and {orphan.pod.id for orphan in found.orphans} == {half, over}
+        found = await _look(
+            forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready"
+        )
+    assert {one.pod.id for one in found.alive} == {owned} and {
+        orphan.pod.id for orphan in found.orphans
+    } == {half, over}
     assert [one.name for one in found.lost] == ["hudtui-gone"] and found.unclear == ()
-    assert len([text for text in found.warnings if "could not be written down: the disk is full" in text]) == 1
+    assert (
+        len(
+            [
+                text
+                for text in found.warnings
+                if "could not be written down: the disk is full" in text
+            ]
+        )
+        == 1
+    )

@@ -55,7 +55,11 @@ async def test_a_key_brings_prime() -> None:
     "settings",
     [
         {"PRIME_API_KEY": "pit_secret_1234567890", "PRIME_API_BASE_URL": "http://127.0.0.1:1"},
-        {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://localhost:1/", "HUDTUI_SIM_KEY": "its-own"},
+        {
+            "PRIME_API_KEY": "pit_secret_1234567890",
+            "HUDTUI_SIM": "http://localhost:1/",
+            "HUDTUI_SIM_KEY": "its-own",
+        },
         {"HUDTUI_SIM": "http://[::1]:1", "HUDTUI_SIM_KEY": "its-own"},
     ],
 )
@@ -81,7 +85,9 @@ async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[st
         ({"PRIME_API_BASE_URL": "http://127.0.0.1:1"}, "Prime (simulated)"),
     ],
 )
-def test_the_title_of_prime_is_known_before_it_is_set_up(settings: dict[str, str], title: str) -> None:
+def test_the_title_of_prime_is_known_before_it_is_set_up(
+    settings: dict[str, str], title: str
+) -> None:
     assert rental_titles(settings.get) == {"prime": title, "sky": "SkyPilot"}
 
 
@@ -99,7 +105,10 @@ def test_a_simulator_without_its_key_gets_no_other_and_says_what_to_do() -> None
     assert "HUDTUI_SIM_KEY" in str(caught.value.fix)
 
 
-@pytest.mark.parametrize("address", ["https://api.primeintellect.ai", "http://127.0.0.1.example.com", "1", "http://10.0.0.1:80"])
+@pytest.mark.parametrize(
+    "address",
+    ["https://api.primeintellect.ai", "http://127.0.0.1.example.com", "1", "http://10.0.0.1:80"],
+)
 def test_what_costs_money_is_never_taken_for_simulated(address: str) -> None:
     assert not is_loopback(address)
     with pytest.raises(InputError, match="not an address of this machine"):
@@ -113,7 +122,10 @@ def test_only_listed_machines_are_asked_and_the_whole_config_when_wanted() -> No
     owned_hosts_file().parent.mkdir(parents=True)
     owned_hosts_file().write_text("box: {price: 1}\nlocal: {price: 0.5}\n")
     found = find_providers({}.get, machines=["ann@10.0.0.2"])
-    assert [(one.name, one.price) for one in found["ssh"].machines] == [("box", 1.0), ("ann@10.0.0.2", None)]  # type: ignore[attr-defined]
+    assert [(one.name, one.price) for one in found["ssh"].machines] == [
+        ("box", 1.0),
+        ("ann@10.0.0.2", None),
+    ]  # type: ignore[attr-defined]
     assert [one.price for one in found["local"].machines] == [0.5]  # type: ignore[attr-defined]
     whole = find_providers({}.get, whole_config=True)["ssh"]
     assert [one.name for one in whole.machines] == ["box", "lab", "git"]  # type: ignore[attr-defined]
@@ -137,10 +149,16 @@ def test_providers_that_are_not_here_say_what_to_do() -> None:
 
 def test_how_a_pod_is_logged_in_to() -> None:
     key = make_key(Path.home() / ".ssh" / "prime_key.pem", "-t", "ed25519")
-    pod = Pod("prime", "pod-1", "hudtui-a", "ready", addresses=(Address("ubuntu", "1.2.3.4", 2222),))
+    pod = Pod(
+        "prime", "pod-1", "hudtui-a", "ready", addresses=(Address("ubuntu", "1.2.3.4", 2222),)
+    )
     target = pod_target(pod, {}.get)
     assert target is not None
-    assert (target.name, target.machine, target.keys) == ("ubuntu@1.2.3.4:2222", "pod-1", (key,))  # known by id: addresses recur
+    assert (target.name, target.machine, target.keys) == (
+        "ubuntu@1.2.3.4:2222",
+        "pod-1",
+        (key,),
+    )  # known by id: addresses recur
     with pytest.raises(ProviderError, match="no address yet"):
         pod_target(Pod("prime", "pod-1", "hudtui-a", "booting", "PROVISIONING"), {}.get)
     assert pod_target(Pod("local", "local", "local", "ready"), {}.get) is None
@@ -162,17 +180,30 @@ def test_which_key_is_taken(tmp_path: Path) -> None:
     assert key_path({"PRIME_SSH_KEY_PATH": "~/mine"}.get) == Path.home() / "mine"
 
 
-@pytest.mark.parametrize("kind", [("-t", "ed25519"), ("-t", "rsa", "-b", "2048", "-m", "PEM"), ("-t", "ecdsa")])
+@pytest.mark.parametrize(
+    "kind", [("-t", "ed25519"), ("-t", "rsa", "-b", "2048", "-m", "PEM"), ("-t", "ecdsa")]
+)
 def test_a_key_and_its_public_part(tmp_path: Path, kind: tuple[str, ...]) -> None:
     path = make_key(tmp_path / "key.pem", *kind)
     public = (tmp_path / "key.pem.pub").read_text().split()
     (tmp_path / "key.pem.pub").unlink()
     key = read_key(path)
-    assert key.public_key.split()[:2] == public[:2] and not key.locked and not key.exposed and key.warning is None
-    shown = subprocess.run(["ssh-keygen", "-l", "-f", str(path)], capture_output=True, text=True, check=True).stdout
+    assert (
+        key.public_key.split()[:2] == public[:2]
+        and not key.locked
+        and not key.exposed
+        and key.warning is None
+    )
+    shown = subprocess.run(
+        ["ssh-keygen", "-l", "-f", str(path)], capture_output=True, text=True, check=True
+    ).stdout
     assert key.fingerprint in shown
     assert find_registered(
-        key, [SshKey("1", "other", "ssh-rsa AAAA"), SshKey("2", "mine", " ".join([*public[:2], "elsewhere"]))]
+        key,
+        [
+            SshKey("1", "other", "ssh-rsa AAAA"),
+            SshKey("2", "mine", " ".join([*public[:2], "elsewhere"])),
+        ],
     ) == SshKey("2", "mine", " ".join([*public[:2], "elsewhere"]))
     assert find_registered(key, [SshKey("1", "empty", "")]) is None
     os.chmod(path, 0o644)
@@ -182,9 +213,13 @@ def test_a_key_and_its_public_part(tmp_path: Path, kind: tuple[str, ...]) -> Non
 @pytest.mark.parametrize("form", [(), ("-m", "PEM")])
 def test_a_key_with_a_pass_phrase(tmp_path: Path, form: tuple[str, ...]) -> None:
     path = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "secret", "-f", str(path), *form], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "secret", "-f", str(path), *form], check=True
+    )
     key = read_key(path)
-    assert key.locked and key.public_key.split()[:2] == (tmp_path / "key.pub").read_text().split()[:2]
+    assert (
+        key.locked and key.public_key.split()[:2] == (tmp_path / "key.pub").read_text().split()[:2]
+    )
     (tmp_path / "key.pub").unlink()
     with pytest.raises(InputError, match="ssh-keygen -y"):
         read_key(path)
@@ -199,7 +234,9 @@ def test_what_is_no_key(tmp_path: Path) -> None:
     make_key(tmp_path / "key", "-t", "ed25519")
     with pytest.raises(InputError, match=r"without \.pub"):
         read_key(tmp_path / "key.pub")
-    (tmp_path / "bad").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
+    (tmp_path / "bad").write_text(
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
+    )
     with pytest.raises(InputError, match="cannot be understood"):
         read_key(tmp_path / "bad")
 

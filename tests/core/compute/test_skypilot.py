@@ -1,4 +1,5 @@
-"""SkyPilot by a program that answers in its forms and checks what it is told; see `tests/support/sky_stub.py`."""
+"""SkyPilot by a program that answers in its forms and checks what it is told; see
+`tests/support/sky_stub.py`."""
 
 from __future__ import annotations
 
@@ -18,11 +19,28 @@ from support.driver import WithDriver
 from hudtui.core.compute.choose import choose
 from hudtui.core.compute.costs import charge_text, sum_costs
 from hudtui.core.compute.gpus import parse_spec
-from hudtui.core.compute.lifecycle import ProvisionFailed, ProvisionStep, TerminationUnverified, acquire, terminate_pod
+from hudtui.core.compute.lifecycle import (
+    ProvisionFailed,
+    ProvisionStep,
+    TerminationUnverified,
+    acquire,
+    terminate_pod,
+)
 from hudtui.core.compute.pods import Ledger
-from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, Provider, ProviderError
+from hudtui.core.compute.provider import (
+    AuthError,
+    OutcomeUnknown,
+    OutOfCapacity,
+    Provider,
+    ProviderError,
+)
 from hudtui.core.compute.reconcile import reconcile
-from hudtui.core.compute.registry import find_providers, open_provider, pod_target, unavailable_providers
+from hudtui.core.compute.registry import (
+    find_providers,
+    open_provider,
+    pod_target,
+    unavailable_providers,
+)
 from hudtui.core.compute.skypilot import (
     INSTALL,
     PROGRAM,
@@ -66,7 +84,8 @@ L4 = {
 }
 
 ONE, TWO = (f"hudtui-t{os.getpid()}-{number}" for number in (1, 2))
-"""Names that no other process of tests has: SkyPilot's provider looks for programs that launch a cluster."""
+"""Names that no other process of tests has: SkyPilot's provider looks for programs that launch a
+cluster."""
 
 
 class Stub:
@@ -77,7 +96,9 @@ class Stub:
         self.now = 0.0
         self.program = (sys.executable, str(STUB))
         self.began = int(time.time()) - 1800
-        self.tell(began=self.began, clouds=["Lambda", "RunPod"], offers={"lambda": [H100], "runpod": [L4]})
+        self.tell(
+            began=self.began, clouds=["Lambda", "RunPod"], offers={"lambda": [H100], "runpod": [L4]}
+        )
 
     @property
     def state(self) -> dict[str, Any]:
@@ -105,7 +126,9 @@ def sky(stub: Stub) -> SkyPilotProvider:
     return stub.sky()
 
 
-async def an_order(sky: SkyPilotProvider, name: str = ONE, spec: str = "H100", **more: Any) -> Order:
+async def an_order(
+    sky: SkyPilotProvider, name: str = ONE, spec: str = "H100", **more: Any
+) -> Order:
     found = (await sky.offers()).found
     return Order(name, choose(found, query=Query(), spec=parse_spec(spec)).offer, **more)
 
@@ -114,7 +137,9 @@ def way_in(name: str, port: int = 2222) -> None:
     """What SkyPilot writes into the user's SSH config."""
     folder = Path.home() / ".ssh"
     folder.mkdir(exist_ok=True)
-    (folder / "config").write_text(f"Host {name}\n  HostName 127.0.0.1\n  User sky\n  Port {port}\n  IdentityFile ~/.sky/key\n")
+    (folder / "config").write_text(
+        f"Host {name}\n  HostName 127.0.0.1\n  User sky\n  Port {port}\n  IdentityFile ~/.sky/key\n"
+    )
 
 
 # --- who is asked ---
@@ -123,21 +148,27 @@ def way_in(name: str, port: int = 2222) -> None:
 def test_it_is_found_on_the_path_or_named() -> None:
     assert find_sky({}.get, which=lambda name: None) is None
     assert find_sky({}.get, which=lambda name: f"/bin/{name}") == ("/bin/sky",)
-    words = find_sky({"HUDTUI_SKY": "uvx --from 'skypilot[aws,gcp]' sky"}.get, which=lambda name: None)
+    words = find_sky(
+        {"HUDTUI_SKY": "uvx --from 'skypilot[aws,gcp]' sky"}.get, which=lambda name: None
+    )
     assert words == ("uvx", "--from", "skypilot[aws,gcp]", "sky")
     assert PROGRAM in {key.name for key in known_settings(HUD)}, "a setting that is listed"
     with pytest.raises(InputError, match="not a command"):
         find_sky({"HUDTUI_SKY": "uvx '"}.get)
 
 
-def test_absent_it_is_one_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_absent_it_is_one_line_that_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "sky" not in find_providers({}.get, named=("sky",))
     told = unavailable_providers({}.get)["sky"]
     assert told == INSTALL and "\n" not in told and "uv tool install" in told
     with pytest.raises(ProviderError) as caught:
         open_provider("sky", {}.get)
-    assert caught.value.what == "SkyPilot is not here" and "uv tool install" in str(caught.value.fix)
+    assert caught.value.what == "SkyPilot is not here" and "uv tool install" in str(
+        caught.value.fix
+    )
     assert not isinstance(caught.value, AuthError)
 
 
@@ -145,7 +176,12 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
     said = shlex.join(stub.program)
     settings = {"HUDTUI_SKY": said}
     found = find_providers(settings.get)["sky"]
-    assert isinstance(found, Provider) and found.features.paid and not found.features.simulated and found.features.brings_ssh_key
+    assert (
+        isinstance(found, Provider)
+        and found.features.paid
+        and not found.features.simulated
+        and found.features.brings_ssh_key
+    )
     assert open_provider("sky", settings.get, providers={}).name == "sky"
     folder = stub.path.parent / "bin"
     folder.mkdir()
@@ -158,10 +194,15 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
         assert "sky" not in unavailable_providers({}.get)
         ledger = Ledger()
         ledger.reserve(
-            Order("hudtui-kept", Offer("sky", "x", "H100", 1, parse_offers({"H100": [H100]})[0].price)), provider="sky"
+            Order(
+                "hudtui-kept", Offer("sky", "x", "H100", 1, parse_offers({"H100": [H100]})[0].price)
+            ),
+            provider="sky",
         )
         ledger.update("hudtui-kept", "created", pod="hudtui-kept")
-        assert "sky" in find_providers({}.get), "a machine that may be alive there is never forgotten"
+        assert "sky" in find_providers({}.get), (
+            "a machine that may be alive there is never forgotten"
+        )
 
 
 # --- offers ---
@@ -169,13 +210,21 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
 
 async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: SkyPilotProvider) -> None:
     found = await sky.offers()
-    assert not found.warnings and {(one.gpu_type, one.gpu_count, one.spot, one.price.hourly) for one in found.found} == {
+    assert not found.warnings and {
+        (one.gpu_type, one.gpu_count, one.spot, one.price.hourly) for one in found.found
+    } == {
         ("H100", 1, False, 2.49),
         ("L4", 1, False, 0.43),
         ("L4", 1, True, 0.21),
     }
     one = found.found[0]
-    assert (one.cloud, one.region, one.gpu_memory, one.vcpus, one.memory_gb) == ("lambda", "us-west-3", 80.0, 26, 200.0)
+    assert (one.cloud, one.region, one.gpu_memory, one.vcpus, one.memory_gb) == (
+        "lambda",
+        "us-west-3",
+        80.0,
+        26,
+        200.0,
+    )
     stub.now += 600
     assert await sky.offers() == found
     assert stub.asked("check") == 1 and stub.asked("gpus") == 2, (
@@ -183,10 +232,16 @@ async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: SkyPilotPro
     )
 
 
-async def test_a_cloud_that_fails_is_named_beside_the_others(stub: Stub, sky: SkyPilotProvider) -> None:
-    stub.tell(clouds=["Lambda"], fail={"gpus list": ["Failed to fetch the catalog lambda/vms.csv", 1]})
+async def test_a_cloud_that_fails_is_named_beside_the_others(
+    stub: Stub, sky: SkyPilotProvider
+) -> None:
+    stub.tell(
+        clouds=["Lambda"], fail={"gpus list": ["Failed to fetch the catalog lambda/vms.csv", 1]}
+    )
     found = await sky.offers()
-    assert found.found == () and found.warnings == ("lambda: Failed to fetch the catalog lambda/vms.csv",)
+    assert found.found == () and found.warnings == (
+        "lambda: Failed to fetch the catalog lambda/vms.csv",
+    )
     assert len((await sky.offers()).found) == 1, "what failed is asked again"
 
 
@@ -196,20 +251,47 @@ async def test_without_a_cloud_it_says_so(stub: Stub, sky: SkyPilotProvider) -> 
 
 
 @pytest.mark.parametrize(
-    "data", [None, [], {}, {"default": None}, {"default": {"AWS": ["storage"], "PrimeIntellect": ["compute"]}}]
+    "data",
+    [
+        None,
+        [],
+        {},
+        {"default": None},
+        {"default": {"AWS": ["storage"], "PrimeIntellect": ["compute"]}},
+    ],
 )
 def test_clouds_that_cannot_be_used(data: Any) -> None:
     assert enabled_clouds(data) == ()
 
 
-@pytest.mark.parametrize("row", [{}, {**H100, "accelerator_count": 0.5}, {**H100, "price": None}, {**H100, "cloud": 7}, 3, None])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {**H100, "accelerator_count": 0.5},
+        {**H100, "price": None},
+        {**H100, "cloud": 7},
+        3,
+        None,
+    ],
+)
 def test_rows_that_are_no_offers_are_left_out(row: Any) -> None:
     assert parse_offers({"X": [row, H100]}) == parse_offers({"X": [H100]})
 
 
 def test_machines_of_ones_own_have_no_stated_price() -> None:
     (one,) = parse_offers(
-        {"H100": [{**H100, "cloud": "Kubernetes", "price": 0.0, "spot_price": float("nan"), "instance_type": None}]}
+        {
+            "H100": [
+                {
+                    **H100,
+                    "cloud": "Kubernetes",
+                    "price": 0.0,
+                    "spot_price": float("nan"),
+                    "instance_type": None,
+                }
+            ]
+        }
     )
     assert not one.price.stated and not one.spot
 
@@ -217,7 +299,9 @@ def test_machines_of_ones_own_have_no_stated_price() -> None:
 # --- the task ---
 
 
-async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(stub: Stub, sky: SkyPilotProvider) -> None:
+async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(
+    stub: Stub, sky: SkyPilotProvider
+) -> None:
     order = await an_order(sky, disk_gb=200.4, max_hours=3, image="skypilot:gpu-ubuntu-2204")
     pod = await sky.create(order)
     assert (pod.id, pod.stage, pod.hourly) == (ONE, "booting", 2.49)
@@ -246,7 +330,14 @@ async def test_spot_is_asked_for_where_it_was_chosen(stub: Stub, sky: SkyPilotPr
 
 async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: SkyPilotProvider) -> None:
     order = await an_order(sky)
-    stub.tell(fail={"launch": ["sky.exceptions.ResourcesUnavailableError: No launchable resource found for task", 1]})
+    stub.tell(
+        fail={
+            "launch": [
+                "sky.exceptions.ResourcesUnavailableError: No launchable resource found for task",
+                1,
+            ]
+        }
+    )
     with pytest.raises(OutOfCapacity, match="No launchable"):
         await sky.create(order)
     bad = Order(ONE, Offer("sky", "x", "H 100", 1, order.offer.price, raw={"cloud": "Lambda"}))
@@ -255,7 +346,9 @@ async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: SkyPilotP
     assert "launches" not in stub.state
 
 
-async def test_the_task_waits_for_as_long_as_the_limits_leave(stub: Stub, sky: SkyPilotProvider) -> None:
+async def test_the_task_waits_for_as_long_as_the_limits_leave(
+    stub: Stub, sky: SkyPilotProvider
+) -> None:
     for at, (hours, seconds) in enumerate([(None, 86400), (0.5, 1800), (0.0, 0)]):
         await sky.create(await an_order(sky, f"hudtui-t{at}", max_hours=hours))
         assert stub.state["tasks"][-1]["run"] == f"sleep {seconds}\n"
@@ -332,16 +425,32 @@ async def test_another_gpu_than_the_chosen_one_is_taken_down(
     assert stub.asked("down") == 1 and ledger.records() == ()
 
 
-async def test_the_chosen_gpu_in_the_words_of_its_driver_is_kept(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
-    steps = await rent(stub, sky, Ledger(tmp_path / "pods.db"), WithDriver("NVIDIA H100 80GB HBM3, 81101"))
+async def test_the_chosen_gpu_in_the_words_of_its_driver_is_kept(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path
+) -> None:
+    steps = await rent(
+        stub, sky, Ledger(tmp_path / "pods.db"), WithDriver("NVIDIA H100 80GB HBM3, 81101")
+    )
     assert steps[-1].kind == "ready" and stub.asked("down") == 0
 
 
-async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
+async def test_from_the_order_to_the_bill(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path
+) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     steps = await rent(stub, sky, ledger)
-    assert list(dict.fromkeys(step.kind for step in steps)) == ["intended", "created", "waiting", "trying", "ready"]
-    assert [step.text.rpartition(" ")[2] for step in steps if step.kind == "waiting"] == ["SUBMITTED", "RUNNING", "INIT"]
+    assert list(dict.fromkeys(step.kind for step in steps)) == [
+        "intended",
+        "created",
+        "waiting",
+        "trying",
+        "ready",
+    ]
+    assert [step.text.rpartition(" ")[2] for step in steps if step.kind == "waiting"] == [
+        "SUBMITTED",
+        "RUNNING",
+        "INIT",
+    ]
     pod = steps[-1].pod
     assert pod is not None and str(pod.addresses[0]) == "sky@127.0.0.1:2222"
     target = pod_target(pod, {}.get)
@@ -362,20 +471,26 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp
     assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, stub.began + 1800)
     assert gone.estimated and gone.bill is None and charge_text(gone) == "about $1.25 (estimated)"
     (entry,) = ledger.records(alive=False)
-    assert entry.state == "ended" and entry.billed is None, "an estimate is no bill, also when SkyPilot is not there any more"
+    assert entry.state == "ended" and entry.billed is None, (
+        "an estimate is no bill, also when SkyPilot is not there any more"
+    )
     (over,) = sum_costs(ledger, time.time()).pods
     assert not over.billed and over.text.startswith("about ")
     assert stub.asked("down") == 1 and ledger.records() == ()
     assert [pod.name for pod in await sky.history()] == [ONE]
 
 
-async def test_questions_are_not_asked_more_often_than_they_are_worth(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
+async def test_questions_are_not_asked_more_often_than_they_are_worth(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path
+) -> None:
     await rent(stub, sky, Ledger(tmp_path / "pods.db"))
     asked, seconds = stub.asked("status"), stub.now
     assert 2 <= asked <= seconds / 12 + 1
 
 
-async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
+async def test_a_launch_that_fails_says_why_and_leaves_nothing(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path
+) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     order = await an_order(sky)
 
@@ -393,7 +508,9 @@ async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: 
     assert ledger.records() == ()
 
 
-async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
+async def test_a_cancelled_order_takes_its_launch_back(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path
+) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     order = await an_order(sky)
 
@@ -412,11 +529,16 @@ async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilot
     assert ledger.records() == () and stub.state.get("clusters", {}) == {}
 
 
-@pytest.mark.parametrize("where", ["in the server's queue", "in a program that a killed hudtui has left"])
+@pytest.mark.parametrize(
+    "where", ["in the server's queue", "in a program that a killed hudtui has left"]
+)
 async def test_a_launch_that_is_still_under_way_is_never_taken_for_none(
     stub: Stub, sky: SkyPilotProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    ledger, name = Ledger(tmp_path / "pods.db"), f"hudtui-{os.getpid()}"  # other tests see the program, too
+    ledger, name = (
+        Ledger(tmp_path / "pods.db"),
+        f"hudtui-{os.getpid()}",
+    )  # other tests see the program, too
     ledger.reserve(await an_order(sky, name), provider="sky")
     monkeypatch.setattr("hudtui.core.compute.pods.is_running", lambda mark: False)
     idle = "import time; time.sleep(60)"
@@ -432,9 +554,13 @@ async def test_a_launch_that_is_still_under_way_is_never_taken_for_none(
 
     try:
         found = await reconcile([sky], ledger, now=lambda: time.time() + 3600)
-        assert [(one.pod.id, one.pod.stage) for one in found.orphans] == [(name, "booting")] and not found.unclear
+        assert [(one.pod.id, one.pod.stage) for one in found.orphans] == [
+            (name, "booting")
+        ] and not found.unclear
         (entry,) = ledger.records()
-        assert (entry.state, entry.pod) == ("created", name), "it is kept, and looked for at every start"
+        assert (entry.state, entry.pod) == ("created", name), (
+            "it is kept, and looked for at every start"
+        )
         if left is not None:
             with pytest.raises(TerminationUnverified, match="could not be ended"):
                 await terminate_pod(name, sky, ledger, why="over", sleep=sleep)
@@ -459,7 +585,9 @@ async def test_a_launch_that_came_to_nothing_after_its_hudtui_was_killed_is_told
     assert found.orphans == found.unclear == () and [one.name for one in found.lost] == [ONE]
     states = {entry.name: (entry.state, entry.why) for entry in ledger.records(alive=False)}
     assert states[ONE][0] == "ended" and "no capacity in us-west-3" in str(states[ONE][1])
-    assert states[TWO] == ("never", "it was never seen"), "an older server tells of the other launch, too"
+    assert states[TWO] == ("never", "it was never seen"), (
+        "an older server tells of the other launch, too"
+    )
 
 
 async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: SkyPilotProvider) -> None:
@@ -475,7 +603,10 @@ async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: SkyPilotProvid
     "facts, stage",
     [
         ({"status": "INIT"}, "booting"),
-        ({"status": "INIT", "init_kind": "unhealthy", "init_status_reason": "node terminated"}, "failed"),
+        (
+            {"status": "INIT", "init_kind": "unhealthy", "init_status_reason": "node terminated"},
+            "failed",
+        ),
         ({"status": "UP"}, "ready"),
         ({"status": "STOPPED"}, "stopped"),
         ({"status": "AUTOSTOPPING"}, "unknown"),
@@ -490,8 +621,18 @@ def test_states_of_clusters(facts: dict[str, Any], stage: str) -> None:
 
 
 def test_the_past_is_what_has_ended() -> None:
-    assert parse_past({"name": "c", "status": "UP"}) is None and parse_past({"status": "TERMINATED"}) is None
-    past = parse_past({"name": "c", "status": "TERMINATED", "usage_intervals": [[1, 5], [6, None], "x"], "total_cost": "much"})
+    assert (
+        parse_past({"name": "c", "status": "UP"}) is None
+        and parse_past({"status": "TERMINATED"}) is None
+    )
+    past = parse_past(
+        {
+            "name": "c",
+            "status": "TERMINATED",
+            "usage_intervals": [[1, 5], [6, None], "x"],
+            "total_cost": "much",
+        }
+    )
     assert past is not None and past.terminated == 5 and past.billed is None
 
 

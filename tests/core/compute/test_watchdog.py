@@ -36,7 +36,9 @@ ALL = {"read": True, "write": True}
 
 async def a_machine(world: Any) -> tuple[Host, Pod]:
     order = await world.order("hudtui-guarded", "cpu-8")
-    steps = acquire(order, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock)
+    steps = acquire(
+        order, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock
+    )
     last = [step async for step in steps][-1]
     assert last.host is not None and last.pod is not None
     return last.host, last.pod
@@ -56,11 +58,17 @@ async def test_with_a_narrow_key_the_machine_ends_itself_when_everybody_is_gone(
     world.sim.add_token("pit_only_ends", {"instances": ALL})
     host, pod = await a_machine(world)
     settings = {"HUDTUI_GUARD_KEY": "pit_only_ends", "PRIME_API_KEY": world.sim.api_key}
-    told = await start_watchdog(host, time.time() + 5 * 3600, world.prime, pod.id, lookup=settings.get)
+    told = await start_watchdog(
+        host, time.time() + 5 * 3600, world.prime, pod.id, lookup=settings.get
+    )
     assert told is not None and "ends it after 5 h" in told.text and not told.caveat
     rules = json.loads(await host.get(f"{FOLDER}/guard.json"))
     facts = await host.stat(f"{FOLDER}/guard.key")
-    assert "pit_only" not in json.dumps(rules) and 17000 < rules["max_seconds"] <= 18000 and facts is not None
+    assert (
+        "pit_only" not in json.dumps(rules)
+        and 17000 < rules["max_seconds"] <= 18000
+        and facts is not None
+    )
     done = await host.run(["stat", "-c", "%a", FOLDER, f"{FOLDER}/guard.key"])
     assert done.stdout.split() == ["700", "600"]
     rules |= {"max_seconds": 0.0, "count_from": "now", "look_seconds": 0.05}
@@ -89,7 +97,11 @@ async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
     host, pod = await a_machine(world)
     none: dict[str, str] = {}
     told = await start_watchdog(host, time.time() + 2 * 3600, world.prime, pod.id, lookup=none.get)
-    assert told is not None and "switches it off after 2 h" in told.text and "may not stop the billing" in told.caveat
+    assert (
+        told is not None
+        and "switches it off after 2 h" in told.text
+        and "may not stop the billing" in told.caveat
+    )
     assert await start_watchdog(host, None, world.prime, pod.id, lookup=none.get) is None
     armed = await host.run(["grep", "-c", "armed", f"{FOLDER}/guard.jsonl"])
     assert armed.stdout.strip() == "1", "there is one, and it has the new rules"
@@ -106,22 +118,31 @@ async def test_a_machine_where_it_cannot_work_is_told_of(tmp_path: Path) -> None
 async def test_the_users_own_key_never_goes_to_a_machine() -> None:
     prime = PrimeProvider("pit_mine_123", base_url="http://127.0.0.1:1")
     with pytest.raises(InputError, match="your own key"):
-        terminate_rule(prime, "p", {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
+        terminate_rule(
+            prime, "p", {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get
+        )
     with pytest.raises(InputError, match="your own key"):
-        watchdog_notice(prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
+        watchdog_notice(
+            prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get
+        )
     assert terminate_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
     narrow = {"HUDTUI_GUARD_KEY": " pit_narrow_123\n"}.get
     assert guard_key("prime", narrow) == "pit_narrow_123"
-    assert terminate_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
+    assert terminate_rule(prime, "a/b", narrow) == {
+        "url": "http://127.0.0.1:1/api/v1/pods/a%2Fb",
+        "key_file": "guard.key",
+    }
     assert terminate_rule(LocalProvider(None), "p", narrow) is None
-    assert "ends it in time" in watchdog_notice(prime, narrow) and "switches it off" in watchdog_notice(
-        LocalProvider(None), narrow
-    )
+    assert "ends it in time" in watchdog_notice(
+        prime, narrow
+    ) and "switches it off" in watchdog_notice(LocalProvider(None), narrow)
     await prime.close()
 
 
 async def test_what_ends_by_itself_needs_no_guard(tmp_path: Path) -> None:
-    told = await start_watchdog(LocalHost(), time.time() + 3600, SkyPilotProvider(("sky",)), "c", lookup={}.get)
+    told = await start_watchdog(
+        LocalHost(), time.time() + 3600, SkyPilotProvider(("sky",)), "c", lookup={}.get
+    )
     assert told is not None and "by itself" in told.text
     assert not (tmp_path / FOLDER).exists()
 
@@ -138,7 +159,16 @@ OWN = "pit_mine_123"
 @pytest.mark.parametrize(
     "place",
     [
-        *("~/.prime", "user file", "~/.hud/.env", ".env", "Hugging Face login", "PRIME_API_KEY", "HF_TOKEN", "HUDTUI_SIM_KEY"),
+        *(
+            "~/.prime",
+            "user file",
+            "~/.hud/.env",
+            ".env",
+            "Hugging Face login",
+            "PRIME_API_KEY",
+            "HF_TOKEN",
+            "HUDTUI_SIM_KEY",
+        ),
         *("HUD_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "demo"),
     ],
 )

@@ -7,7 +7,12 @@ import logging
 import pytest
 from support import servers
 
-node_modules, everything, odd, marker = servers.node_modules, servers.everything, servers.odd, servers.marker
+node_modules, everything, odd, marker = (
+    servers.node_modules,
+    servers.everything,
+    servers.odd,
+    servers.marker,
+)
 serve_2048, serve_everything = servers.serve_2048, servers.serve_everything
 odd_http, http_reply = servers.odd_http, servers.http_reply
 

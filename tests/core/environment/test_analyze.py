@@ -1,4 +1,5 @@
-"""Analyses of live environments, of lock files and of HUD v6 addresses, and what is remembered of them."""
+"""Analyses of live environments, of lock files and of HUD v6 addresses, and what is remembered of
+them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ import pytest
 from hudtui.core.environment import cache
 from hudtui.core.environment.discover import analysis_from_lock, analyze
 from hudtui.core.environment.source import parse_source
-from hudtui.core.environment.values import Analysis, Prompt, Resource, Server, Tool, analysis_from_json
+from hudtui.core.environment.values import (
+    Analysis,
+    Prompt,
+    Resource,
+    Server,
+    Tool,
+    analysis_from_json,
+)
 from hudtui.core.errors import ConnectError, InputError, SourceError
 
 
@@ -35,7 +43,10 @@ async def test_text_2048():
     assert found.hubs == {"setup": ("board",), "evaluate": ("max_number", "efficiency")}
     assert [tool.name for tool in found.agent_tools] == ["move"]
     assert found.resources[0] == Resource(
-        "file:///setup/functions", "setup functions", "The functions that the hub tool `setup` can call", "application/json"
+        "file:///setup/functions",
+        "setup functions",
+        "The functions that the hub tool `setup` can call",
+        "application/json",
     )
     assert set(found.timings) == {"connect", "list"}
     assert found.warnings == ()
@@ -49,9 +60,14 @@ async def test_server_everything(everything):
     found = await analyze(parse_source(None, ["node", str(everything)]))
     assert {tool.kind for tool in found.tools} == {"agent"}
     assert len(found.tools) >= 10
-    assert any("{" in resource.uri for resource in found.resources), "templates are among the resources"
+    assert any("{" in resource.uri for resource in found.resources), (
+        "templates are among the resources"
+    )
     assert "args-prompt" in {prompt.name for prompt in found.prompts}
-    assert next(prompt for prompt in found.prompts if prompt.name == "args-prompt").arguments == ("city", "state")
+    assert next(prompt for prompt in found.prompts if prompt.name == "args-prompt").arguments == (
+        "city",
+        "state",
+    )
 
 
 async def test_kinds_and_hubs(odd):
@@ -73,7 +89,10 @@ async def test_kinds_and_hubs(odd):
 
 async def test_stray_output_is_a_warning(odd):
     found = await analyze(parse_source(None, odd("junk")))
-    assert any("writes other text to standard output" in warning and "Loading layer 0" in warning for warning in found.warnings)
+    assert any(
+        "writes other text to standard output" in warning and "Loading layer 0" in warning
+        for warning in found.warnings
+    )
 
 
 async def test_ten_thousand_tools_are_kept_and_read_back_in_linear_time(odd, tmp_path):
@@ -87,7 +106,9 @@ async def test_ten_thousand_tools_are_kept_and_read_back_in_linear_time(odd, tmp
         return time.process_time() - began
 
     few = await spent(2_500)
-    assert await spent(10_000) < 10 * few, "4 times as many tools take 16 times as long where each looks at all others"
+    assert await spent(10_000) < 10 * few, (
+        "4 times as many tools take 16 times as long where each looks at all others"
+    )
 
 
 async def test_several_servers():
@@ -107,17 +128,22 @@ async def test_a_container_is_a_real_session_through_the_engine(tmp_path, monkey
     docker.write_text(
         f"#!{sys.executable}\n"
         "import json, os, sys\n"
-        f"open({str(log)!r}, 'a').write(json.dumps([sys.argv[1:], os.environ.get('HUD_API_KEY')]) + '\\n')\n"
+        f"open({str(log)!r}, 'a').write(json.dumps([sys.argv[1:], os.environ.get('HUD_API_KEY')]) "
+        "+ '\\n')\n"
         f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'hudtui.envs.text_2048'])\n"
     )
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
-    source = parse_source("org/text-2048:1.0", env={"HUD_API_KEY": None}, lookup={"HUD_API_KEY": "sk-very-secret"}.get)
+    source = parse_source(
+        "org/text-2048:1.0", env={"HUD_API_KEY": None}, lookup={"HUD_API_KEY": "sk-very-secret"}.get
+    )
     found = await analyze(source)
     assert found.image == "org/text-2048:1.0"
     assert "move" in {tool.name for tool in found.tools}
     calls = [json.loads(line) for line in log.read_text().splitlines()]
-    ((argv, key),) = [call for call in calls if call[0][0] != "version"]  # which asks whether the engine answers
+    ((argv, key),) = [
+        call for call in calls if call[0][0] != "version"
+    ]  # which asks whether the engine answers
     assert argv[0] == "run"
     assert [word for word in argv if not word.startswith("hudtui-") and word != "--name"] == [
         *("run", "--rm", "-i", "-e", "HUD_API_KEY", "org/text-2048:1.0")
@@ -143,7 +169,9 @@ async def test_a_container_that_must_be_killed_is_removed(tmp_path, monkeypatch,
 
 async def test_an_image_that_is_still_being_fetched(tmp_path, monkeypatch):
     engine = tmp_path / "docker"
-    engine.write_text("#!/bin/sh\necho \"Unable to find image 'org/env:1' locally\" >&2\nexec sleep 60\n")
+    engine.write_text(
+        "#!/bin/sh\necho \"Unable to find image 'org/env:1' locally\" >&2\nexec sleep 60\n"
+    )
     engine.chmod(0o755)
     monkeypatch.setenv("HUDTUI_ENGINE", str(engine))
     with pytest.raises(ConnectError) as caught:
@@ -189,12 +217,22 @@ tools:
     ("version", "image", "internal"),
     [
         ("1.0", "image: org/env:1@sha256:" + "b" * 64, ""),
-        ("1.1", "images: {local: a:dev, full: org/env:1@sha256:" + "b" * 64 + ", pushed: null}", ""),
-        ("1.3", "images: {local: a:dev, full: x/y:1, pushed: org/env:1@sha256:" + "b" * 64 + "}", "internalTools: [board]"),
+        (
+            "1.1",
+            "images: {local: a:dev, full: org/env:1@sha256:" + "b" * 64 + ", pushed: null}",
+            "",
+        ),
+        (
+            "1.3",
+            "images: {local: a:dev, full: x/y:1, pushed: org/env:1@sha256:" + "b" * 64 + "}",
+            "internalTools: [board]",
+        ),
     ],
 )
 async def test_locks_are_read_offline(tmp_path, version, image, internal):
-    (tmp_path / "hud.lock.yaml").write_text(LOCK.format(version=version, image=image, internal=internal))
+    (tmp_path / "hud.lock.yaml").write_text(
+        LOCK.format(version=version, image=image, internal=internal)
+    )
     source = parse_source(str(tmp_path))
     found = await analyze(source, live=False)
     assert found == analysis_from_lock(source)
@@ -210,7 +248,9 @@ async def test_locks_are_read_offline(tmp_path, version, image, internal):
 
 
 async def test_a_lock_of_tasks(tmp_path):
-    (tmp_path / "hud.lock.yaml").write_text("version: '2.0'\nimages: {full: a/b:1}\ntasks:\n- {id: play, description: Play}\n")
+    (tmp_path / "hud.lock.yaml").write_text(
+        "version: '2.0'\nimages: {full: a/b:1}\ntasks:\n- {id: play, description: Play}\n"
+    )
     found = await analyze(parse_source(str(tmp_path)), live=False)
     assert found.tools == ()
     assert found.prompts == (Prompt("play", "Play"),)
@@ -231,11 +271,15 @@ async def v6(answers, *, first=b""):
         writer.write(first)
         while line := await reader.readline():
             request = json.loads(line)
-            answer = answers.get(request["method"], {"error": {"code": -32601, "message": "unknown"}})
+            answer = answers.get(
+                request["method"], {"error": {"code": -32601, "message": "unknown"}}
+            )
             if answer is None:
                 break
             writer.write(b'{"jsonrpc": "2.0", "method": "event"}\n')
-            writer.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}).encode() + b"\n")
+            writer.write(
+                json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}).encode() + b"\n"
+            )
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -243,9 +287,18 @@ async def v6(answers, *, first=b""):
 
 
 async def test_v6():
-    hello = {"session_id": "x", "env": {"name": "2048", "version": "2"}, "bindings": [{"kind": "ssh"}, "mcp"]}
-    tasks = [{"id": "play", "description": "Play", "args": {"properties": {"seed": {}, "size": {}}}}, {"description": "?"}]
-    server, address = await v6({"hello": {"result": hello}, "tasks.list": {"result": {"tasks": tasks}}})
+    hello = {
+        "session_id": "x",
+        "env": {"name": "2048", "version": "2"},
+        "bindings": [{"kind": "ssh"}, "mcp"],
+    }
+    tasks = [
+        {"id": "play", "description": "Play", "args": {"properties": {"seed": {}, "size": {}}}},
+        {"description": "?"},
+    ]
+    server, address = await v6(
+        {"hello": {"result": hello}, "tasks.list": {"result": {"tasks": tasks}}}
+    )
     async with server:
         found = await analyze(parse_source(address))
     assert (found.protocol, found.server, found.tools) == ("hud-v6", Server("2048", "2"), ())
@@ -351,16 +404,21 @@ async def test_no_secret_is_stored(tmp_path):
     code = (
         "import json, os, sys\n"
         "key = os.environ['MY_API_KEY']\n"
-        "tool = {'name': 't', 'description': key, 'inputSchema': {'type': 'object', 'properties': {key: {'default': key}}}}\n"
-        "info = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}, 'resources': {}},"
-        " 'serverInfo': {'name': 's', 'version': '1'}, 'instructions': key}\n"
-        "answers = {'initialize': info, 'tools/list': {'tools': [tool]},"
-        " 'resources/list': {'resources': [{'uri': 'http://h/' + key, 'name': key}]}, 'resources/templates/list': {}}\n"
+        "tool = {'name': 't', 'description': key, 'inputSchema': {'type': 'object', 'properties': "
+        "{key: {'default': key}}}}\n"
+        "info = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}, 'resources': {}}, "
+        "'serverInfo': {'name': 's', 'version': '1'}, 'instructions': key}\n"
+        "answers = {'initialize': info, 'tools/list': {'tools': [tool]}, 'resources/list': "
+        "{'resources': [{'uri': 'http://h/' + key, 'name': key}]}, 'resources/templates/list': "
+        "{}}\n"
         "for line in sys.stdin:\n"
         "    m = json.loads(line)\n"
-        "    if 'id' in m: print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': answers[m['method']]}), flush=True)\n"
+        "    if 'id' in m: print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': "
+        "answers[m['method']]}), flush=True)\n"
     )
-    config = {"s": {"command": sys.executable, "args": ["-c", code], "env": {"MY_API_KEY": "$MY_API_KEY"}}}
+    config = {
+        "s": {"command": sys.executable, "args": ["-c", code], "env": {"MY_API_KEY": "$MY_API_KEY"}}
+    }
     source = parse_source(json.dumps(config), folder=tmp_path, lookup={"MY_API_KEY": secret}.get)
     found = await analyze(source)
     cache.save_analysis(source, found)
@@ -378,10 +436,20 @@ def test_ages():
     assert cache.analysis_age(replace(FOUND, analyzed_at="2026-01-02T23:59:00"), now) == 60
     assert cache.analysis_age(FOUND, now - timedelta(days=9)) == 0
     words = [cache.age_text(seconds) for seconds in (None, 5, 60, 7200, 90000, 200000)]
-    assert words == ["some time ago", "just now", "1 minute ago", "2 hours ago", "1 day ago", "2 days ago"]
+    assert words == [
+        "some time ago",
+        "just now",
+        "1 minute ago",
+        "2 hours ago",
+        "1 day ago",
+        "2 days ago",
+    ]
 
 
-@pytest.mark.parametrize("data", [{}, {"source": "x"}, {**FOUND.to_json(), "tools": [{}]}, {**FOUND.to_json(), "hubs": 5}])
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"source": "x"}, {**FOUND.to_json(), "tools": [{}]}, {**FOUND.to_json(), "hubs": 5}],
+)
 def test_what_is_no_analysis(data):
     with pytest.raises(ValueError, match="not an analysis"):
         analysis_from_json(data)

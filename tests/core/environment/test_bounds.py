@@ -1,4 +1,5 @@
-"""What a server says is believed up to a size: bytes, values, tools, and questions in front of an answer."""
+"""What a server says is believed up to a size: bytes, values, tools, and questions in front of an
+answer."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ def command(*words):
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text('ab"\\,{[\r\n', max_size=6),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('a"\\,[', max_size=3), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text('a"\\,[', max_size=3), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -60,9 +64,12 @@ def test_each_event_is_a_message_of_its_own_wherever_the_data_is_cut(sizes, cuts
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     chunks = [data[first:last] for first, last in pairwise(places)]
     longest = max(map(len, events))
-    # Bytes of the next event that come in one piece with an end do not count for the event before it.
+    # Bytes of the next event that come in one piece with an end do not count for the event before
+    # it.
     assert streamed(chunks, longest, events=True) == (data, [])
-    passed, told = streamed([data[at : at + 1] for at in range(len(data))], longest - len(end) - 1, events=True)
+    passed, told = streamed(
+        [data[at : at + 1] for at in range(len(data))], longest - len(end) - 1, events=True
+    )
     assert passed is None and told == ["more than 0 MiB in one message"]
     assert streamed(chunks, len(data), events=False)[0] == data
     assert streamed(chunks, len(data) - 1, events=False)[0] is None
@@ -71,7 +78,9 @@ def test_each_event_is_a_message_of_its_own_wherever_the_data_is_cut(sizes, cuts
 @given(JSON)
 def test_no_value_of_a_json_text_is_missed(value):
     def parts(inner):
-        below = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+        below = (
+            inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+        )
         return 1 + sum(map(parts, below))
 
     assert bounds.count_values(json.dumps(value).encode()) >= parts(value) - 1
@@ -101,13 +110,23 @@ def answering(http_reply, result, form):
     async def handler(method, path, headers, body, writer):
         message = json.loads(body or b"{}")
         if method != "POST" or "id" not in message:
-            writer.write(http_reply("405 Method Not Allowed" if method != "POST" else "202 Accepted"))
+            writer.write(
+                http_reply("405 Method Not Allowed" if method != "POST" else "202 Accepted")
+            )
             return
-        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        about = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "serverInfo": {"name": "x", "version": "1"},
+        }
         answer = about if message["method"] == "initialize" else result
         data = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": answer}).encode()
         if form == "events" and message["method"] != "initialize":
-            writer.write(http_reply("200 OK", b"event: message\ndata: " + data + b"\n\n", "text/event-stream"))
+            writer.write(
+                http_reply(
+                    "200 OK", b"event: message\ndata: " + data + b"\n\n", "text/event-stream"
+                )
+            )
         elif form == "packed" and message["method"] != "initialize":
             writer.write(http_reply("200 OK", gzip.compress(data), content_encoding="gzip"))
         else:
@@ -117,13 +136,19 @@ def answering(http_reply, result, form):
 
 
 @pytest.mark.parametrize(
-    ("sent", "words"), [("x" * (5 << 20), "4 MiB"), ([{}] * 20_000, "30,000 values")], ids=["bytes", "values"]
+    ("sent", "words"),
+    [("x" * (5 << 20), "4 MiB"), ([{}] * 20_000, "30,000 values")],
+    ids=["bytes", "values"],
 )
 @pytest.mark.parametrize("form", ["json", "events"])
-async def test_an_answer_over_http_that_is_too_large(odd_http, http_reply, monkeypatch, form, sent, words):
+async def test_an_answer_over_http_that_is_too_large(
+    odd_http, http_reply, monkeypatch, form, sent, words
+):
     monkeypatch.setattr(connection, "MAX_MESSAGE_BYTES", 4 << 20)
     monkeypatch.setattr(bounds, "MAX_MESSAGE_VALUES", 30_000)
-    url = await odd_http(answering(http_reply, {"content": [], "structuredContent": {"a": sent}}, form))
+    url = await odd_http(
+        answering(http_reply, {"content": [], "structuredContent": {"a": sent}}, form)
+    )
     async with connect(parse_source(f"{url}/mcp")) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {}, timeout=20)
@@ -142,7 +167,9 @@ async def test_more_tools_than_are_taken(odd, monkeypatch):
     monkeypatch.setattr(connection, "MAX_LISTED", 50)
     async with connect(command(*odd("many", 60))) as session:
         assert len(session.tools) == 50
-        assert session.warnings == ["the server lists too many tools: the first 50 are used, the others left out"]
+        assert session.warnings == [
+            "the server lists too many tools: the first 50 are used, the others left out"
+        ]
 
 
 async def test_questions_in_front_of_an_answer(odd):
@@ -162,7 +189,8 @@ def test_no_word_of_a_server_reaches_the_terminal_as_it_is(tmp_path):
         "async def serve(reader, writer):\n"
         "    await reader.readuntil(b'\\r\\n\\r\\n')\n"
         "    writer.write(b'HTTP/1.1 200 OK\\r\\ncontent-type: text/event-stream\\r\\n\\r\\n')\n"
-        "    writer.write(b'event: endpoint\\ndata: http://other/\\x1b]0;title\\x07\\x1b[2J\\n\\n')\n"
+        "    writer.write(b'event: endpoint\\ndata: "
+        "http://other/\\x1b]0;title\\x07\\x1b[2J\\n\\n')\n"
         "    await writer.drain()\n"
         "    writer.close()\n"
         "async def main():\n"
@@ -171,13 +199,19 @@ def test_no_word_of_a_server_reaches_the_terminal_as_it_is(tmp_path):
         "    await server.serve_forever()\n"
         "asyncio.run(main())\n"
     )
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         try:
             port = int(server.stdout.readline())
             words = ["env", "analyze", "--sse", f"http://127.0.0.1:{port}/sse", "--timeout", "6"]
             done = subprocess.run(
-                [sys.executable, "-m", "hudtui", *words], capture_output=True, text=True, timeout=100, check=False
+                [sys.executable, "-m", "hudtui", *words],
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
             )
         finally:
             server.kill()
@@ -190,9 +224,12 @@ def test_no_word_of_a_server_reaches_the_terminal_as_it_is(tmp_path):
 def test_an_error_that_nobody_expected_is_cleaned(tmp_path):
     code = (
         "import sys, hudtui.cli.app as app, hudtui.cli\n"
-        "def command():\n    def run(**_):\n        raise RuntimeError('\\x1b[2J')\n    return run\n"
+        "def command():\n    def run(**_):\n        raise RuntimeError('\\x1b[2J')\n    return "
+        "run\n"
         "app.command = command\nsys.argv = ['hudtui', 'x']\nhudtui.cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "RuntimeError: "

@@ -73,7 +73,10 @@ async def check_everything(session):
     structured = await session.call_tool("get-structured-content", {"location": "New York"})
     assert "temperature" in structured.structured
     linked = await session.call_tool("get-resource-links", {"count": 2})
-    assert [block.uri is not None for block in linked.blocks if block.type == "resource_link"] == [True, True]
+    assert [block.uri is not None for block in linked.blocks if block.type == "resource_link"] == [
+        True,
+        True,
+    ]
     assert (await session.call_tool("echo", {})).is_error
     assert (await session.call_tool("no-such-tool", {})).is_error
 
@@ -90,17 +93,26 @@ async def test_server_everything_over_http(serve_everything, transport):
 
 
 async def test_one_http_server_holds_a_game_for_each_session(serve_2048):
-    async with serve_2048() as url, connect(parse_source(url)) as one, connect(parse_source(url)) as other:
+    async with (
+        serve_2048() as url,
+        connect(parse_source(url)) as one,
+        connect(parse_source(url)) as other,
+    ):
         await one.call_tool("setup", {"name": "board", "size": 3})
         await other.call_tool("setup", {"name": "board", "size": 5})
-        boards = [(await session.call_tool("move", {"direction": "up"})).structured["board"] for session in (one, other)]
+        boards = [
+            (await session.call_tool("move", {"direction": "up"})).structured["board"]
+            for session in (one, other)
+        ]
     assert [len(board) for board in boards] == [3, 5]
 
 
 async def test_a_session_may_be_used_from_other_tasks_and_left_in_another():
     block = connect(parse_source("text-2048"))
     session = await asyncio.create_task(block.__aenter__())
-    results = await asyncio.gather(*(session.call_tool("move", {"direction": "left"}) for _ in range(5)))
+    results = await asyncio.gather(
+        *(session.call_tool("move", {"direction": "left"}) for _ in range(5))
+    )
     assert all(not result.is_error for result in results)
     await asyncio.create_task(block.__aexit__(None, None, None))
     with pytest.raises(ConnectError, match="closed"):
@@ -134,7 +146,9 @@ async def test_several_servers_stand_behind_one_session(odd):
     async with connect(config) as session:
         assert list(session.tools) == ["move", "setup", "evaluate", "good", "third_good"]
         assert session.tools["third_good"].name == "third_good"
-        assert session.warnings == ["two servers have a tool 'good': that of 'third' is called 'third_good'"]
+        assert session.warnings == [
+            "two servers have a tool 'good': that of 'third' is called 'third_good'"
+        ]
         assert (await session.call_tool("third_good", {"x": 3})).text == '{"x": 3}'
         assert (await session.call_tool("second_good", {"x": 2})).text == '{"x": 2}'
         assert not (await session.call_tool("game_move", {"direction": "up"})).is_error
@@ -145,7 +159,10 @@ async def test_several_servers_stand_behind_one_session(odd):
 
 async def test_one_bad_server_of_several_ends_the_others(odd, marker):
     good, bad = odd("stays", marker.word), odd("die", marker.word)
-    config = {name: {"command": words[0], "args": list(words[1:])} for name, words in (("good", good), ("bad", bad))}
+    config = {
+        name: {"command": words[0], "args": list(words[1:])}
+        for name, words in (("good", good), ("bad", bad))
+    }
     with pytest.raises(ConnectError, match="'bad' ended with exit code 3"):
         async with connect(config):
             pytest.fail("there should be no connection")
@@ -154,7 +171,13 @@ async def test_one_bad_server_of_several_ends_the_others(odd, marker):
 
 async def test_variables_are_put_in_when_the_connection_is_opened(odd):
     program, *args = odd("tell_secret")
-    config = {"s": {"command": "$PROGRAM", "args": args, "env": {"MY_API_KEY": "${MY_API_KEY}", "OTHER": "$UNSET_ONE"}}}
+    config = {
+        "s": {
+            "command": "$PROGRAM",
+            "args": args,
+            "env": {"MY_API_KEY": "${MY_API_KEY}", "OTHER": "$UNSET_ONE"},
+        }
+    }
     values = {"PROGRAM": program, "MY_API_KEY": "sk-very-secret-value"}
     error = await refused(config, lookup=values.get)
     assert "bad key ***" in error.why
@@ -163,7 +186,13 @@ async def test_variables_are_put_in_when_the_connection_is_opened(odd):
 
 async def test_an_unset_variable_is_a_warning_where_the_server_can_start(odd):
     program, *args = odd("plain")
-    config = {"s": {"command": program, "args": [*args, "$UNSET_ARG"], "env": {"A": "x$UNSET_ENV", "B": "${UNSET_TOO:-b}"}}}
+    config = {
+        "s": {
+            "command": program,
+            "args": [*args, "$UNSET_ARG"],
+            "env": {"A": "x$UNSET_ENV", "B": "${UNSET_TOO:-b}"},
+        }
+    }
     async with connect(config, lookup=lambda _: None) as session:
         assert session.warnings == [
             "UNSET_ENV is not set: the server 's' starts without A",
@@ -172,9 +201,17 @@ async def test_an_unset_variable_is_a_warning_where_the_server_can_start(odd):
 
 
 async def test_an_unset_variable_of_a_header_is_an_error():
-    config = {"hud": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}}
+    config = {
+        "hud": {
+            "url": "http://127.0.0.1:9/mcp",
+            "headers": {"Authorization": "Bearer $HUD_API_KEY"},
+        }
+    }
     error = await refused(config, SourceError, lookup=lambda _: None)
-    assert error.what == "HUD_API_KEY is not set, and the header Authorization of the server 'hud' needs it"
+    assert (
+        error.what
+        == "HUD_API_KEY is not set, and the header Authorization of the server 'hud' needs it"
+    )
     assert "HUD_API_KEY=" in error.fix
 
 
@@ -183,7 +220,9 @@ async def test_a_child_gets_no_secret_it_was_not_given(odd, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///tmp/engine.sock")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/tmp/agent.sock")
     program, *args = odd("plain")
-    async with connect({"s": {"command": program, "args": args, "env": {"GIVEN": "yes"}}}) as session:
+    async with connect(
+        {"s": {"command": program, "args": args, "env": {"GIVEN": "yes"}}}
+    ) as session:
         told = Path(f"/proc/{session.links[0].pid}/environ").read_bytes().decode()
     names = {entry.partition("=")[0] for entry in told.split("\0")}
     assert {"DOCKER_HOST", "SSH_AUTH_SOCK", "GIVEN", "PATH", "HOME"} <= names
@@ -218,7 +257,9 @@ async def test_a_whole_command_line_as_one_word():
 
 async def test_a_working_folder_that_is_missing(odd):
     program, *args = odd("plain")
-    error = await refused({"s": {"command": program, "args": args, "cwd": "/no/such/folder"}}, SourceError)
+    error = await refused(
+        {"s": {"command": program, "args": args, "cwd": "/no/such/folder"}}, SourceError
+    )
     assert "/no/such/folder does not exist" in error.what
 
 
@@ -263,7 +304,10 @@ async def test_stray_lines_are_counted_and_cost_nothing(odd):
 
 async def test_a_program_that_is_no_server_is_not_listened_to_for_ever(odd):
     error = await refused(command(*odd("only_junk")))
-    assert "does not speak MCP on its standard output: it wrote 20000 lines in a row that are not messages" in error.what
+    assert (
+        "does not speak MCP on its standard output: it wrote 20000 lines in a row that are not "
+        "messages" in error.what
+    )
     assert "It began with: y" in error.why
 
 
@@ -291,7 +335,9 @@ async def test_a_call_that_hangs_ends_by_its_limit(odd):
 
 async def test_a_call_can_be_cancelled_and_the_session_goes_on(serve_everything, everything):
     async with connect(command("node", str(everything))) as session:
-        slow = asyncio.create_task(session.call_tool("trigger-long-running-operation", {"duration": 60, "steps": 5}))
+        slow = asyncio.create_task(
+            session.call_tool("trigger-long-running-operation", {"duration": 60, "steps": 5})
+        )
         await asyncio.sleep(0.3)
         slow.cancel()
         began = time.monotonic()
@@ -346,10 +392,14 @@ async def test_pages_in_a_circle_end(odd):
 async def test_answers_that_make_no_session(odd, mode, words):
     error = await refused(command(*odd(mode, "1999-01-01")))
     assert words in error.what
-    assert ("the list is lost" if mode == "list_error" else "version 1999-01-01 of MCP") in error.why
+    assert (
+        "the list is lost" if mode == "list_error" else "version 1999-01-01 of MCP"
+    ) in error.why
 
 
-@pytest.mark.parametrize(("mode", "words"), [("no_tools", "offers no tools"), ("no_list", "holds no list of tools")])
+@pytest.mark.parametrize(
+    ("mode", "words"), [("no_tools", "offers no tools"), ("no_list", "holds no list of tools")]
+)
 async def test_a_server_without_tools_is_a_warning(odd, mode, words):
     async with connect(command(*odd(mode))) as session:
         assert session.tools == {}
@@ -409,7 +459,9 @@ async def test_nothing_of_the_sdk_reaches_standard_error(odd, capfd):
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err == ""
-    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("mcp").handlers)
+    assert any(
+        isinstance(handler, logging.NullHandler) for handler in logging.getLogger("mcp").handlers
+    )
 
 
 # No process is left behind.
@@ -450,7 +502,9 @@ async def test_cancelling_a_session_leaves_no_process(odd, marker, cancels):
         await asyncio.sleep(0.01)
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(5):  # told to go again and again, the block returns before the clean-up has ended
+    async with asyncio.timeout(
+        5
+    ):  # told to go again and again, the block returns before the clean-up has ended
         while marker.alive():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -488,5 +542,7 @@ async def test_many_sessions_at_once(odd, marker):
         async with connect(command(*odd("plain", marker.word))) as session:
             return (await session.call_tool("good", {"x": number})).text
 
-    assert await asyncio.gather(*(one(n) for n in range(12))) == [f'{{"x": {n}}}' for n in range(12)]
+    assert await asyncio.gather(*(one(n) for n in range(12))) == [
+        f'{{"x": {n}}}' for n in range(12)
+    ]
     assert marker.alive() == []

@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.environment.client import connect
-from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally, lacks_image, push_image
+from hudtui.core.environment.engine import (
+    engine_note,
+    find_engine,
+    is_built_locally,
+    lacks_image,
+    push_image,
+)
 from hudtui.core.environment.servers import ServerSpec
 from hudtui.core.environment.source import image_source, parse_source, with_engine
 from hudtui.core.errors import ConnectError, InputError, SourceError
@@ -28,7 +34,8 @@ run) echo $$ >{{place}}/pid; echo "$@" >{{place}}/words; echo "$TOKEN" >{{place}
     {sys.executable} -m hudtui.envs.text_2048; {{after}};;
 rm) echo "$@" >{{place}}/removed; kill -9 $({{cat}} {{place}}/pid);;
 esac"""
-"""What an engine does with an image of text-2048; `after` is what its container does when its input has ended."""
+"""What an engine does with an image of text-2048; `after` is what its container does when its input
+has ended."""
 Install = Callable[..., Path]
 
 
@@ -63,7 +70,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
         ({"docker": NO_DAEMON, "podman": ANSWERS}, "podman"),
     ],
 )
-def test_the_engine_that_answers_is_used(install: Install, programs: dict[str, str], engine: str | None) -> None:
+def test_the_engine_that_answers_is_used(
+    install: Install, programs: dict[str, str], engine: str | None
+) -> None:
     install(**programs)
     assert find_engine() == engine
     assert (engine_note() is not None) == (engine == "podman" and "docker" in programs)
@@ -72,19 +81,27 @@ def test_the_engine_that_answers_is_used(install: Install, programs: dict[str, s
 def test_it_is_asked_once_and_the_command_goes_by_it(install: Install) -> None:
     place = install(docker=NO_DAEMON, podman=ANSWERS)
     assert [image_source(f"org/env:{tag}").servers[0].command for tag in range(3)] == ["podman"] * 3
-    assert (place / "docker.asked").read_text() == "x\n" and "docker is installed" in (engine_note() or "")
+    assert (place / "docker.asked").read_text() == "x\n" and "docker is installed" in (
+        engine_note() or ""
+    )
 
 
 def test_the_user_decides(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     place = install(docker=NO_DAEMON, podman=ANSWERS)
     monkeypatch.setenv("HUDTUI_ENGINE", "docker")
-    assert (find_engine(), engine_note()) == ("docker", None) and not (place / "docker.asked").exists()
+    assert (find_engine(), engine_note()) == ("docker", None) and not (
+        place / "docker.asked"
+    ).exists()
 
 
 async def test_a_push_says_which_one_and_why(install: Install) -> None:
     install(docker=NO_DAEMON, podman=f"[ $1 = push ] && echo sha256:{'ab' * 32} >$3; exit 0")
     said = [step.text async for step in push_image("env:1", "ghcr.io/me/")]
-    assert said[:3] == [engine_note(), "podman tag env:1 ghcr.io/me/env:1", "podman push ghcr.io/me/env:1"]
+    assert said[:3] == [
+        engine_note(),
+        "podman tag env:1 ghcr.io/me/env:1",
+        "podman push ghcr.io/me/env:1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +120,9 @@ def test_an_image_that_was_built_here(install: Install, script: str, here: bool)
     assert is_built_locally("env:1") is here
 
 
-def test_the_setting_counts_and_a_slip_in_it_is_named(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_counts_and_a_slip_in_it_is_named(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(docker=ANSWERS, podman=ANSWERS)
     save_user_setting("HUDTUI_ENGINE", "podman")
     assert find_engine() == "podman"
@@ -122,15 +141,27 @@ def test_the_setting_counts_and_a_slip_in_it_is_named(install: Install, monkeypa
             {"KEY": "$KEY", "B": "x${B}", "C": "$C"},
             True,
         ),
-        ("run -i -e PLAIN=1 -v $PWD:/x org/env --e=$Y", "run -i -e PLAIN=1 -v $PWD:/x org/env --e=$Y", {}, True),
+        (
+            "run -i -e PLAIN=1 -v $PWD:/x org/env --e=$Y",
+            "run -i -e PLAIN=1 -v $PWD:/x org/env --e=$Y",
+            {},
+            True,
+        ),
         ("run -i --name mine org/env", "run -i --name mine org/env", {}, False),
         ("run -id org/env", "run -id org/env", {}, False),
     ],
 )
-def test_a_task_that_names_docker(install: Install, words: str, here: str, env: dict[str, str], contained: bool) -> None:
+def test_a_task_that_names_docker(
+    install: Install, words: str, here: str, env: dict[str, str], contained: bool
+) -> None:
     install(docker=NO_DAEMON, podman=ANSWERS)
     made = with_engine(ServerSpec("env", command="docker", args=tuple(words.split())))
-    assert (made.command, " ".join(made.args), made.env, made.contained) == ("podman", here, env, contained)
+    assert (made.command, " ".join(made.args), made.env, made.contained) == (
+        "podman",
+        here,
+        env,
+        contained,
+    )
     for other in (
         ServerSpec("env", command="docker", args=tuple(words.split()), literal=True),
         ServerSpec("env", command="docker", args=("compose", "run", "env")),
@@ -139,10 +170,17 @@ def test_a_task_that_names_docker(install: Install, words: str, here: str, env: 
         assert with_engine(other) == other
 
 
-async def test_what_answers_is_said_and_no_value_is_in_a_list_of_processes(install: Install) -> None:
+async def test_what_answers_is_said_and_no_value_is_in_a_list_of_processes(
+    install: Install,
+) -> None:
     place = install(docker=NO_DAEMON)
     install(podman=SERVER.format(place=place, after=":", cat=shutil.which("cat", path=os.defpath)))
-    task = {"env": {"command": "docker", "args": ["run", "--rm", "-i", "-e", "TOKEN=$TOKEN", "org/env:1"]}}
+    task = {
+        "env": {
+            "command": "docker",
+            "args": ["run", "--rm", "-i", "-e", "TOKEN=$TOKEN", "org/env:1"],
+        }
+    }
     async with connect(task, lookup={"TOKEN": "a-very-secret-value"}.get) as session:
         assert "move" in session.tools and session.warnings == [engine_note()]
     name = (place / "words").read_text().split()[2]
@@ -154,9 +192,13 @@ async def test_what_answers_is_said_and_no_value_is_in_a_list_of_processes(insta
 def test_a_killed_hudtui_leaves_no_container(install: Install) -> None:
     place = install(podman="")
     cat, sleep = (shutil.which(name, path=os.defpath) for name in ("cat", "sleep"))
-    install(podman=SERVER.format(place=place, after=f"exec {sleep} 1000", cat=cat), sleep=f"exec {sleep} $1")
+    install(
+        podman=SERVER.format(place=place, after=f"exec {sleep} 1000", cat=cat),
+        sleep=f"exec {sleep} $1",
+    )
     play = (
-        "import asyncio, json\nfrom hudtui.core.environment import client, stdio\nstdio.GRACE = 0.1\n"
+        "import asyncio, json\nfrom hudtui.core.environment import client, stdio\nstdio.GRACE = "
+        "0.1\n"
         "async def main():\n    async with client.connect(json.loads(input())):\n"
         "        print('open', flush=True)\n        await asyncio.sleep(1000)\n"
         "asyncio.run(main())"
@@ -179,15 +221,25 @@ def test_a_killed_hudtui_leaves_no_container(install: Install) -> None:
 
 async def test_an_engine_that_is_not_there(install: Install) -> None:
     install()
-    with pytest.raises(SourceError, match="no container engine on this machine: docker is not installed"):
+    with pytest.raises(
+        SourceError, match="no container engine on this machine: docker is not installed"
+    ):
         async with connect(image_source("org/env:1")):
             pass
 
 
-async def test_a_single_word_is_never_fetched_from_a_registry(install: Install, tmp_path: Path) -> None:
-    script = f'[ "$1" = run ] || exit 0; echo "$@" >>{tmp_path}/words; echo "Error: image not known" >&2; exit 125'
+async def test_a_single_word_is_never_fetched_from_a_registry(
+    install: Install, tmp_path: Path
+) -> None:
+    script = (
+        f'[ "$1" = run ] || exit 0; echo "$@" >>{tmp_path}/words; echo "Error: image not known" '
+        ">&2; exit 125"
+    )
     place = install(podman=script)
-    for word, near in (("text-2047", "Did you mean text-2048?"), ("nosuch", "An image is fetched by")):
+    for word, near in (
+        ("text-2047", "Did you mean text-2048?"),
+        ("nosuch", "An image is fetched by"),
+    ):
         with pytest.raises(ConnectError, match="no image") as error:
             async with connect(parse_source(word, folder=tmp_path).mcp_config()):
                 pass
@@ -207,7 +259,9 @@ async def test_a_single_word_is_never_fetched_from_a_registry(install: Install, 
         ("echo sha256:11", False),
     ],
 )
-def test_an_image_is_missed_only_where_the_engine_says_so(install: Install, says: str, lacks: bool) -> None:
+def test_an_image_is_missed_only_where_the_engine_says_so(
+    install: Install, says: str, lacks: bool
+) -> None:
     install(podman=f"#!/bin/sh\n{says}\n")
     assert lacks_image("env:1") is lacks
 

@@ -1,4 +1,5 @@
-"""Answers that are none, and sessions that are lost: the call that waits learns of it at once, with the server's words."""
+"""Answers that are none, and sessions that are lost: the call that waits learns of it at once, with
+the server's words."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ async def fault_of(session, tool="good", **arguments):
 
 
 def result(text):
-    return f'{{"jsonrpc":"2.0","id":$ID,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}'
+    return (
+        f'{{"jsonrpc":"2.0","id":$ID,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,11 +63,17 @@ async def test_bad_bytes_and_halves_of_pairs_become_replacement_marks(odd, sent,
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        ('{"jsonrpc":"2.0","id":$ID,"error":{"code":"EFAIL","message":"quota exceeded"}}', "quota exceeded"),
+        (
+            '{"jsonrpc":"2.0","id":$ID,"error":{"code":"EFAIL","message":"quota exceeded"}}',
+            "quota exceeded",
+        ),
         ('{"jsonrpc":"2.0","id":$ID,"error":{"code":null,"message":"no disk"}}', "no disk"),
         ('{"jsonrpc":"2.0","id":$ID,"error":"plain words"}', "plain words"),
         ('{"jsonrpc":"2.0","id":$ID,"error":{"code":-1}}', "-1"),
-        ('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what was that"}}', "what was that"),
+        (
+            '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what was that"}}',
+            "what was that",
+        ),
         ('{"jsonrpc":"2.0","error":{"code":-32700,"message":"without id"}}', "without id"),
         ('{"jsonrpc":"2.0","id":$ID,"result":"a text"}', "a text"),
         ('{"jsonrpc":"2.0","id":$ID,"result":null}', "null"),
@@ -87,12 +96,17 @@ async def test_bad_bytes_and_halves_of_pairs_become_replacement_marks(odd, sent,
 async def test_an_answer_that_cannot_be_read_fails_its_call_with_the_servers_words(odd, sent, said):
     async with connect(command(*odd("raw", sent))) as session:
         error = await fault_of(session)
-    assert error.what == "the server 'command' gave an answer to tools/call good that is not of the protocol"
+    assert (
+        error.what
+        == "the server 'command' gave an answer to tools/call good that is not of the protocol"
+    )
     assert said in error.why
 
 
 async def test_an_answer_that_cannot_be_read_fails_the_call_that_it_is_for_and_no_other(odd):
-    async with connect(command(*odd("raw", '{"jsonrpc":"2.0","id":$ID,"error":{"code":"E","message":"call $ID"}}'))) as session:
+    async with connect(
+        command(*odd("raw", '{"jsonrpc":"2.0","id":$ID,"error":{"code":"E","message":"call $ID"}}'))
+    ) as session:
         errors = await asyncio.gather(*(fault_of(session) for _ in range(3)))
     assert len({error.why for error in errors}) == 3
 
@@ -112,13 +126,18 @@ async def test_an_answer_that_comes_twice_costs_nothing(odd):
 
 
 async def test_an_id_that_comes_back_as_text_is_the_same_id(odd):
-    async with connect(command(*odd("raw", '{"jsonrpc":"2.0","id":"$ID","result":{"content":[]}}'))) as session:
+    async with connect(
+        command(*odd("raw", '{"jsonrpc":"2.0","id":"$ID","result":{"content":[]}}'))
+    ) as session:
         assert not (await session.call_tool("good", {}, timeout=LIMIT)).is_error
 
 
 @pytest.mark.parametrize(
     ("mode", "what", "why"),
-    [("leaves_a_child", "ended with exit code 7", "out of tiles"), ("closes_input", "broke off the connection", "")],
+    [
+        ("leaves_a_child", "ended with exit code 7", "out of tiles"),
+        ("closes_input", "broke off the connection", ""),
+    ],
 )
 async def test_a_server_that_is_gone_is_known_though_its_output_is_open(odd, mode, what, why):
     async with connect(command(*odd(mode))) as session:
@@ -130,7 +149,10 @@ async def test_a_server_that_is_gone_is_known_though_its_output_is_open(odd, mod
 async def test_a_child_that_serves_in_the_place_of_its_parent_is_waited_for(odd):
     async with connect(command(*odd("follows"))) as session:
         for number in range(3):
-            assert f'"x": {number}' in (await session.call_tool("good", {"x": number}, timeout=LIMIT)).text
+            assert (
+                f'"x": {number}'
+                in (await session.call_tool("good", {"x": number}, timeout=LIMIT)).text
+            )
             await asyncio.sleep(3 * stdio.SILENCE)
 
 
@@ -139,7 +161,11 @@ async def test_a_session_in_which_nothing_happens_wakes_nobody(odd, monkeypatch)
         await session.call_tool("good", {}, timeout=LIMIT)
         await asyncio.sleep(3 * stdio.SILENCE)
         loop, timers = asyncio.get_running_loop(), []
-        monkeypatch.setattr(loop, "call_at", lambda *given, _=loop.call_at, **more: timers.append(given) or _(*given, **more))
+        monkeypatch.setattr(
+            loop,
+            "call_at",
+            lambda *given, _=loop.call_at, **more: timers.append(given) or _(*given, **more),
+        )
         await asyncio.sleep(3 * stdio.SILENCE)
         assert len(timers) == 1, "that of the sleep alone"
 
@@ -167,7 +193,13 @@ async def test_other_text_is_told_where_no_answer_comes(odd):
     ],
 )
 async def test_an_error_that_a_proxy_passes_on_as_a_result_is_what_it_says(odd, text, words):
-    body = json.dumps({"jsonrpc": "2.0", "id": "$", "result": {"content": [{"type": "text", "text": text}], "isError": True}})
+    body = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": "$",
+            "result": {"content": [{"type": "text", "text": text}], "isError": True},
+        }
+    )
     async with connect(command(*odd("raw", body.replace('"$"', "$ID")))) as session:
         if words is None:
             assert (await session.call_tool("good", {}, timeout=LIMIT)).is_error
@@ -226,14 +258,26 @@ async def test_errors_about_what_was_asked_go_to_the_agent(odd, code, message, a
 
 
 @pytest.mark.parametrize(
-    "text", ["Unknown tool: good", "MCP error -32602: Tool good not found", "Tool 'good' not found.", "No such tool: good"]
+    "text",
+    [
+        "Unknown tool: good",
+        "MCP error -32602: Tool good not found",
+        "Tool 'good' not found.",
+        "No such tool: good",
+    ],
 )
 async def test_a_listed_tool_that_is_unknown_is_a_swapped_server(odd, text):
     async with connect(command(*odd("rpc_error", json.dumps([-32602, text])))) as session:
         error = await fault_of(session)
         assert "no longer has the tool good" in error.what
         assert (await session.call_tool("unlisted", {}, timeout=LIMIT)).is_error
-    body = json.dumps({"jsonrpc": "2.0", "id": "$", "result": {"content": [{"type": "text", "text": text}], "isError": True}})
+    body = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": "$",
+            "result": {"content": [{"type": "text", "text": text}], "isError": True},
+        }
+    )
     async with connect(command(*odd("raw", body.replace('"$"', "$ID")))) as session:
         assert "no longer has the tool good" in (await fault_of(session)).what
 
@@ -242,7 +286,8 @@ async def test_a_listed_tool_that_is_unknown_is_a_swapped_server(odd, text):
 
 
 class World:
-    """A small server over HTTP; `on_call` writes the response to a tool call, or gives the message's text."""
+    """A small server over HTTP; `on_call` writes the response to a tool call, or gives the
+    message's text."""
 
     def __init__(self, http_reply, on_call, *, session="s1", form="json"):
         self.reply, self.on_call, self.session, self.form = http_reply, on_call, session, form
@@ -250,11 +295,16 @@ class World:
         self.stream = None
 
     def answered(self, ident, text="fine"):
-        return json.dumps({"jsonrpc": "2.0", "id": ident, "result": {"content": [{"type": "text", "text": text}]}})
+        return json.dumps(
+            {"jsonrpc": "2.0", "id": ident, "result": {"content": [{"type": "text", "text": text}]}}
+        )
 
     async def __call__(self, method, path, headers, body, writer):
         if method == "GET" and path.endswith("/sse"):
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /post\n\n")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: "
+                b"/post\n\n"
+            )
             await writer.drain()
             self.stream = writer
             await asyncio.sleep(3600)
@@ -268,7 +318,11 @@ class World:
             self.calls += 1
             await self.on_call(self, message, headers, writer)
         else:
-            about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+            about = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "1"},
+            }
             tools = {"tools": [{"name": "good", "inputSchema": {"type": "object"}}]}
             found = about if message["method"] == "initialize" else tools
             self.write(writer, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": found}))
@@ -281,7 +335,14 @@ class World:
             self.stream.write(b"event: message\ndata: " + data + b"\n\n")
             writer.write(self.reply("202 Accepted"))
         elif self.form == "events":
-            writer.write(self.reply("200 OK", b"event: message\ndata: " + data + b"\n\n", "text/event-stream", **more))
+            writer.write(
+                self.reply(
+                    "200 OK",
+                    b"event: message\ndata: " + data + b"\n\n",
+                    "text/event-stream",
+                    **more,
+                )
+            )
         else:
             writer.write(self.reply("200 OK", data, **more))
 
@@ -307,7 +368,12 @@ FORMS = pytest.mark.parametrize("form", ["json", "events", "sse"])
 
 @FORMS
 @pytest.mark.parametrize(
-    ("text", "read"), [("half \\ud83d", "half �"), ("a\udcff", "a�"), ("pair \\ud83d\\ude00", "pair \N{GRINNING FACE}")]
+    ("text", "read"),
+    [
+        ("half \\ud83d", "half �"),
+        ("a\udcff", "a�"),
+        ("pair \\ud83d\\ude00", "pair \N{GRINNING FACE}"),
+    ],
 )
 async def test_bad_texts_over_http(world, form, text, read):
     async def call(here, message, headers, writer):
@@ -321,7 +387,10 @@ async def test_bad_texts_over_http(world, form, text, read):
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        ('{"jsonrpc":"2.0","id":$ID,"error":{"code":"EFAIL","message":"quota exceeded"}}', "quota exceeded"),
+        (
+            '{"jsonrpc":"2.0","id":$ID,"error":{"code":"EFAIL","message":"quota exceeded"}}',
+            "quota exceeded",
+        ),
         ('{"jsonrpc":"2.0","id":$ID,"result":[]}', "result"),
         ("these are words", "these are words"),
     ],
@@ -363,9 +432,19 @@ async def test_an_answer_to_another_call_over_http(world, form):
             "application/json",
             "500: the server at",
         ),
-        ("504 Gateway Timeout", "<html><title>504</title></html>", "text/html", "504: the server at"),
+        (
+            "504 Gateway Timeout",
+            "<html><title>504</title></html>",
+            "text/html",
+            "504: the server at",
+        ),
         ("401 Unauthorized", "", "text/plain", "wants credentials"),
-        ("421 Misdirected Request", "Invalid Host header", "text/plain", "does not take requests for this host name"),
+        (
+            "421 Misdirected Request",
+            "Invalid Host header",
+            "text/plain",
+            "does not take requests for this host name",
+        ),
         ("200 OK", "<html>Log in</html>", "text/html", "answers a web page"),
     ],
 )
@@ -380,15 +459,30 @@ async def test_http_errors_in_a_call_are_faults(world, form, status, body, kind,
 @pytest.mark.parametrize(
     ("session_id", "body", "words"),
     [
-        ("s1", '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}', LOST),
-        ("s1", '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown session"}}', LOST),
+        (
+            "s1",
+            '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Bad Request: No valid '
+            'session ID provided"}}',
+            LOST,
+        ),
+        (
+            "s1",
+            '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown session"}}',
+            LOST,
+        ),
         ("s1", "who are you?", LOST),
         (None, "who are you?", "400: "),
     ],
 )
 async def test_a_bad_request_in_a_session_is_its_end(world, session_id, body, words):
     async def call(here, message, headers, writer):
-        writer.write(here.reply("400 Bad Request", body, "application/json" if body.startswith("{") else "text/plain"))
+        writer.write(
+            here.reply(
+                "400 Bad Request",
+                body,
+                "application/json" if body.startswith("{") else "text/plain",
+            )
+        )
 
     async with world(call, session=session_id) as session:
         assert words in (await fault_of(session)).what
@@ -419,13 +513,22 @@ async def test_a_server_without_sessions_works(world, form, session_id):
             return f"id-{self.number}"
 
     async with world(call, form=form, session=Varies() if session_id else None) as session:
-        assert [(await session.call_tool("good", {}, timeout=LIMIT)).text for _ in range(3)] == ["call 1", "call 2", "call 3"]
+        assert [(await session.call_tool("good", {}, timeout=LIMIT)).text for _ in range(3)] == [
+            "call 1",
+            "call 2",
+            "call 3",
+        ]
 
 
 @pytest.mark.parametrize("form", ["json", "events", "sse"])
 @pytest.mark.parametrize(
     ("status", "headers"),
-    [("429 Too Many Requests", {"retry_after": "1"}), ("429 Too Many Requests", {}), ("502 Bad Gateway", {}), ("503 Busy", {})],
+    [
+        ("429 Too Many Requests", {"retry_after": "1"}),
+        ("429 Too Many Requests", {}),
+        ("502 Bad Gateway", {}),
+        ("503 Busy", {}),
+    ],
 )
 async def test_a_server_that_is_too_busy_is_asked_again(world, form, status, headers):
     async def call(here, message, _headers, writer):
@@ -444,11 +547,20 @@ async def test_a_server_that_is_too_busy_is_asked_again(world, form, status, hea
 @pytest.mark.parametrize(("wait", "asked"), [("3600", 1), (None, 4)])
 async def test_a_server_that_stays_too_busy_is_said_to_be_so(world, form, wait, asked):
     async def call(here, message, headers, writer):
-        writer.write(here.reply("429 Too Many Requests", "slow down", "text/plain", **({"retry_after": wait} if wait else {})))
+        writer.write(
+            here.reply(
+                "429 Too Many Requests",
+                "slow down",
+                "text/plain",
+                **({"retry_after": wait} if wait else {}),
+            )
+        )
 
     async with world(call, form=form) as session:
         error = await fault_of(session)
-        assert session.world.calls == asked  # not at all where it asks for more time than the call has
+        assert (
+            session.world.calls == asked
+        )  # not at all where it asks for more time than the call has
     assert error.what.startswith("429: ") and error.why == "It says: slow down"
 
 
@@ -478,12 +590,42 @@ NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"i
         ("204 No Content", "", "application/json", {}, "answers nothing, not MCP"),
         ("206 Partial Content", '{"jsonrpc":', "application/json", {}, "is not of the protocol"),
         ("200 OK", NOTICE, "application/json", {}, "is not of the protocol"),
-        ("200 OK", '{"jsonrpc":"2.0","id":1,"method":"ping"}', "application/json", {}, "is not of the protocol"),
-        ("302 Found", "", "text/html", {"location": "https://login.example.com/"}, "redirects elsewhere (302)"),
+        (
+            "200 OK",
+            '{"jsonrpc":"2.0","id":1,"method":"ping"}',
+            "application/json",
+            {},
+            "is not of the protocol",
+        ),
+        (
+            "302 Found",
+            "",
+            "text/html",
+            {"location": "https://login.example.com/"},
+            "redirects elsewhere (302)",
+        ),
         ("307 Temporary", "", "text/html", {"location": "/login"}, "redirects elsewhere (307)"),
-        ("200 OK", "event: error\ndata: no more tiles\n\n", "text/event-stream", {"open": 1}, "is not of the protocol"),
-        ("200 OK", '{"jsonrpc":"2.0","error":"raw"}\n', "text/event-stream", {"open": 1}, "is not of the protocol"),
-        ("200 OK", "<html>Log in</html>\n", "text/event-stream", {"open": 1}, "is not of the protocol"),
+        (
+            "200 OK",
+            "event: error\ndata: no more tiles\n\n",
+            "text/event-stream",
+            {"open": 1},
+            "is not of the protocol",
+        ),
+        (
+            "200 OK",
+            '{"jsonrpc":"2.0","error":"raw"}\n',
+            "text/event-stream",
+            {"open": 1},
+            "is not of the protocol",
+        ),
+        (
+            "200 OK",
+            "<html>Log in</html>\n",
+            "text/event-stream",
+            {"open": 1},
+            "is not of the protocol",
+        ),
         (
             "200 OK",
             "event: answer\ndata: " + NOTICE.replace("method", "result") + "\n\n",
@@ -495,13 +637,17 @@ NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"i
         ("500 Oops", "x", "text/plain", {"open": 1}, "500: "),
     ],
 )
-async def test_responses_that_hold_no_answer_are_known_at_once(world, status, body, kind, more, words):
+async def test_responses_that_hold_no_answer_are_known_at_once(
+    world, status, body, kind, more, words
+):
     async def call(here, message, headers, writer):
         given = dict(more)
         reply = here.reply(status, body, kind, **({} if given.pop("open", 0) else given))
         if "open" in more:  # more is announced, and nothing follows
             head, _, rest = reply.partition(b"\r\n\r\n")
-            writer.write(head.replace(f"length: {len(rest)}".encode(), b"length: 9999") + b"\r\n\r\n" + rest)
+            writer.write(
+                head.replace(f"length: {len(rest)}".encode(), b"length: 9999") + b"\r\n\r\n" + rest
+            )
             await writer.drain()
             await asyncio.sleep(3600)
         writer.write(reply)
@@ -513,7 +659,10 @@ async def test_responses_that_hold_no_answer_are_known_at_once(world, status, bo
 async def test_a_whole_answer_counts_whatever_length_was_announced(world):
     async def call(here, message, headers, writer):
         data = here.answered(message["id"]).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n" + data)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n"
+            + data
+        )
         await writer.drain()
         await asyncio.sleep(3600)
 
@@ -526,17 +675,33 @@ async def test_a_whole_answer_counts_whatever_length_was_announced(world):
     [
         ("200 OK", '{"error":"quota exceeded"}', {}, "is not of the protocol"),
         ("200 OK", '{"detail":"quota exceeded"}', {}, "is not of the protocol"),
-        ("200 OK", '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Session not found"}}', {}, LOST),
-        ("200 OK", '{"jsonrpc":"2.0","id":3,"result":{"content":[]}}', {}, "is not of the protocol"),
+        (
+            "200 OK",
+            '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Session not found"}}',
+            {},
+            LOST,
+        ),
+        (
+            "200 OK",
+            '{"jsonrpc":"2.0","id":3,"result":{"content":[]}}',
+            {},
+            "is not of the protocol",
+        ),
         ("200 OK", "\x1f\x00", {}, "is not of the protocol"),
         ("200 OK", "\x1f\x00", GZIP, "compresses its answer"),
         ("307 Temporary", "", {"location": "/login"}, "redirects elsewhere (307)"),
         ("302 Found", "", {"location": "https://login.example.com/"}, "redirects elsewhere (302)"),
     ],
 )
-async def test_what_a_message_over_sse_is_answered_with_in_its_response(world, status, body, more, words):
+async def test_what_a_message_over_sse_is_answered_with_in_its_response(
+    world, status, body, more, words
+):
     async def call(here, message, headers, writer):
-        writer.write(here.reply(status, body.replace('"id":3', f'"id":{message["id"]}'), "application/json", **more))
+        writer.write(
+            here.reply(
+                status, body.replace('"id":3', f'"id":{message["id"]}'), "application/json", **more
+            )
+        )
 
     async with world(call, form="sse") as session:
         assert words in (await fault_of(session)).what
@@ -555,11 +720,15 @@ async def test_a_redirect_to_a_login_on_the_same_host(odd_http, http_reply, form
         else:
             await made(method, path, headers, body, writer)
 
-    async with connect(parse_source(f"{await odd_http(serve)}/{'sse' if form == 'sse' else 'mcp'}")) as session:
+    async with connect(
+        parse_source(f"{await odd_http(serve)}/{'sse' if form == 'sse' else 'mcp'}")
+    ) as session:
         assert "answers a web page" in (await fault_of(session)).what
 
 
-@pytest.mark.parametrize("cut", [b"content-length: 900\r\n\r\n{", b"transfer-encoding: chunked\r\n\r\nzz\r\n"])
+@pytest.mark.parametrize(
+    "cut", [b"content-length: 900\r\n\r\n{", b"transfer-encoding: chunked\r\n\r\nzz\r\n"]
+)
 async def test_a_response_over_sse_that_is_cut(world, cut):
     async def call(here, message, headers, writer):
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + cut)
@@ -570,7 +739,10 @@ async def test_a_response_over_sse_that_is_cut(world, cut):
         assert "broke off the connection" in (await fault_of(session)).what
 
 
-@pytest.mark.parametrize("sent", [b"event: error\ndata: no tiles\n\n", b"<html>no tiles</html>\n", b"Server Error: no tiles\n"])
+@pytest.mark.parametrize(
+    "sent",
+    [b"event: error\ndata: no tiles\n\n", b"<html>no tiles</html>\n", b"Server Error: no tiles\n"],
+)
 async def test_what_is_no_event_of_a_stream_is_told(world, sent):
     async def call(here, message, headers, writer):
         here.stream.write(sent)
@@ -623,10 +795,22 @@ async def test_the_host_header_trap_is_explained(odd_http, http_reply):
             async with connect(parse_source(f"{url}/mcp")):
                 pytest.fail("there should be no connection")
         assert "does not take requests for this host name" in caught.value.what
-        assert "Invalid " in caught.value.why and "allowed_hosts" in caught.value.fix and url[7:] in caught.value.fix
+        assert (
+            "Invalid " in caught.value.why
+            and "allowed_hosts" in caught.value.fix
+            and url[7:] in caught.value.fix
+        )
 
 
 def test_a_line_of_a_log_is_no_answer():
-    for line in (b"Loading layer 3", b'{"level": "info"}', b"{'a': 1}", b"[INFO] ready", b"null", b"", b'{"msg": "result: 3"}'):
+    for line in (
+        b"Loading layer 3",
+        b'{"level": "info"}',
+        b"{'a': 1}",
+        b"[INFO] ready",
+        b"null",
+        b"",
+        b'{"msg": "result: 3"}',
+    ):
         assert not is_answer(line) and not is_noise(line), line
     assert mended("ä \N{GRINNING FACE}".encode()) == "ä \N{GRINNING FACE}".encode()

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
+from hudtui.core.environment.form_args import (
+    ALL_ARGUMENTS,
+    FormField,
+    form_fields,
+    hub_call,
+    read_form,
+)
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 
@@ -26,17 +32,41 @@ CLICK = Tool(
 
 
 def test_required_fields_come_first() -> None:
-    assert [field.name for field in form_fields(CLICK)] == ["x", "label", "button", "keys", "point", "odd"]
+    assert [field.name for field in form_fields(CLICK)] == [
+        "x",
+        "label",
+        "button",
+        "keys",
+        "point",
+        "odd",
+    ]
     assert form_fields(CLICK)[2] == FormField("button", "string", False, ("left", "right"), "left")
 
 
 def test_what_was_typed_becomes_arguments() -> None:
-    typed = {"x": " 3 ", "label": " OK ", "button": "right", "keys": '["a"]', "point": "here", "odd": "7"}
-    assert read_form(CLICK, typed) == {"x": 3, "label": " OK ", "button": "right", "keys": ["a"], "point": "here", "odd": 7}
+    typed = {
+        "x": " 3 ",
+        "label": " OK ",
+        "button": "right",
+        "keys": '["a"]',
+        "point": "here",
+        "odd": "7",
+    }
+    assert read_form(CLICK, typed) == {
+        "x": 3,
+        "label": " OK ",
+        "button": "right",
+        "keys": ["a"],
+        "point": "here",
+        "odd": 7,
+    }
 
 
 def test_empty_fields_are_left_out() -> None:
-    assert read_form(CLICK, {"x": "1", "label": "a", "button": "", "keys": " "}) == {"x": 1, "label": "a"}
+    assert read_form(CLICK, {"x": "1", "label": "a", "button": "", "keys": " "}) == {
+        "x": 1,
+        "label": "a",
+    }
 
 
 def test_a_required_text_is_not_sent_empty_unless_that_is_said() -> None:
@@ -44,7 +74,13 @@ def test_a_required_text_is_not_sent_empty_unless_that_is_said() -> None:
         read_form(CLICK, {"x": "1"})
     assert str(caught.value.where) == "click (label)"
     assert caught.value.fix == 'Type "" to send an empty text.'
-    chosen = Tool("move", input_schema={"properties": {"to": {"type": "string", "enum": ["left"]}}, "required": ["to"]})
+    chosen = Tool(
+        "move",
+        input_schema={
+            "properties": {"to": {"type": "string", "enum": ["left"]}},
+            "required": ["to"],
+        },
+    )
     with pytest.raises(InputError, match="required") as caught:
         read_form(chosen, {})
     assert caught.value.fix is None, "an empty text is none of the choices"
@@ -72,8 +108,12 @@ WAY = {"type": "string", "enum": ["left", "Right", "up", "upwards"]}
         ({"oneOf": [{"const": "one"}, {"const": "two"}]}, "tw", "two"),
     ],
 )
-def test_of_a_choice_its_beginning_is_enough(schema: dict[str, Any], typed: str, meant: Any) -> None:
-    assert read_form(Tool("move", input_schema={"properties": {"to": schema}}), {"to": typed}) == {"to": meant}
+def test_of_a_choice_its_beginning_is_enough(
+    schema: dict[str, Any], typed: str, meant: Any
+) -> None:
+    assert read_form(Tool("move", input_schema={"properties": {"to": schema}}), {"to": typed}) == {
+        "to": meant
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,14 +126,21 @@ def test_of_a_choice_its_beginning_is_enough(schema: dict[str, Any], typed: str,
         ({"type": "array", "items": WAY}, "left, x", "not 'x'"),
     ],
 )
-def test_what_is_no_choice_is_said_with_the_choices(schema: dict[str, Any], typed: str, words: str) -> None:
+def test_what_is_no_choice_is_said_with_the_choices(
+    schema: dict[str, Any], typed: str, words: str
+) -> None:
     with pytest.raises(InputError) as caught:
         read_form(Tool("move", input_schema={"properties": {"to": schema}}), {"to": typed})
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("typed", "field"), [({"x": ""}, "click (x)"), ({"x": "one"}, "x"), ({"x": "1", "label": "a", "keys": "a, b"}, "keys")]
+    ("typed", "field"),
+    [
+        ({"x": ""}, "click (x)"),
+        ({"x": "one"}, "x"),
+        ({"x": "1", "label": "a", "keys": "a, b"}, "keys"),
+    ],
 )
 def test_bad_fields_are_named(typed: dict[str, str], field: str) -> None:
     with pytest.raises(InputError) as caught:

@@ -19,7 +19,9 @@ KEY = "sk-not-to-be-shown-1234"
 
 async def refused(url, *, headers=None, lookup=None, **options):
     with pytest.raises(ConnectError) as caught:
-        async with connect(parse_source(url, headers=headers, lookup=lookup or (lambda _: None)), **options):
+        async with connect(
+            parse_source(url, headers=headers, lookup=lookup or (lambda _: None)), **options
+        ):
             pytest.fail("there should be no connection")
     assert KEY not in str(caught.value)
     return caught.value
@@ -63,10 +65,16 @@ async def test_a_wrong_key_is_named_with_its_header_and_variable(odd_http, http_
         writer.write(http_reply(status, "{}", www_authenticate='Bearer realm="hud"'))
 
     url = await odd_http(handler)
-    error = await refused(f"{url}/mcp", headers={"Authorization": "Bearer $HUD_API_KEY"}, lookup={"HUD_API_KEY": KEY}.get)
+    error = await refused(
+        f"{url}/mcp",
+        headers={"Authorization": "Bearer $HUD_API_KEY"},
+        lookup={"HUD_API_KEY": KEY}.get,
+    )
     assert seen[0] == f"Bearer {KEY}"
     verb = "was refused" if status.startswith("401") else "is not allowed"
-    assert error.what == f"{status[:3]}: the key in the header Authorization (from HUD_API_KEY) {verb} by {url}/mcp"
+    assert error.what == (
+        f"{status[:3]}: the key in the header Authorization (from HUD_API_KEY) {verb} by {url}/mcp"
+    )
     assert error.why == 'It asks for: Bearer realm="hud"'
     assert "HUD_API_KEY" in error.fix
     assert len(seen) == 1, "a wrong key is not tried again"
@@ -98,7 +106,9 @@ async def test_a_redirect_to_a_login(odd_http, http_reply):
     assert "redirects elsewhere (302)" in error.what or "answers a web page, not MCP" in error.what
 
 
-@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
+@pytest.mark.parametrize(
+    "status", ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"]
+)
 async def test_no_message_follows_a_redirect_to_another_origin(odd_http, http_reply, status):
     seen = []
 
@@ -113,7 +123,9 @@ async def test_no_message_follows_a_redirect_to_another_origin(odd_http, http_re
 
 
 @pytest.mark.parametrize("sse", [False, True])
-async def test_what_is_sent_to_this_machine_passes_no_proxy(odd_http, http_reply, serve_2048, monkeypatch, sse):
+async def test_what_is_sent_to_this_machine_passes_no_proxy(
+    odd_http, http_reply, serve_2048, monkeypatch, sse
+):
     passed = []
 
     async def proxy(method, path, headers, body, writer):
@@ -142,8 +154,14 @@ async def test_a_redirect_within_the_server_is_followed(odd_http, http_reply, se
                 writer.write(http_reply("307 Temporary Redirect", location=f"{path}/"))
                 return
             reader, out = await asyncio.open_connection("127.0.0.1", int(port))
-            lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items() if k not in ("host", "connection"))
-            out.write(f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n{lines}\r\n".encode() + body)
+            lines = "".join(
+                f"{k}: {v}\r\n" for k, v in headers.items() if k not in ("host", "connection")
+            )
+            out.write(
+                f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n"
+                f"{lines}\r\n".encode()
+                + body
+            )
             while data := await reader.read(65536):
                 writer.write(data)
             out.close()
@@ -233,7 +251,9 @@ async def test_a_server_that_hangs_is_cancelled_at_once(odd_http):
 
 async def test_a_server_that_breaks_off_in_the_middle(odd_http):
     async def handler(method, path, headers, body, writer):
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{"
+        )
         await writer.drain()
         writer.close()
 
@@ -273,30 +293,45 @@ async def test_a_server_that_dies_in_a_call(odd_http, http_reply):
         writer.close()
 
     async with connect(parse_source(f"{await odd_http(speaking(http_reply, die))}/mcp")) as session:
-        with pytest.raises(ConnectError, match="broke off the connection in the middle of an answer"):
+        with pytest.raises(
+            ConnectError, match="broke off the connection in the middle of an answer"
+        ):
             await session.call_tool("good", {})
         with pytest.raises(ConnectError, match="broke off"):
             await session.call_tool("good", {})
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [("500 Oops", "500: the server at"), ("404 Not Found", "has ended the session"), ("401 No", "401: ")]
+    ("status", "words"),
+    [
+        ("500 Oops", "500: the server at"),
+        ("404 Not Found", "has ended the session"),
+        ("401 No", "401: "),
+    ],
 )
 async def test_an_http_error_in_a_call(odd_http, http_reply, status, words):
     async def fail(message, writer):
         writer.write(http_reply(status, "", "text/plain"))
 
-    async with connect(parse_source(f"{await odd_http(speaking(http_reply, fail))}/mcp")) as session:
+    async with connect(
+        parse_source(f"{await odd_http(speaking(http_reply, fail))}/mcp")
+    ) as session:
         with pytest.raises(ConnectError, match=words):
             await session.call_tool("good", {})
 
 
 async def test_a_json_rpc_error_in_a_call_is_a_result(odd_http, http_reply):
     async def refuse(message, writer):
-        answer = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "x must be small"}}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": message["id"],
+            "error": {"code": -32602, "message": "x must be small"},
+        }
         writer.write(http_reply("400 Bad Request", json.dumps(answer)))
 
-    async with connect(parse_source(f"{await odd_http(speaking(http_reply, refuse))}/mcp")) as session:
+    async with connect(
+        parse_source(f"{await odd_http(speaking(http_reply, refuse))}/mcp")
+    ) as session:
         result = await session.call_tool("good", {"x": 5})
     assert result.is_error
     assert result.text == "x must be small"
@@ -304,10 +339,16 @@ async def test_a_json_rpc_error_in_a_call_is_a_result(odd_http, http_reply):
 
 async def test_a_large_event_arrives(odd_http, http_reply):
     async def large(message, writer):
-        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "x" * 3_000_000}]}}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": message["id"],
+            "result": {"content": [{"type": "text", "text": "x" * 3_000_000}]},
+        }
         writer.write(http_reply("200 OK", f"data: {json.dumps(answer)}\n\n", "text/event-stream"))
 
-    async with connect(parse_source(f"{await odd_http(speaking(http_reply, large))}/mcp")) as session:
+    async with connect(
+        parse_source(f"{await odd_http(speaking(http_reply, large))}/mcp")
+    ) as session:
         if "max_sse_event_size" in inspect.signature(streamable_http_client).parameters:
             assert len((await session.call_tool("good", {})).text) == 3_000_000
         else:  # the oldest SDK that is supported
@@ -320,7 +361,9 @@ async def test_an_event_stream_that_ends_without_an_answer(odd_http, http_reply)
     async def nothing(message, writer):
         writer.write(http_reply("200 OK", ": bye\n\n", "text/event-stream"))
 
-    async with connect(parse_source(f"{await odd_http(speaking(http_reply, nothing))}/mcp")) as session:
+    async with connect(
+        parse_source(f"{await odd_http(speaking(http_reply, nothing))}/mcp")
+    ) as session:
         with pytest.raises(ConnectError, match="broke off its answer"):
             await session.call_tool("good", {})
 

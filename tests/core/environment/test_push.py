@@ -27,7 +27,8 @@ esac
 
 @pytest.fixture(params=["docker", "podman"])
 def engine(tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """A container engine. What it has noted as an image's digest is not the one that the registry has, as with podman."""
+    """A container engine. What it has noted as an image's digest is not the one that the registry
+    has, as with podman."""
     path = tmp_path / str(request.param)
     path.write_text(ENGINE)
     path.chmod(0o755)
@@ -56,9 +57,15 @@ async def test_it_is_tagged_and_pushed_and_its_digest_told(engine: str, name: st
     lines, image = await pushed(name, engine)
     repository = name if name.endswith("my-env") else name.rpartition(":")[0]
     assert image == f"{repository}@{DIGEST}"
-    assert "layer: 2/2" in lines and not any("\x1b" in line for line in lines), "progress, and nothing for the terminal"
+    assert "layer: 2/2" in lines and not any("\x1b" in line for line in lines), (
+        "progress, and nothing for the terminal"
+    )
     tagged, push = Path(engine + ".log").read_text().splitlines()
-    assert tagged == f"tag my-env:dev {name}" and push.startswith("push ") and push.endswith(f" {name}")
+    assert (
+        tagged == f"tag my-env:dev {name}"
+        and push.startswith("push ")
+        and push.endswith(f" {name}")
+    )
 
 
 async def test_what_goes_wrong_is_told(engine: str) -> None:

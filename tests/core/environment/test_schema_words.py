@@ -13,7 +13,13 @@ from hudtui.core.environment.schema_words import describe_schema
 def test_schemas_in_plain_words() -> None:
     schema = {
         "type": "object",
-        "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer", "minimum": 0}}, "required": ["x"]}},
+        "$defs": {
+            "point": {
+                "type": "object",
+                "properties": {"x": {"type": "integer", "minimum": 0}},
+                "required": ["x"],
+            }
+        },
         "properties": {
             "direction": {"type": "string", "enum": ["left", "right"], "description": "Where to."},
             "at": {"$ref": "#/$defs/point"},
@@ -28,7 +34,10 @@ def test_schemas_in_plain_words() -> None:
     assert rows[0, "at"].type == "object" and rows[1, "x"].notes == "≥ 0" and rows[1, "x"].required
     assert rows[0, "many"].type == "list of object"
     assert rows[0, "maybe"].type == "integer or null" and rows[0, "maybe"].notes == "default null"
-    assert rows[0, "either"].type == "string or number" and rows[0, "either"].notes == "at most 3 characters"
+    assert (
+        rows[0, "either"].type == "string or number"
+        and rows[0, "either"].notes == "at most 3 characters"
+    )
 
 
 json_values = st.recursive(
@@ -36,7 +45,11 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["properties", "type", "items", "$ref", "enum", "anyOf", "required", "a", "b"]), inner, max_size=4
+            st.sampled_from(
+                ["properties", "type", "items", "$ref", "enum", "anyOf", "required", "a", "b"]
+            ),
+            inner,
+            max_size=4,
         )
     ),
     max_leaves=20,

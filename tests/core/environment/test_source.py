@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_text, mask_url, parse_mcp_config
+from hudtui.core.environment.servers import (
+    Secrets,
+    ServerSpec,
+    fill_variables,
+    mask_text,
+    mask_url,
+    parse_mcp_config,
+)
 from hudtui.core.environment.source import container_spec, image_name, parse_source
 from hudtui.core.errors import InputError, SourceError
 
@@ -61,8 +68,14 @@ def test_images(image, short, monkeypatch):
     source = parse_source(image)
     assert (source.kind, source.text, source.image) == ("image", image, image)
     spec = source.servers[0]
-    never = ("--pull=never",) if image == "my-env" else ()  # a single word is no reason to ask a registry
-    assert (spec.name, spec.command, spec.args) == (short, "podman", ("run", "--rm", "-i", *never, image))
+    never = (
+        ("--pull=never",) if image == "my-env" else ()
+    )  # a single word is no reason to ask a registry
+    assert (spec.name, spec.command, spec.args) == (
+        short,
+        "podman",
+        ("run", "--rm", "-i", *never, image),
+    )
     assert image_name(image) == short
 
 
@@ -125,7 +138,10 @@ def test_v6():
 
 @pytest.mark.parametrize("wrapper", ["{}", '{{"mcpServers": {}}}', '{{"mcp_config": {}}}'])
 def test_configs_inline_and_from_a_file(wrapper, tmp_path):
-    config = {"a": {"command": "x", "args": ["1", 2], "env": {"N": 3, "T": True}}, "b": {"url": "http://h/mcp", "type": "sse"}}
+    config = {
+        "a": {"command": "x", "args": ["1", 2], "env": {"N": 3, "T": True}},
+        "b": {"url": "http://h/mcp", "type": "sse"},
+    }
     text = wrapper.format(json.dumps(config))
     (tmp_path / "mcp.json").write_bytes(b"\xef\xbb\xbf" + text.replace(",", ",\r\n").encode())
     for source in (parse_source(text), parse_source("mcp.json", folder=tmp_path)):
@@ -272,7 +288,10 @@ def test_keys_tell_sources_apart_and_hold_no_secret(tmp_path):
     keys = {parse_source(text).key for text in texts}
     assert len(keys) == len(texts)
     assert parse_source("org/env:1").key == parse_source("org/env:1").key
-    assert parse_source(None, ["x"], folder=tmp_path).key != parse_source(None, ["x"], folder=Path("/")).key
+    assert (
+        parse_source(None, ["x"], folder=tmp_path).key
+        != parse_source(None, ["x"], folder=Path("/")).key
+    )
     config = '{"a": {"command": "x", "args": ["--token=%s"]}}'
     assert parse_source(config % "sk-1111111").key == parse_source(config % "sk-2222222").key
 
@@ -318,9 +337,18 @@ def test_no_key_goes_over_plain_http_to_another_machine(url: str, headers: dict[
     assert "in the clear" in caught.value.what
     assert "https" in (caught.value.fix or "")
     assert "sk-not-to-be" not in str(caught.value)
-    for free in (url.replace("http://", "https://"), url.replace("elsewhere.example", "127.0.0.1:9")):
-        assert fill_variables(ServerSpec("x", url=free, headers=headers), values.get, Secrets())[0].url
-    assert fill_variables(ServerSpec("x", url="http://elsewhere.example/mcp", headers={"Run-Id": "7"}), values.get, Secrets())
+    for free in (
+        url.replace("http://", "https://"),
+        url.replace("elsewhere.example", "127.0.0.1:9"),
+    ):
+        assert fill_variables(ServerSpec("x", url=free, headers=headers), values.get, Secrets())[
+            0
+        ].url
+    assert fill_variables(
+        ServerSpec("x", url="http://elsewhere.example/mcp", headers={"Run-Id": "7"}),
+        values.get,
+        Secrets(),
+    )
 
 
 def test_secrets_are_hidden_everywhere():
@@ -335,7 +363,10 @@ def test_secrets_are_hidden_everywhere():
     ("args", "image"),
     [
         (["run", "--rm", "-i", "org/env:1"], "org/env:1"),
-        (["run", "-it", "-e", "KEY", "--env=A=b", "-v", "/a:/b", "org/env:1", "serve", "-x"], "org/env:1"),
+        (
+            ["run", "-it", "-e", "KEY", "--env=A=b", "-v", "/a:/b", "org/env:1", "serve", "-x"],
+            "org/env:1",
+        ),
         (["run", "--gpus", "all", "--name", "n", "-p8080:80", "env"], "env"),
         (["--context", "far", "run", "env"], "env"),
         (["ps"], None),
@@ -347,7 +378,9 @@ def test_the_image_in_a_docker_command(args, image):
     assert ServerSpec("a", command="ssh", args=("docker", *args)).image is None
 
 
-@pytest.mark.parametrize("text", ["job: {name: x}\naction_mappings: {}\n", "services: {a: {}}\nversion: '3'\n", "a: 1\n"])
+@pytest.mark.parametrize(
+    "text", ["job: {name: x}\naction_mappings: {}\n", "services: {a: {}}\nversion: '3'\n", "a: 1\n"]
+)
 def test_a_yaml_file_that_is_no_lock_file(tmp_path, text):
     (tmp_path / "other.yaml").write_text(text)
     with pytest.raises(SourceError, match="this YAML file is not a lock file"):
@@ -357,7 +390,10 @@ def test_a_yaml_file_that_is_no_lock_file(tmp_path, text):
 def test_a_command_in_one_text_is_told_how_to_be_one(tmp_path):
     with pytest.raises(SourceError) as error:
         parse_source("python3 -m some.server", folder=tmp_path)
-    assert error.value.fix == "To start it as a server, put -- before the command: -- python3 -m some.server"
+    assert (
+        error.value.fix
+        == "To start it as a server, put -- before the command: -- python3 -m some.server"
+    )
     with pytest.raises(SourceError) as error:
         parse_source("nosuch-program -m x", folder=tmp_path)
     assert "put --" not in (error.value.fix or "")
@@ -393,7 +429,18 @@ def test_variables_of_other_programs_are_refused_by_name(tmp_path, text, instead
 
 @pytest.mark.parametrize(
     "text",
-    ["${HOME}", "${HOME:-/x}", "${env}", "${environment:-x}", "$HOME", "date +%Y%m%d", "%s%d", "100%", "$$env", "a%20b%20c"],
+    [
+        "${HOME}",
+        "${HOME:-/x}",
+        "${env}",
+        "${environment:-x}",
+        "$HOME",
+        "date +%Y%m%d",
+        "%s%d",
+        "100%",
+        "$$env",
+        "a%20b%20c",
+    ],
 )
 def test_what_is_no_variable_of_others_stays(text):
     (spec,) = parse_mcp_config({"a": {"command": "run", "args": [text]}}, "x")

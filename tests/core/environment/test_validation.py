@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.validation import CheckTooLongError, NotCheckedError, Validator, WorkBudget
+from hudtui.core.environment.validation import (
+    CheckTooLongError,
+    NotCheckedError,
+    Validator,
+    WorkBudget,
+)
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.gym.json_schema import ArgumentChecker
 from hudtui.core.gym.schema_examples import ToolSchema
@@ -44,8 +49,14 @@ ATOMS = (
 def some_pattern(chance: random.Random, depth: int) -> str:
     text = ""
     for _ in range(chance.randint(1, 4)):
-        atom = chance.choice(ATOMS) if depth == 0 or chance.random() < 0.6 else f"({some_pattern(chance, depth - 1)})"
-        text += atom + chance.choice(["", "", "*", "+", "?", "{2}", "{1,3}", "{0,2}?", "*?", "{2,}"])
+        atom = (
+            chance.choice(ATOMS)
+            if depth == 0 or chance.random() < 0.6
+            else f"({some_pattern(chance, depth - 1)})"
+        )
+        text += atom + chance.choice(
+            ["", "", "*", "+", "?", "{2}", "{1,3}", "{0,2}?", "*?", "{2,}"]
+        )
     return f"{text}|{some_pattern(chance, 0)}" if chance.random() < 0.3 else text
 
 
@@ -55,16 +66,28 @@ def test_patterns_are_found_where_python_finds_them():
     while len(patterns) < 900:
         pattern = some_pattern(chance, 2)
         try:
-            # In a schema, `$` is the end alone; in Python it is the place before a last line break too.
+            # In a schema, `$` is the end alone; in Python it is the place before a last line break
+            # too.
             patterns[pattern] = re.compile(pattern.replace("$", r"\Z"))
         except re.error:  # a repetition of a repetition, or one name twice
             continue
-    letters = {pattern: "ab1 \n_c" if re.search(r"\\[dwSsb]", pattern) else "ab1 \n_cé日" for pattern in patterns}
+    letters = {
+        pattern: "ab1 \n_c" if re.search(r"\\[dwSsb]", pattern) else "ab1 \n_cé日"
+        for pattern in patterns
+    }
     validator = Validator({"properties": {pattern: {"pattern": pattern} for pattern in patterns}})
     for _ in range(5):
-        texts = {pattern: "".join(chance.choices(letters[pattern], k=chance.randint(1, 6))) for pattern in patterns}
-        refused = {error.path[0] for error in validator.errors(texts, most=len(patterns), work=WorkBudget(10**9))}
-        assert refused == {pattern for pattern, text in texts.items() if not patterns[pattern].search(text)}, texts
+        texts = {
+            pattern: "".join(chance.choices(letters[pattern], k=chance.randint(1, 6)))
+            for pattern in patterns
+        }
+        refused = {
+            error.path[0]
+            for error in validator.errors(texts, most=len(patterns), work=WorkBudget(10**9))
+        }
+        assert refused == {
+            pattern for pattern, text in texts.items() if not patterns[pattern].search(text)
+        }, texts
 
 
 @pytest.mark.parametrize(
@@ -86,7 +109,11 @@ def test_patterns_are_found_where_python_finds_them():
     ],
 )
 def test_patterns_that_are_not_looked_for(pattern: str):
-    for schema in ({"pattern": pattern}, {"propertyNames": {"pattern": pattern}}, {"patternProperties": {pattern: False}}):
+    for schema in (
+        {"pattern": pattern},
+        {"propertyNames": {"pattern": pattern}},
+        {"patternProperties": {pattern: False}},
+    ):
         with pytest.raises(NotCheckedError, match="bounded time"):
             Validator(schema).errors("a" * 80 if "pattern" in schema else {"a" * 80: 1})
 
@@ -123,10 +150,14 @@ def test_half_a_character_is_one_that_no_pattern_names():
 )
 def test_patterns_with_more_ways_than_there_is_time_for(pattern: str, text: str):
     """Python's own `re` would not come back from any of these."""
-    assert [error.validator for error in Validator({"pattern": pattern}).errors(text)] == ["pattern"]
+    assert [error.validator for error in Validator({"pattern": pattern}).errors(text)] == [
+        "pattern"
+    ]
     assert Validator({"propertyNames": {"pattern": pattern}}).errors({text: 1})
     assert not Validator({"patternProperties": {pattern: False}}).errors({text: 1})
-    assert Validator({"patternProperties": {pattern: {}}, "additionalProperties": False}).errors({text: 1})
+    assert Validator({"patternProperties": {pattern: {}}, "additionalProperties": False}).errors(
+        {text: 1}
+    )
 
 
 def doubling() -> dict[str, Any]:
@@ -144,7 +175,10 @@ IF_THEN = {"if": {"const": 1}, "then": {"const": 2}}
     [
         (doubling(), 1),
         ({"$defs": {"a": IF_THEN}, "allOf": [{"$ref": "#/$defs/a"}] * 1_500}, [1]),
-        ({"properties": {f"p{n}": {"pattern": "a*a*a*a*b"} for n in range(60)}}, {f"p{n}": "a" * 20_000 for n in range(60)}),
+        (
+            {"properties": {f"p{n}": {"pattern": "a*a*a*a*b"} for n in range(60)}},
+            {f"p{n}": "a" * 20_000 for n in range(60)},
+        ),
         ({"pattern": "(?:a|b)*a(?:a|b){800}c"}, "ab" * 10_000),
         ({"allOf": [{"pattern": rf"|\p{{L}}{{9}}{n}"} for n in range(500)]}, "x"),
         ({"allOf": [{"pattern": rf"\p{{L}}{{999}}{n}"} for n in range(500)]}, "x"),
@@ -166,7 +200,10 @@ def test_a_check_that_would_take_too_long_is_given_up(schema: dict[str, Any], va
         ({"allOf": [IF_THEN] * 19_000}, "too large"),
         ({"$ref": "https://example.invalid/schema.json"}, "outside of it"),
         ({"$ref": "#named"}, "outside of it"),
-        ({"properties": {"x": {"$schema": "https://json-schema.org/draft/2020-12/schema"}}}, "a name of its own"),
+        (
+            {"properties": {"x": {"$schema": "https://json-schema.org/draft/2020-12/schema"}}},
+            "a name of its own",
+        ),
         ({"properties": {"x": {"$id": "urn:x", "$ref": "#/y"}}}, "a name of its own"),
         ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "unevaluatedProperties"),
         ({"type": "nonsense"}, "not valid"),
@@ -181,7 +218,8 @@ def test_what_cannot_be_checked_says_why(schema: dict[str, Any], reason: str):
 
 
 def test_a_dialect_does_not_lead_around_the_guard():
-    """`jsonschema` takes a class of its own where a schema names its dialect; `#` leads there again and again."""
+    """`jsonschema` takes a class of its own where a schema names its dialect; `#` leads there again
+    and again."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "properties": {"x": {"$ref": "#"}, "y": {"pattern": "^(a+)+$"}},
@@ -235,7 +273,10 @@ def asked() -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize("word", ["$ref", "$dynamicRef", "$recursiveRef", "$schema", "$id"])
 def test_nothing_is_fetched_for_a_schema(asked: tuple[str, list[str]], word: str):
     url, paths = asked
-    for schema in ({word: url, "properties": {"x": {"$ref": "other.json"}}}, {"properties": {"x": {word: url}}}):
+    for schema in (
+        {word: url, "properties": {"x": {"$ref": "other.json"}}},
+        {"properties": {"x": {word: url}}},
+    ):
         tool = Tool("t", "", schema)
         analysis = Analysis("s", Server("", ""), "", (tool,))
         assert ArgumentChecker(schema).check({"x": 1}) is None

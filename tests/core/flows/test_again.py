@@ -1,4 +1,5 @@
-"""Starting runs from earlier ones: the same request, and continuations from a checkpoint on this computer or another machine."""
+"""Starting runs from earlier ones: the same request, and continuations from a checkpoint on this
+computer or another machine."""
 
 from __future__ import annotations
 
@@ -34,9 +35,17 @@ own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
 ssh_box = sshd.ssh_box
 
-CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+CONFIG = (
+    "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: "
+    "move}\n"
+)
 TRAINING = RunRequest(
-    model="org/Big-3B", steps=8, seed=3, settings={"num_generations": 8}, host="local", python="/opt/bin/python"
+    model="org/Big-3B",
+    steps=8,
+    seed=3,
+    settings={"num_generations": 8},
+    host="local",
+    python="/opt/bin/python",
 )
 
 
@@ -44,7 +53,10 @@ TRAINING = RunRequest(
 def project(own_world: Path) -> Project:
     server = {"game": {"url": "https://example.org/mcp"}}
     judge = {"name": "evaluate", "arguments": {}}
-    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
+    tasks = [
+        {"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge}
+        for n in range(4)
+    ]
     (own_world / "tasks.json").write_text(json.dumps(tasks))
     (own_world / "play.yaml").write_text(CONFIG)
     return open_project(own_world)
@@ -58,7 +70,9 @@ def planned(project: Project, request: RunRequest = TRAINING, **changes: Any) ->
     return record
 
 
-def trained(project: Project, folder: Path, *steps: int, record: RunRecord | None = None) -> RunRecord:
+def trained(
+    project: Project, folder: Path, *steps: int, record: RunRecord | None = None
+) -> RunRecord:
     """A run that has ended with the checkpoints of these steps, and one that is not complete."""
     record = record or planned(project)
     for step in (*steps, 99):
@@ -76,7 +90,16 @@ def trained(project: Project, folder: Path, *steps: int, record: RunRecord | Non
 async def test_the_same_request_leads_to_the_same_spec(project: Project) -> None:
     requests = (
         TRAINING,
-        RunRequest(engine="rollouts", policy="random", group=3, limit=2, concurrency=7, max_hours="2", host="local", name="mine"),
+        RunRequest(
+            engine="rollouts",
+            policy="random",
+            group=3,
+            limit=2,
+            concurrency=7,
+            max_hours="2",
+            host="local",
+            name="mine",
+        ),
     )
     for request in requests:
         first = await prepare_run(request, project.workspace(), project.settings(), project.runs)
@@ -85,7 +108,12 @@ async def test_the_same_request_leads_to_the_same_spec(project: Project) -> None
         again = request_again(record)
         assert again.limits == request.limits and again.host == "local" and again.rehearse is False
         second = spec_of(again, project.workspace())
-        same = {"max_seconds": spec.max_seconds, "limits": spec.limits, "gpus": spec.gpus, "asked": spec.asked}
+        same = {
+            "max_seconds": spec.max_seconds,
+            "limits": spec.limits,
+            "gpus": spec.gpus,
+            "asked": spec.asked,
+        }
         assert replace(second, **same) == replace(spec, remarks=())
         assert spec.asked.items() <= second.asked.items()
 
@@ -94,11 +122,23 @@ def test_a_rented_machine_is_asked_for_by_its_gpus_and_limits(project: Project) 
     offer = Offer("prime", "x", "H100_80GB", 2, Price(4.2))
     rent = Rental("prime", "hudtui-x", offer, 4.2, keep_on_failure=True)
     limits = Limits(run_budget=9, max_hours=None, idle_minutes=15)
-    found = request_again(planned(project, replace(TRAINING, host=None, provider="prime"), rent=rent, limits=limits))
-    assert (found.host, found.provider, found.gpus, found.offer) == (None, "prime", "2xH100_80GB", None)
-    assert found.limits == {"run_budget": "9", "max_hours": "none", "idle_minutes": "15"} and found.keep_on_failure
+    found = request_again(
+        planned(project, replace(TRAINING, host=None, provider="prime"), rent=rent, limits=limits)
+    )
+    assert (found.host, found.provider, found.gpus, found.offer) == (
+        None,
+        "prime",
+        "2xH100_80GB",
+        None,
+    )
+    assert (
+        found.limits == {"run_budget": "9", "max_hours": "none", "idle_minutes": "15"}
+        and found.keep_on_failure
+    )
     assert found.spot is False
-    spot = replace(rent, provider="sky", offer=replace(offer, provider="sky", spot=True, socket="SXM5"))
+    spot = replace(
+        rent, provider="sky", offer=replace(offer, provider="sky", spot=True, socket="SXM5")
+    )
     found = request_again(planned(project, replace(TRAINING, host=None, provider="sky"), rent=spot))
     assert (found.provider, found.gpus, found.spot) == ("sky", "2xH100_80GB SXM5", True)
     for socket in ("Onboard", "\x1b[2J"):
@@ -112,7 +152,13 @@ def test_a_rented_machine_is_asked_for_by_its_gpus_and_limits(project: Project) 
 def test_what_the_user_has_set_besides_is_asked_for_again(project: Project) -> None:
     """A machine of the same region, and environments in the same place."""
     request = replace(
-        TRAINING, host=None, provider="prime", regions=("eu", "FI"), clouds=("a",), environments="remote", offer_name="abc123"
+        TRAINING,
+        host=None,
+        provider="prime",
+        regions=("eu", "FI"),
+        clouds=("a",),
+        environments="remote",
+        offer_name="abc123",
     )
     rent = Rental("prime", "hudtui-x", Offer("prime", "x", "H100_80GB", 2, Price(4.2)), 4.2)
     found = request_again(planned(project, request, rent=rent))
@@ -121,29 +167,43 @@ def test_what_the_user_has_set_besides_is_asked_for_again(project: Project) -> N
 
 
 @pytest.mark.parametrize("spot", [True, False])
-async def test_a_run_is_rented_again_as_spot_or_on_demand(project: Project, monkeypatch: pytest.MonkeyPatch, spot: bool) -> None:
+async def test_a_run_is_rented_again_as_spot_or_on_demand(
+    project: Project, monkeypatch: pytest.MonkeyPatch, spot: bool
+) -> None:
     with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
-        asked = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1xH100", spot=spot)
-        first = await prepare_run(asked, project.workspace(), project.settings(), project.runs, starts=False)
+        asked = RunRequest(
+            engine="rollouts", policy="random", provider="prime", gpus="1xH100", spot=spot
+        )
+        first = await prepare_run(
+            asked, project.workspace(), project.settings(), project.runs, starts=False
+        )
         assert first.record is not None, first.missing
         project.runs.add(first.record)
         person = ScriptedPerson(False)
         request = await rerun_request(first.record.id, project, person)
-        second = await prepare_run(request, project.workspace(), project.settings(), project.runs, starts=False)
+        second = await prepare_run(
+            request, project.workspace(), project.settings(), project.runs, starts=False
+        )
         assert second.record is not None and second.record.spec.rent is not None, second.missing
         offer = second.record.spec.rent.offer
         assert (offer.spot, offer.gpu_type, offer.provider) == (spot, "H100_80GB", "prime")
-        assert (await rerun_request(first.record.id, project, person, spot=not spot)).spot is not spot
+        assert (
+            await rerun_request(first.record.id, project, person, spot=not spot)
+        ).spot is not spot
         await agree_to_start(second, project, person)
         machine = person.questions[0].lines[0]
         assert machine.startswith("Prime (simulated): ") and (", spot: $" in machine) == spot
 
 
-async def test_files_that_have_changed_are_named_before_a_run_starts_again(project: Project) -> None:
+async def test_files_that_have_changed_are_named_before_a_run_starts_again(
+    project: Project,
+) -> None:
     record, person = planned(project), ScriptedPerson()
-    assert (await rerun_request(record.id, project, person)).tasks == str(project.folder / "tasks.json") and not person.said
+    assert (await rerun_request(record.id, project, person)).tasks == str(
+        project.folder / "tasks.json"
+    ) and not person.said
     with pytest.raises(InputError, match="on no rented machine"):
         await rerun_request(record.id, project, person, spot=True)
     (project.folder / "play.yaml").write_text(CONFIG + "# other\n")
@@ -152,14 +212,22 @@ async def test_files_that_have_changed_are_named_before_a_run_starts_again(proje
     assert said.startswith(f"{project.folder / 'play.yaml'} has changed since run {record.id}")
 
 
-async def test_a_training_continues_with_the_checkpoint_metrics_and_files_of_the_earlier_run(project: Project) -> None:
+async def test_a_training_continues_with_the_checkpoint_metrics_and_files_of_the_earlier_run(
+    project: Project,
+) -> None:
     record = planned(project)
     trained(project, Path(record.folder), 2, 4, 6, record=record)
     request = await continue_request(record.id, project)
-    assert (request.steps, request.tasks, request.settings) == (8, str(project.folder / "tasks.json"), {"num_generations": 8})
+    assert (request.steps, request.tasks, request.settings) == (
+        8,
+        str(project.folder / "tasks.json"),
+        {"num_generations": 8},
+    )
     plan = draft_run(spec_of(request, project.workspace()), find_host("local"), project.runs).plan
     taken = {
-        file.path: Path(file.source.path).read_bytes() for file in plan.files if file.path.startswith("out/") and file.source
+        file.path: Path(file.source.path).read_bytes()
+        for file in plan.files
+        if file.path.startswith("out/") and file.source
     }
     assert taken == {
         "out/checkpoints/checkpoint-6/adapter_model.safetensors": b"weights 6",
@@ -180,7 +248,9 @@ async def test_a_training_continues_with_the_checkpoint_metrics_and_files_of_the
         ({"steps": 4}, "has done 4 of its 4 steps: nothing is left to do.*--steps 8"),
     ],
 )
-async def test_what_cannot_be_continued_is_refused_with_what_to_do(project: Project, how: dict[str, int], told: str) -> None:
+async def test_what_cannot_be_continued_is_refused_with_what_to_do(
+    project: Project, how: dict[str, int], told: str
+) -> None:
     record = planned(project)
     trained(project, Path(record.folder), 2, 4, record=record)
     with pytest.raises(InputError) as refused:
@@ -188,12 +258,18 @@ async def test_what_cannot_be_continued_is_refused_with_what_to_do(project: Proj
     assert re.search(told, " ".join(refused.value.lines()))
 
 
-async def test_a_training_that_has_done_all_of_its_steps_continues_for_as_many_as_the_user_says(project: Project) -> None:
+async def test_a_training_that_has_done_all_of_its_steps_continues_for_as_many_as_the_user_says(
+    project: Project,
+) -> None:
     record = planned(project)
     trained(project, Path(record.folder), 4, 8, record=record)
     person = ScriptedPerson(..., "20", None)
     request = await continue_or_extend(record.id, project, person)
-    assert request is not None and request.continues is not None and (request.continues.step, request.steps) == (8, 16)
+    assert (
+        request is not None
+        and request.continues is not None
+        and (request.continues.step, request.steps) == (8, 16)
+    )
     assert "has done all of its 8 steps" in " ".join(person.questions[0].lines)
     request = await continue_or_extend(record.id, project, person)
     assert request is not None and request.steps == 20
@@ -203,7 +279,9 @@ async def test_a_training_that_has_done_all_of_its_steps_continues_for_as_many_a
             await continue_or_extend(record.id, project, ScriptedPerson(text))
     other = planned(project)
     trained(project, Path(other.folder), 4, record=other)
-    request = await continue_or_extend(other.id, project, ScriptedPerson())  # there are steps left, and no question
+    request = await continue_or_extend(
+        other.id, project, ScriptedPerson()
+    )  # there are steps left, and no question
     assert request is not None and request.steps == 8
 
 
@@ -216,7 +294,9 @@ async def test_a_run_that_has_not_ended_or_has_no_checkpoint_is_refused(project:
         await continue_request(record.id, project)
 
 
-async def test_a_changed_file_is_taken_from_the_copy_of_the_run_or_the_run_is_not_continued(project: Project) -> None:
+async def test_a_changed_file_is_taken_from_the_copy_of_the_run_or_the_run_is_not_continued(
+    project: Project,
+) -> None:
     record = planned(project)
     trained(project, Path(record.folder), 2, record=record)
     kept = (project.folder / "tasks.json").read_bytes()
@@ -230,17 +310,28 @@ async def test_a_changed_file_is_taken_from_the_copy_of_the_run_or_the_run_is_no
     assert request.tasks == str(copy) and request.config == project.folder / "play.yaml"
 
 
-async def test_the_checkpoint_of_a_run_on_another_machine_is_fetched_first(project: Project, ssh_box: sshd.Box) -> None:
+async def test_the_checkpoint_of_a_run_on_another_machine_is_fetched_first(
+    project: Project, ssh_box: sshd.Box
+) -> None:
     name = "box"
-    lines = ("HostName 127.0.0.1", f"Port {ssh_box.port}", f"User {getpass.getuser()}", f"IdentityFile {ssh_box.server.key}")
+    lines = (
+        "HostName 127.0.0.1",
+        f"Port {ssh_box.port}",
+        f"User {getpass.getuser()}",
+        f"IdentityFile {ssh_box.server.key}",
+    )
     (Path.home() / ".ssh").mkdir()
-    (Path.home() / ".ssh" / "config").write_text("\n".join((f"Host {name}", *lines, "IdentitiesOnly yes", "")))
+    (Path.home() / ".ssh" / "config").write_text(
+        "\n".join((f"Host {name}", *lines, "IdentitiesOnly yes", ""))
+    )
     record = planned(project, replace(TRAINING, host=name))
     there = ssh_box.home / record.folder
     trained(project, there, 2, 4, record=record)
     try:
         request = await continue_request(record.id, project)
-        assert request.host == name and request.continues is not None and request.continues.step == 4
+        assert (
+            request.host == name and request.continues is not None and request.continues.step == 4
+        )
         here = project.runs.folder / record.id / "out" / "checkpoints" / "checkpoint-4"
         sources = {file.source.path for file in request.continues.files if file.source}
         assert str(here / "adapter_model.safetensors") in sources
@@ -261,12 +352,17 @@ async def test_rollouts_are_continued_only_while_an_episode_is_left(
     out = Path(record.folder) / "out"
     out.mkdir(parents=True)
     (out / "traces.jsonl").write_text("{}\n" * kept)
-    rows = [{"step": step, "total_steps": 6, "reward": 0.5, "errors": errors * (step == 2)} for step in range(1, steps + 1)]
+    rows = [
+        {"step": step, "total_steps": 6, "reward": 0.5, "errors": errors * (step == 2)}
+        for step in range(1, steps + 1)
+    ]
     (out / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     project.runs.append(record.id, "finished" if steps == 6 else "failed", {})
     if left:
         request = await continue_request(record.id, project)
-        assert request.continues is not None and [file.path for file in request.continues.files] == ["out/traces.jsonl"]
+        assert request.continues is not None and [
+            file.path for file in request.continues.files
+        ] == ["out/traces.jsonl"]
         return
     with pytest.raises(InputError, match="has played all of its episodes") as refused:
         await continue_request(record.id, project)
@@ -293,7 +389,9 @@ async def test_a_large_file_reaches_the_run_without_being_read_into_memory(
     made = draft_run(spec_of(request, project.workspace()), find_host("local"), project.runs)
     async for _ in start(made, project, tmux=False):
         pass
-    copied = Path(made.folder) / "out" / "checkpoints" / "checkpoint-6" / "adapter_model.safetensors"
+    copied = (
+        Path(made.folder) / "out" / "checkpoints" / "checkpoint-6" / "adapter_model.safetensors"
+    )
     assert copied.read_bytes() == b"weights 6"
     until = time.monotonic() + 30
     while project.runs.summary(made.id).active and time.monotonic() < until:

@@ -26,7 +26,9 @@ def project(own_world: Path) -> Project:
     (model / "adapter_model.safetensors").write_bytes(b"weights")
     (model / "adapter_config.json").write_text('{"r": 8}')
     (own_world / "mine" / "files").mkdir()
-    (own_world / "mine" / "files" / "recipe.json").write_text('{"model": "Qwen/Qwen2.5-3B-Instruct"}')
+    (own_world / "mine" / "files" / "recipe.json").write_text(
+        '{"model": "Qwen/Qwen2.5-3B-Instruct"}'
+    )
     return Project(own_world, HUD)
 
 
@@ -45,9 +47,19 @@ async def test_the_copy_lies_in_the_project_whatever_the_current_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (made,) = await export(project)
-    assert isinstance(made, Exported) and (made.form, made.address, made.model.step) == ("adapter", None, None)
-    assert made.folder == project.folder / "exports" / "mine" and (made.folder / "adapter_model.safetensors").is_file()
-    assert made.serve[:3] == ("vllm", "serve", "Qwen/Qwen2.5-3B-Instruct") and f"mine={made.folder}" in made.serve
+    assert isinstance(made, Exported) and (made.form, made.address, made.model.step) == (
+        "adapter",
+        None,
+        None,
+    )
+    assert (
+        made.folder == project.folder / "exports" / "mine"
+        and (made.folder / "adapter_model.safetensors").is_file()
+    )
+    assert (
+        made.serve[:3] == ("vllm", "serve", "Qwen/Qwen2.5-3B-Instruct")
+        and f"mine={made.folder}" in made.serve
+    )
     with pytest.raises(InputError, match="something of this name"):
         await export(project)
     (elsewhere,) = await export(project, out=tmp_path / "copy")
@@ -55,7 +67,9 @@ async def test_the_copy_lies_in_the_project_whatever_the_current_folder(
 
 
 @pytest.mark.parametrize("python", ["python3", "/no/such/python", 7, None])
-async def test_merging_needs_the_training_environment(project: Project, python: object, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_merging_needs_the_training_environment(
+    project: Project, python: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE)
     if python is not None:
         trained_with(project, python)
@@ -80,12 +94,16 @@ async def test_what_was_trained_elsewhere_is_merged_in_the_environment_of_rehear
     assert "hudtui.trainers.merge" in (project.folder / "merged").read_text()
 
 
-async def test_merging_runs_no_python_that_the_user_has_not_agreed_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_merging_runs_no_python_that_the_user_has_not_agreed_to(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE)
     trained_with(project, sys.executable)
     with pytest.raises(Untrusted) as refused:
         await export(project, merged=True)
-    assert [power.text for power in refused.value.powers] == [f"{sys.executable} -m hudtui.trainers.merge"]
+    assert [power.text for power in refused.value.powers] == [
+        f"{sys.executable} -m hudtui.trainers.merge"
+    ]
 
 
 async def test_a_merge_that_fails_says_why(project: Project) -> None:
@@ -109,7 +127,9 @@ async def test_a_merge_reports_its_beginning(project: Project) -> None:
     assert made.folder.name == "mine-merged" and made.serve[2] == str(made.folder)
 
 
-async def test_a_name_that_the_hub_does_not_take_is_refused_before_anything_is_copied(project: Project) -> None:
+async def test_a_name_that_the_hub_does_not_take_is_refused_before_anything_is_copied(
+    project: Project,
+) -> None:
     with pytest.raises(InputError, match="is not a name for a model"):
         await export(project, push_to="mine")
     assert not (project.folder / "exports").exists()

@@ -20,7 +20,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def write(file: Path, text: str) -> None:
-    """Write as another program does: the file's time moves on, however coarse the clock of the folder is."""
+    """Write as another program does: the file's time moves on, however coarse the clock of the
+    folder is."""
     before = file.stat().st_mtime_ns
     file.write_text(text)
     os.utime(file, ns=(before + 10**9, before + 10**9))

@@ -1,4 +1,5 @@
-"""The SSH key for rented machines, against a simulated provider: what is asked, in which order, and what is kept."""
+"""The SSH key for rented machines, against a simulated provider: what is asked, in which order, and
+what is kept."""
 
 from __future__ import annotations
 
@@ -43,26 +44,38 @@ def project(tmp_path: Path) -> Project:
 
 def registered(sim: PrimeSimulator) -> list[str]:
     """Labels of the keys that were registered."""
-    return [one.body["name"] for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path]
+    return [
+        one.body["name"] for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path
+    ]
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_from_no_key_to_one_that_the_provider_knows(project: Project, prime: PrimeProvider, sim: PrimeSimulator) -> None:
+async def test_from_no_key_to_one_that_the_provider_knows(
+    project: Project, prime: PrimeProvider, sim: PrimeSimulator
+) -> None:
     person = ScriptedPerson("", True)
     key = await prepare_key(project, prime, person)
     path = Path.home() / USUAL
     assert key is not None and key.id and key.fingerprint == read_key(path).fingerprint
-    assert mode(path) == 0o400 and person.titles == ["An SSH key for rented machines", "Register this SSH key?"]
-    assert "~/.ssh/prime_key.pem" in person.questions[1].lines and key.fingerprint in person.questions[1].lines
+    assert mode(path) == 0o400 and person.titles == [
+        "An SSH key for rented machines",
+        "Register this SSH key?",
+    ]
+    assert (
+        "~/.ssh/prime_key.pem" in person.questions[1].lines
+        and key.fingerprint in person.questions[1].lines
+    )
     assert registered(sim) == ["hudtui prime_key.pem"]
     assert await prepare_key(project, prime, ScriptedPerson()) == key, "nothing is left to ask"
     assert registered(sim) == ["hudtui prime_key.pem"]
 
 
-async def test_a_chosen_key_serves_all_projects(project: Project, prime: PrimeProvider, tmp_path: Path) -> None:
+async def test_a_chosen_key_serves_all_projects(
+    project: Project, prime: PrimeProvider, tmp_path: Path
+) -> None:
     mine = make_key(Path.home() / ".ssh" / "work")
     person = ScriptedPerson(str(mine), True)
     assert await prepare_key(project, prime, person) is not None
@@ -76,7 +89,9 @@ async def test_a_chosen_key_serves_all_projects(project: Project, prime: PrimePr
     assert key_path(Project(other, HUD).settings().get) == mine
 
 
-async def test_a_project_that_names_a_key_of_its_own_keeps_the_new_one(project: Project, prime: PrimeProvider) -> None:
+async def test_a_project_that_names_a_key_of_its_own_keeps_the_new_one(
+    project: Project, prime: PrimeProvider
+) -> None:
     (project.folder / ".env").write_text("PRIME_SSH_KEY_PATH=~/gone\n")
     person = ScriptedPerson("", False)
     assert await prepare_key(project, prime, person) is None
@@ -91,10 +106,15 @@ async def test_an_environment_variable_that_counts_is_named(
     person = ScriptedPerson()
     key, file = await create_key(project, Path.home() / ".ssh" / "second", person)
     assert key.path.name == "second" and file == user_file()
-    assert person.said[0].startswith("PRIME_SSH_KEY_PATH is set to /nowhere/key") and "takes precedence" in person.said[0]
+    assert (
+        person.said[0].startswith("PRIME_SSH_KEY_PATH is set to /nowhere/key")
+        and "takes precedence" in person.said[0]
+    )
 
 
-async def test_a_new_key_replaces_none(project: Project, prime: PrimeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_key_replaces_none(
+    project: Project, prime: PrimeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = make_key(Path.home() / USUAL)
     before = path.read_bytes()
     monkeypatch.setenv("PRIME_SSH_KEY_PATH", "/nowhere/key")
@@ -107,13 +127,18 @@ async def test_a_new_key_replaces_none(project: Project, prime: PrimeProvider, m
 
 @pytest.mark.parametrize("answers", [(None,), ("", False)])
 async def test_without_a_yes_nothing_is_registered(
-    project: Project, prime: PrimeProvider, sim: PrimeSimulator, answers: tuple[str | bool | None, ...]
+    project: Project,
+    prime: PrimeProvider,
+    sim: PrimeSimulator,
+    answers: tuple[str | bool | None, ...],
 ) -> None:
     assert await prepare_key(project, prime, ScriptedPerson(*answers)) is None
     assert registered(sim) == []
 
 
-async def test_the_mode_of_a_key_is_repaired_after_a_yes(project: Project, prime: PrimeProvider, sim: PrimeSimulator) -> None:
+async def test_the_mode_of_a_key_is_repaired_after_a_yes(
+    project: Project, prime: PrimeProvider, sim: PrimeSimulator
+) -> None:
     path = make_key(Path.home() / USUAL)
     path.chmod(0o644)
     assert await prepare_key(project, prime, ScriptedPerson(False)) is None
@@ -124,7 +149,9 @@ async def test_the_mode_of_a_key_is_repaired_after_a_yes(project: Project, prime
     assert not (await make_private(read_key(path), ScriptedPerson())).exposed
 
 
-async def test_what_may_not_be_set_up_is_an_error(project: Project, prime: PrimeProvider, sim: PrimeSimulator) -> None:
+async def test_what_may_not_be_set_up_is_an_error(
+    project: Project, prime: PrimeProvider, sim: PrimeSimulator
+) -> None:
     with pytest.raises(InputError, match="you have no SSH key"):
         await prepare_key(project, prime, ScriptedPerson(), set_up=False)
     make_key(Path.home() / USUAL)
@@ -133,7 +160,9 @@ async def test_what_may_not_be_set_up_is_an_error(project: Project, prime: Prime
     assert registered(sim) == []
 
 
-async def test_registering_makes_a_key_the_primary_one_once(prime: PrimeProvider, sim: PrimeSimulator) -> None:
+async def test_registering_makes_a_key_the_primary_one_once(
+    prime: PrimeProvider, sim: PrimeSimulator
+) -> None:
     key = read_key(make_key(Path.home() / USUAL))
     person = ScriptedPerson(True)
     entry = await register(key, prime, person, name="laptop")

@@ -1,4 +1,5 @@
-"""Logging in at a server: what is asked of the person, where tokens go, and what hostile servers get."""
+"""Logging in at a server: what is asked of the person, where tokens go, and what hostile servers
+get."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from support.person import ScriptedPerson
 from support.servers import reply
 
 from hudtui.core.environment.client import connect
-from hudtui.core.environment.login_file import ClientCredentials, LoginOptions, login_path, read_login, write_login
+from hudtui.core.environment.login_file import (
+    ClientCredentials,
+    LoginOptions,
+    login_path,
+    read_login,
+    write_login,
+)
 from hudtui.core.environment.source import Source, parse_source
 from hudtui.core.errors import ConnectError
 from hudtui.core.flows.login import log_in, log_out, with_login
@@ -54,7 +61,9 @@ async def say(world: OAuthWorld) -> str:
         return (await session.call_tool("say", {})).text
 
 
-async def refused(world: OAuthWorld, person: ScriptedPerson, settings: Any, options: LoginOptions | None = None) -> ConnectError:
+async def refused(
+    world: OAuthWorld, person: ScriptedPerson, settings: Any, options: LoginOptions | None = None
+) -> ConnectError:
     with pytest.raises(ConnectError) as caught:
         await log_in(source(world), person, settings, options=options)
     assert read_login(world.url) is None, "nothing is kept"
@@ -62,7 +71,9 @@ async def refused(world: OAuthWorld, person: ScriptedPerson, settings: Any, opti
     return caught.value
 
 
-async def test_a_login_is_kept_for_the_user_alone_and_no_project_holds_it(world, settings, tmp_path, caplog):
+async def test_a_login_is_kept_for_the_user_alone_and_no_project_holds_it(
+    world, settings, tmp_path, caplog
+):
     with caplog.at_level(logging.DEBUG):
         made = await log_in(source(world), ScriptedPerson(world.browse), settings)
         async with connect(source(world)) as session:
@@ -70,18 +81,32 @@ async def test_a_login_is_kept_for_the_user_alone_and_no_project_holds_it(world,
     assert [login.issuer for login in made] == [world.issuer]
     path = login_path(world.url)
     assert path.is_relative_to(app_paths().state)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(path.stat().st_mode) == 0o600
+        and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    )
     assert "access-token-1" in path.read_text()
     assert set(world.tokens) == {"Bearer access-token-1"}, "the second session needs no login"
-    assert not any("access-token" in file.read_text() for file in tmp_path.rglob("*") if file.is_file())
-    assert "access-token" not in caplog.text and "refresh-token" not in caplog.text and "registered-secret" not in caplog.text
-    assert "token" not in json.dumps([login.to_json() for login in made]) and "access-token" not in repr(made)
+    assert not any(
+        "access-token" in file.read_text() for file in tmp_path.rglob("*") if file.is_file()
+    )
+    assert (
+        "access-token" not in caplog.text
+        and "refresh-token" not in caplog.text
+        and "registered-secret" not in caplog.text
+    )
+    assert "token" not in json.dumps(
+        [login.to_json() for login in made]
+    ) and "access-token" not in repr(made)
 
 
 async def test_a_token_is_masked_where_a_server_sends_it_back(world, settings):
     await log_in(source(world), ScriptedPerson(world.browse), settings)
     async with connect(source(world)) as session:
-        assert session.secrets.hide("Bearer access-token-1 and refresh-token-1") == "Bearer *** and ***"
+        assert (
+            session.secrets.hide("Bearer access-token-1 and refresh-token-1")
+            == "Bearer *** and ***"
+        )
 
 
 async def test_without_a_person_nothing_is_asked_and_the_error_names_the_command(world):
@@ -98,13 +123,23 @@ async def test_an_expired_token_is_refreshed_at_the_authorization_server(world, 
     world.lifetime = 3600
     async with connect(source(world)) as session:
         await session.call_tool("say", {})
-    assert world.grants()[0] == "authorization_code" and set(world.grants()[1:]) == {"refresh_token"}
-    assert not [seen for seen in world.seen if seen.path == "/token"], "a refresh token goes to the one that gave it"
+    assert world.grants()[0] == "authorization_code" and set(world.grants()[1:]) == {
+        "refresh_token"
+    }
+    assert not [seen for seen in world.seen if seen.path == "/token"], (
+        "a refresh token goes to the one that gave it"
+    )
     kept = read_login(world.url)
-    assert kept is not None and kept.tokens["access_token"] in world.valid and kept.expires_at > time.time() + 60
+    assert (
+        kept is not None
+        and kept.tokens["access_token"] in world.valid
+        and kept.expires_at > time.time() + 60
+    )
 
 
-async def test_a_token_that_the_server_takes_no_longer_is_refreshed_before_anybody_is_asked(world, settings):
+async def test_a_token_that_the_server_takes_no_longer_is_refreshed_before_anybody_is_asked(
+    world, settings
+):
     await log_in(source(world), ScriptedPerson(world.browse), settings)
     world.valid.clear()
     person = ScriptedPerson()
@@ -153,7 +188,9 @@ async def test_no_token_goes_to_another_origin(world, settings, odd_http):
         async with connect(parse_source(f"{target}/mcp")):
             pytest.fail("there should be no connection")
     assert not [headers for headers in elsewhere if "authorization" in headers]
-    assert not [one for one in world.asked if "access-token" in f"{one.headers}{one.path}{one.body}"]
+    assert not [
+        one for one in world.asked if "access-token" in f"{one.headers}{one.path}{one.body}"
+    ]
 
 
 async def test_a_token_for_a_trillion_years_can_be_listed(world, settings):
@@ -176,7 +213,10 @@ async def test_an_event_stream_gets_the_token_too(world, settings):
     with pytest.raises(ConnectError, match="405"):  # the world speaks no event streams
         await log_in(place, ScriptedPerson(world.browse), settings)
     assert read_login(world.url) is not None
-    assert [seen.headers.get("authorization") for seen in world.seen if seen.path == "/mcp"] == [None, "Bearer access-token-1"]
+    assert [seen.headers.get("authorization") for seen in world.seen if seen.path == "/mcp"] == [
+        None,
+        "Bearer access-token-1",
+    ]
 
 
 async def test_a_header_of_the_user_comes_first(world, settings):
@@ -209,10 +249,15 @@ async def test_a_login_that_the_person_cancels(world, settings):
 async def test_a_login_that_the_authorization_server_refuses(world, settings):
     async def deny(address: str) -> None:
         back = await world.visit(address)
-        await world.visit(back.replace("code=the-code", "error=access_denied&error_description=not%20you%1b[31m"))
+        await world.visit(
+            back.replace("code=the-code", "error=access_denied&error_description=not%20you%1b[31m")
+        )
 
     error = await refused(world, ScriptedPerson(deny), settings)
-    assert error.what == f"{world.issuer} refuses the login" and error.why == "It says: access_denied: not you"
+    assert (
+        error.what == f"{world.issuer} refuses the login"
+        and error.why == "It says: access_denied: not you"
+    )
 
 
 async def test_a_login_that_nobody_finishes_ends_by_itself(world, settings, monkeypatch):
@@ -230,7 +275,9 @@ async def test_a_login_that_nobody_finishes_ends_by_itself(world, settings, monk
 async def test_an_address_can_be_pasted_and_one_of_another_login_does_not_count(world, settings):
     async def paste(address: str) -> str:
         back = await world.visit(address)
-        await world.visit(back.replace("state=", "state=x"))  # what another page in the browser sends is ignored
+        await world.visit(
+            back.replace("state=", "state=x")
+        )  # what another page in the browser sends is ignored
         return back
 
     person = ScriptedPerson("http://127.0.0.1:1/callback?code=evil&state=evil", paste)
@@ -239,12 +286,16 @@ async def test_an_address_can_be_pasted_and_one_of_another_login_does_not_count(
 
 
 async def test_more_scopes_are_asked_for_when_a_call_needs_them(world, settings):
-    await log_in(source(world), ScriptedPerson(world.browse), settings, options=LoginOptions(scope="read"))
+    await log_in(
+        source(world), ScriptedPerson(world.browse), settings, options=LoginOptions(scope="read")
+    )
     world.scopes = ("write",)
     person = ScriptedPerson(True, world.browse)
     assert await with_login(source(world), person, settings, lambda: say(world)) == "said"
     assert "It asks for the scopes: write" in person.questions[0].lines
-    assert world.valid == {"access-token-2": ("read", "write")}, "those that were granted before are kept"
+    assert world.valid == {"access-token-2": ("read", "write")}, (
+        "those that were granted before are kept"
+    )
 
 
 async def test_a_login_and_more_scopes_are_asked_for_in_one_piece_of_work(world, settings):
@@ -279,13 +330,23 @@ async def test_a_server_that_is_never_satisfied_is_asked_once(world, settings):
     assert person.titles == ["Log in?", f"Log in at {world.url}"]
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "file:///etc/passwd", "http://example.invalid/authorize"])
-@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
-async def test_addresses_of_other_schemes_are_neither_shown_nor_asked(world, settings, name, address):
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "file:///etc/passwd", "http://example.invalid/authorize"]
+)
+@pytest.mark.parametrize(
+    "name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"]
+)
+async def test_addresses_of_other_schemes_are_neither_shown_nor_asked(
+    world, settings, name, address
+):
     world.metadata[name] = address
     person = ScriptedPerson(world.browse)
     await refused(world, person, settings)
-    assert not [copied for copied in person.copied if not copied.startswith(world.issuer) and "127.0.0.1" not in copied]
+    assert not [
+        copied
+        for copied in person.copied
+        if not copied.startswith(world.issuer) and "127.0.0.1" not in copied
+    ]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +361,10 @@ async def test_addresses_of_other_schemes_are_neither_shown_nor_asked(world, set
     ],
     ids=["huge", "deep", "types", "html", "bytes", "500"],
 )
-@pytest.mark.parametrize("place", ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"])
+@pytest.mark.parametrize(
+    "place",
+    ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"],
+)
 async def test_metadata_without_sense_end_the_login_in_words(world, settings, place, answer):
     world.answers[place] = answer
     await refused(world, ScriptedPerson(), settings)
@@ -309,11 +373,25 @@ async def test_metadata_without_sense_end_the_login_in_words(world, settings, pl
 @pytest.mark.parametrize(
     ("path", "answer", "words"),
     [
-        ("/register", reply("403 Forbidden", '{"error": "access_denied"}'), "does not register hudtui"),
+        (
+            "/register",
+            reply("403 Forbidden", '{"error": "access_denied"}'),
+            "does not register hudtui",
+        ),
         ("/register", reply("201 Created", "[]"), "does not register hudtui"),
-        ("/token", reply("400 Bad Request", '{"error": "invalid_grant", "error_description": "no\x1b[31m"}'), "gives no token"),
+        (
+            "/token",
+            reply(
+                "400 Bad Request", '{"error": "invalid_grant", "error_description": "no\x1b[31m"}'
+            ),
+            "gives no token",
+        ),
         ("/token", reply("200 OK", '{"refresh_token": "secret-token-9"}'), "gives no token"),
-        ("/token", reply("200 OK", '{"access_token": "secret-token-9", "token_type": "mac"}'), "gives no token"),
+        (
+            "/token",
+            reply("200 OK", '{"access_token": "secret-token-9", "token_type": "mac"}'),
+            "gives no token",
+        ),
         ("/token", reply("302 Found", location="https://example.invalid/"), "gives no token"),
     ],
 )
@@ -336,7 +414,10 @@ async def test_a_server_on_the_network_without_encryption_gets_no_login():
     from hudtui.core.environment.login import login_for
     from hudtui.core.environment.servers import Secrets
 
-    assert await asyncio.to_thread(login_for, "http://example.invalid/mcp", LoginOptions(), Secrets()) is None
+    assert (
+        await asyncio.to_thread(login_for, "http://example.invalid/mcp", LoginOptions(), Secrets())
+        is None
+    )
 
 
 async def test_a_clients_secret_goes_only_to_the_named_authorization_server(world, settings):
@@ -349,7 +430,9 @@ async def test_a_clients_secret_goes_only_to_the_named_authorization_server(worl
 
 
 @pytest.mark.parametrize("methods", [["client_secret_post"], ["client_secret_basic"], None])
-async def test_a_registered_clients_secret_is_sent_as_the_authorization_server_takes_it(world, settings, methods):
+async def test_a_registered_clients_secret_is_sent_as_the_authorization_server_takes_it(
+    world, settings, methods
+):
     world.metadata["token_endpoint_auth_methods_supported"] = methods
     credentials = ClientCredentials("mine", "the-client-secret", issuer=world.issuer)
     person = ScriptedPerson(world.browse)
@@ -378,7 +461,9 @@ async def test_logging_out_removes_the_tokens(world, settings):
     assert not login_path(world.url).exists() and await log_out(source(world)) == ()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 1}', '{"format": 1, "server": 3, "tokens": []}', "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": 1}', '{"format": 1, "server": 3, "tokens": []}', "\x00"]
+)
 async def test_a_damaged_file_counts_as_no_login(world, settings, text):
     path = login_path(world.url)
     path.parent.mkdir(parents=True, exist_ok=True)

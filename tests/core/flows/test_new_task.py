@@ -1,4 +1,5 @@
-"""The template of a task for an environment: what it holds, what is left to fill in, and that no file is lost."""
+"""The template of a task for an environment: what it holds, what is left to fill in, and that no
+file is lost."""
 
 from __future__ import annotations
 
@@ -46,8 +47,12 @@ def here(own_world: Path) -> Path:
     return own_world
 
 
-def write(file: str | None = None, *, source: Source = SOURCE, analysis: Analysis = ANALYSIS) -> Any:
-    return write_template(Project(Path.cwd(), HUD), source, analysis, None if file is None else Path(file))
+def write(
+    file: str | None = None, *, source: Source = SOURCE, analysis: Analysis = ANALYSIS
+) -> Any:
+    return write_template(
+        Project(Path.cwd(), HUD), source, analysis, None if file is None else Path(file)
+    )
 
 
 def test_a_template_names_what_is_to_be_filled_in() -> None:
@@ -59,21 +64,37 @@ def test_a_template_names_what_is_to_be_filled_in() -> None:
         "name": "setup",
         "arguments": {"name": "board", "arguments": {"size": "TODO: integer", "mode": "easy"}},
     }
-    assert record["evaluate_tool"] == {"name": "evaluate", "arguments": {"name": "reached", "arguments": {}}}
+    assert record["evaluate_tool"] == {
+        "name": "evaluate",
+        "arguments": {"name": "reached", "arguments": {}},
+    }
     notes = record["metadata"]["template"]
-    assert "setup_tool: setup.board(size, mode, seed?): A new board." in notes and "setup_tool: setup.empty()" in notes
-    assert any(note.startswith("prompt:") and "move(" in note for note in notes) and "\x1b" not in str(record)
+    assert (
+        "setup_tool: setup.board(size, mode, seed?): A new board." in notes
+        and "setup_tool: setup.empty()" in notes
+    )
+    assert any(
+        note.startswith("prompt:") and "move(" in note for note in notes
+    ) and "\x1b" not in str(record)
 
 
 def test_a_template_that_is_not_filled_in_is_refused_with_its_place() -> None:
     made = write()
-    (problem,) = [one for one in read_tasks(made.file, analysis=ANALYSIS).problems if one.severity == "error"]
+    (problem,) = [
+        one for one in read_tasks(made.file, analysis=ANALYSIS).problems if one.severity == "error"
+    ]
     assert "size" in (problem.field or "") and "integer" in problem.message
     made.file.write_text(made.file.read_text().replace('"TODO: integer"', "4"))
     read = read_tasks(made.file, analysis=ANALYSIS)
-    assert len(read.tasks) == 1 and any("still the text of the template" in one.message for one in read.problems)
-    made.file.write_text(made.file.read_text().replace("TODO: what the agent is to reach", "Reach 128."))
-    assert not any("template" in one.message for one in read_tasks(made.file, analysis=ANALYSIS).problems)
+    assert len(read.tasks) == 1 and any(
+        "still the text of the template" in one.message for one in read.problems
+    )
+    made.file.write_text(
+        made.file.read_text().replace("TODO: what the agent is to reach", "Reach 128.")
+    )
+    assert not any(
+        "template" in one.message for one in read_tasks(made.file, analysis=ANALYSIS).problems
+    )
 
 
 async def test_the_file_is_asked_for_and_lies_in_the_project() -> None:
@@ -82,7 +103,11 @@ async def test_the_file_is_asked_for_and_lies_in_the_project() -> None:
     with pytest.raises(InputError, match="outside of the project folder"):
         await new_task(project, SOURCE, ANALYSIS, ScriptedPerson("../there.json"))
     made = await new_task(project, SOURCE, ANALYSIS, ScriptedPerson(...))
-    assert made is not None and str(made.file) == "board-tasks.json" and Path("board-tasks.json").exists()
+    assert (
+        made is not None
+        and str(made.file) == "board-tasks.json"
+        and Path("board-tasks.json").exists()
+    )
 
 
 def test_an_environment_without_such_tools() -> None:
@@ -102,7 +127,11 @@ def test_no_file_is_overwritten(name: str) -> None:
 
 def test_a_free_name_is_taken_where_none_is_given() -> None:
     Path("board-tasks-2.json").symlink_to("nowhere")
-    assert [str(write().file) for _ in range(3)] == ["board-tasks.json", "board-tasks-3.json", "board-tasks-4.json"]
+    assert [str(write().file) for _ in range(3)] == [
+        "board-tasks.json",
+        "board-tasks-3.json",
+        "board-tasks-4.json",
+    ]
     assert not Path("nowhere").exists()
 
 

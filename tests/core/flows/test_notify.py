@@ -31,7 +31,9 @@ FULL = Alarm("disk", "warning", "the disk is nearly full: 2 GiB left", "Remove o
 
 
 def view(state: str, *alarms: Alarm, why: str | None = None) -> RunView:
-    summary = RunSummary("grpo-aaaa", "grpo", "trl", "local", "/runs/grpo-aaaa", state=state, why=why)  # type: ignore[arg-type]
+    summary = RunSummary(
+        "grpo-aaaa", "grpo", "trl", "local", "/runs/grpo-aaaa", state=state, why=why
+    )  # type: ignore[arg-type]
     return RunView(summary, alarms=alarms, cost=1.5)
 
 
@@ -39,7 +41,11 @@ def view(state: str, *alarms: Alarm, why: str | None = None) -> RunView:
 def project(own_world: Path) -> Project:
     found = open_project()
     plan, spec = Plan("trl", (Stage("train", ("true",)),)), RunSpec("trl", "grpo", str(own_world))
-    found.runs.add(RunRecord("grpo-aaaa", 1e9, "grpo", "trl", "local", machine_label(), "/runs/grpo-aaaa", spec, plan))
+    found.runs.add(
+        RunRecord(
+            "grpo-aaaa", 1e9, "grpo", "trl", "local", machine_label(), "/runs/grpo-aaaa", spec, plan
+        )
+    )
     return found
 
 
@@ -52,7 +58,9 @@ def test_only_what_is_new_is_news() -> None:
 
     assert told(None, view("running", FULL)) == told(None, view("failed")) == []
     assert told(view("running"), view("running", FULL)) == [FULL.text]
-    assert told(view("running", FULL), view("running", fuller)) == [], "the same alarm in other words"
+    assert told(view("running", FULL), view("running", fuller)) == [], (
+        "the same alarm in other words"
+    )
     assert told(view("running", FULL), view("running", full)) == [full.text], "it has become worse"
     known = replace(FULL, acknowledged=True)
     assert told(view("running"), view("running", known)) == [], "the user knows of it"
@@ -61,15 +69,23 @@ def test_only_what_is_new_is_news() -> None:
     assert told(view("failed"), view("failed")) == told(view("failed"), view("running", FULL)) == []
 
 
-async def test_the_command_gets_each_event_once(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_command_gets_each_event_once(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = tmp_path / "to ld"
     told.mkdir()
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    save_user_setting(NOTIFY_COMMAND, f"""sh -c 'cat >"$0/$$"; pwd >>"$0/$$"' "{told}" '$(touch ran)'""")
+    save_user_setting(
+        NOTIFY_COMMAND, f"""sh -c 'cat >"$0/$$"; pwd >>"$0/$$"' "{told}" '$(touch ran)'"""
+    )
     end = RunNews(view("failed", FULL, why=f"it said {KEY} \x1b[31mand ended"))
-    await asyncio.gather(notify([end], project), notify([RunNews(view("running"), FULL), end], open_project()))
+    await asyncio.gather(
+        notify([end], project), notify([RunNews(view("running"), FULL), end], open_project())
+    )
     found = [one.read_text().splitlines() for one in told.iterdir()]
-    assert [place for _, place in found] == [str(Path.home())] * 2, "it is not started in the folder of the project"
+    assert [place for _, place in found] == [str(Path.home())] * 2, (
+        "it is not started in the folder of the project"
+    )
     by_event = {one["event"]: one for one in (json.loads(text) for text, _ in found)}
     assert by_event["alarm"]["text"] == f"grpo: {FULL.text}"
     assert by_event["end"] == {
@@ -105,7 +121,11 @@ async def test_a_failure_is_told_after_all_events(
     with pytest.raises(MachineError, match=f"the command of {NOTIFY_COMMAND} failed") as failed:
         await notify([RunNews(view("running"), FULL), RunNews(view("stopped"))], project)
     assert words in str(failed.value.why)
-    assert [event.data["about"] for event in project.runs.events("grpo-aaaa") if event.type == "notified"] == [
+    assert [
+        event.data["about"]
+        for event in project.runs.events("grpo-aaaa")
+        if event.type == "notified"
+    ] == [
         "the alarm disk",
         "the end",
     ]
@@ -136,7 +156,9 @@ async def test_a_run_is_looked_at_again_after_its_machine_did_not_answer(
         while not told.exists():  # noqa: ASYNC110 - another program writes it
             await asyncio.sleep(0.01)
     assert [json.loads(line)["event"] for line in told.read_text().splitlines()] == ["alarm", "end"]
-    assert len(said) == 1 and "the command of HUDTUI_NOTIFY_COMMAND failed" in said[0], "it is said once"
+    assert len(said) == 1 and "the command of HUDTUI_NOTIFY_COMMAND failed" in said[0], (
+        "it is said once"
+    )
 
 
 def test_no_folder_names_the_command(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

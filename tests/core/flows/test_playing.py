@@ -40,7 +40,8 @@ from hudtui.core.trust import VARIABLE, Untrusted
 odd, marker, odd_http = servers.odd, servers.marker, servers.odd_http
 
 CONFIG = "action_mappings:\n" + "".join(
-    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "right", "up", "down")
+    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n"
+    for name in ("left", "right", "up", "down")
 )
 MOVE = "<think>x</think>\n<tool>{}()</tool>"
 
@@ -49,15 +50,31 @@ def record(name: str, seed: int = 1, **changes: Any) -> dict[str, Any]:
     return {
         "id": name,
         "prompt": "Reach 64.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere/python}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "mcp_config": {
+            "env": {
+                "command": "${HUDTUI_PYTHON:-/nowhere/python}",
+                "args": ["-P", "-m", "hudtui.envs.text_2048"],
+            }
+        },
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
         **changes,
     }
 
 
 def odd_task(server: dict[str, Any]) -> dict[str, Any]:
-    return {"id": "odd", "prompt": "Go.", "mcp_config": {"env": server}, "evaluate_tool": {"name": "judge", "arguments": {}}}
+    return {
+        "id": "odd",
+        "prompt": "Go.",
+        "mcp_config": {"env": server},
+        "evaluate_tool": {"name": "judge", "arguments": {}},
+    }
 
 
 def tasks(*records: dict[str, Any]) -> None:
@@ -93,18 +110,37 @@ async def test_a_policy_plays_and_the_episode_is_kept(project: Project) -> None:
     playing = await prepared(project, policy="greedy", max_turns=4)
     events = await played(playing)
     (started,), (ended,) = of(PlayStarted, events), of(PlayEnded, events)
-    assert started.task.id == "one" and started.opening.startswith("Reach 64.") and started.max_turns == 4
+    assert (
+        started.task.id == "one"
+        and started.opening.startswith("Reach 64.")
+        and started.max_turns == 4
+    )
     assert {action.name for action in started.actions} == {"left", "right", "up", "down", "done"}
     turns = of(PlayedTurn, events)
-    assert [(turn.number, turn.by) for turn in turns] == [(1, "greedy"), (2, "greedy"), (3, "greedy"), (4, "greedy")]
+    assert [(turn.number, turn.by) for turn in turns] == [
+        (1, "greedy"),
+        (2, "greedy"),
+        (3, "greedy"),
+        (4, "greedy"),
+    ]
     assert not of(ReplyWanted, events) and events[-1] is ended
     (kept,) = read_trace(ended.file)
     assert ended.file == project.folder / PLAYED
-    assert kept.stop == "max_turns" and kept.scores.reward_found and kept.scores == ended.episode.scores
-    assert (kept.info["policy"], kept.info["rollout"], kept.info["played_by"]) == ("greedy", 0, ["greedy"] * 4)
+    assert (
+        kept.stop == "max_turns"
+        and kept.scores.reward_found
+        and kept.scores == ended.episode.scores
+    )
+    assert (kept.info["policy"], kept.info["rollout"], kept.info["played_by"]) == (
+        "greedy",
+        0,
+        ["greedy"] * 4,
+    )
 
 
-async def test_a_person_plays_in_the_policys_place_and_gives_the_episode_back(project: Project) -> None:
+async def test_a_person_plays_in_the_policys_place_and_gives_the_episode_back(
+    project: Project,
+) -> None:
     playing = await prepared(project, task="two", policy="greedy", take_over=3, max_turns=6)
 
     def steer(event: Any) -> None:
@@ -125,9 +161,15 @@ async def test_a_person_plays_in_the_policys_place_and_gives_the_episode_back(pr
     (scored,) = of(PlayScored, events)
     assert scored.scores.reward_found and scored.scores.task_completion > 0 and scored.error is None
     turns = of(PlayedTurn, events)
-    assert turns[2].turn.call == {"tool": "move", "arguments": {"direction": "left"}} and turns[3].turn.is_error
+    assert (
+        turns[2].turn.call == {"tool": "move", "arguments": {"direction": "left"}}
+        and turns[3].turn.is_error
+    )
     assert turns[3].scores.format_compliance < turns[2].scores.format_compliance
-    assert events[-1].episode.stop == "max_turns" and events[-1].episode.info["played_by"] == playing.by
+    assert (
+        events[-1].episode.stop == "max_turns"
+        and events[-1].episode.info["played_by"] == playing.by
+    )
 
 
 async def test_one_turn_at_a_time_and_a_pause(project: Project) -> None:
@@ -137,7 +179,9 @@ async def test_one_turn_at_a_time_and_a_pause(project: Project) -> None:
     def steer(event: Any) -> None:
         if isinstance(event, ReplyWanted):
             asked.append(event.number)
-            [playing.step, playing.pause, playing.resume][len(asked) - 1]() if len(asked) <= 3 else playing.end()
+            [playing.step, playing.pause, playing.resume][len(asked) - 1]() if len(
+                asked
+            ) <= 3 else playing.end()
         elif isinstance(event, PlayedTurn) and event.number == 3:
             playing.pause()
 
@@ -157,14 +201,26 @@ async def test_without_a_policy_a_person_plays_to_the_end(project: Project) -> N
 
     events = await played(playing, steer)
     episode = events[-1].episode
-    assert episode.stop == "done" and episode.scores.format_compliance == 1.0 and episode.info["policy"] == BY_HAND
+    assert (
+        episode.stop == "done"
+        and episode.scores.format_compliance == 1.0
+        and episode.info["policy"] == BY_HAND
+    )
     assert all(turn.seconds["complete"] >= 0 for turn in episode.turns)
 
 
 def test_a_call_alone_is_put_in_tags() -> None:
     config = load_config(Path("c.yaml"))
     assert in_tags(" left() ", config) == "<think>Let me try this.</think>\n<tool>left()</tool>"
-    for text in ("I call left()", "<tool>left()</tool>", "left", "left()\nup()", "", "   ", "<tool>left()"):
+    for text in (
+        "I call left()",
+        "<tool>left()</tool>",
+        "left",
+        "left()\nup()",
+        "",
+        "   ",
+        "<tool>left()",
+    ):
         assert in_tags(text, config) == text
 
 
@@ -182,7 +238,8 @@ async def test_the_policy_can_be_changed(project: Project) -> None:
         await playing.choose_policy("wise")
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------------
+# -- what goes wrong
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -194,13 +251,17 @@ async def test_the_policy_can_be_changed(project: Project) -> None:
         ({"source": "no such thing"}, "not an environment"),
     ],
 )
-async def test_what_cannot_be_played_is_said(project: Project, given: dict[str, Any], words: str) -> None:
+async def test_what_cannot_be_played_is_said(
+    project: Project, given: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words) as caught:
         await prepared(project, **given)
     assert given != {"task": "on"} or caught.value.fix == "Did you mean 'one'?"
 
 
-async def test_nothing_starts_in_a_folder_that_is_not_trusted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_starts_in_a_folder_that_is_not_trusted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE)
     tasks(record("one", mcp_config={"env": {"command": "touch", "args": ["started"]}}))
     with pytest.raises(Untrusted):
@@ -209,19 +270,29 @@ async def test_nothing_starts_in_a_folder_that_is_not_trusted(project: Project, 
 
 
 async def test_an_environment_that_cannot_be_reached(project: Project) -> None:
-    tasks(record("one", mcp_config={"env": {"command": sys.executable, "args": ["-c", "print('no')"]}}))
+    tasks(
+        record(
+            "one", mcp_config={"env": {"command": sys.executable, "args": ["-c", "print('no')"]}}
+        )
+    )
     with pytest.raises(ConnectError):
         await played(await prepared(project))
     assert not (project.folder / PLAYED).exists()
 
 
-async def test_a_server_that_dies_in_the_episode_ends_it_in_words(project: Project, odd: Any, marker: Any) -> None:
+async def test_a_server_that_dies_in_the_episode_ends_it_in_words(
+    project: Project, odd: Any, marker: Any
+) -> None:
     Path("c.yaml").write_text("action_mappings: {go: {_tool: good, x: {static: 1}}}\n")
     command, *arguments = odd("die_in_call", marker.word)
     tasks(odd_task({"command": command, "args": arguments}))
     events = await played(await prepared(project, policy="random"))
     episode = events[-1].episode
-    assert episode.stop == "error" and "out of tiles" in (episode.error or "") and len(episode.turns) == 1
+    assert (
+        episode.stop == "error"
+        and "out of tiles" in (episode.error or "")
+        and len(episode.turns) == 1
+    )
     assert next(read_trace(project.folder / PLAYED)).error == episode.error
 
 
@@ -267,10 +338,14 @@ async def test_a_slow_endpoint_is_cancelled_and_no_server_is_left(
     await asyncio.wait({work})
     assert work.cancelled() and marker.alive() == []
     kept = list(read_trace(project.folder / PLAYED)) if (project.folder / PLAYED).exists() else []
-    assert [(one.stop, len(one.turns)) for one in kept] == ([("cancelled", 1)] if way == "iterator" else [])
+    assert [(one.stop, len(one.turns)) for one in kept] == (
+        [("cancelled", 1)] if way == "iterator" else []
+    )
 
 
-async def test_a_policy_that_fails_pauses_and_a_person_goes_on(project: Project, odd_http: Any) -> None:
+async def test_a_policy_that_fails_pauses_and_a_person_goes_on(
+    project: Project, odd_http: Any
+) -> None:
     async def no(method: str, path: str, headers: Any, body: bytes, writer: Any) -> None:
         writer.write(servers.reply("401 Unauthorized", '{"error": {"message": "no"}}'))
 
@@ -293,14 +368,17 @@ async def test_a_policy_that_fails_pauses_and_a_person_goes_on(project: Project,
     assert len(events[-1].episode.turns) == 1
 
 
-# -- what becomes of it --------------------------------------------------------------------------------------------------
+# -- what becomes of it
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_the_transcript_is_written_where_the_person_says(project: Project) -> None:
     playing = await prepared(project, policy="greedy", max_turns=2)
     await played(playing)
     person = ScriptedPerson(..., "here.txt", True, None)
-    assert await save_transcript(project, person, playing.record(), over=True) == "transcript-one.txt"
+    assert (
+        await save_transcript(project, person, playing.record(), over=True) == "transcript-one.txt"
+    )
     assert "## reply 2" in Path("transcript-one.txt").read_text()
     Path("here.txt").write_text("mine")
     assert await save_transcript(project, person, playing.record(), over=True) == "here.txt"
@@ -322,13 +400,19 @@ async def test_turns_become_examples_of_the_configuration(project: Project) -> N
     await played(playing, reply)
     episode = playing.redacted()
     assert keep_examples(project, config, episode, [1]) == 1
-    assert keep_examples(project, config, episode) == 1, "the first one is there, and the second was no call"
+    assert keep_examples(project, config, episode) == 1, (
+        "the first one is there, and the second was no call"
+    )
     assert keep_examples(project, config, episode) == 0
     rounds = [(one.user, one.assistant) for one in load_config(config).examples]
     assert [reply for _, reply in rounds] == [said[0], said[2]]
     assert rounds[0][0].startswith("Reach 64.") and rounds[1][0] == episode.turns[1].observation
     kept = config.read_bytes().decode("utf-16")
-    assert kept.startswith("# mine\r\n") and "# enough\r\n" in kept and "\n" not in kept.replace("\r\n", "")
+    assert (
+        kept.startswith("# mine\r\n")
+        and "# enough\r\n" in kept
+        and "\n" not in kept.replace("\r\n", "")
+    )
     config.write_text("examples: {user: a}\n" + CONFIG)
     with pytest.raises(InputError, match="`examples` is a list"):
         keep_examples(project, config, episode)
@@ -354,7 +438,9 @@ async def test_an_endpoint_is_closed_whether_or_not_the_episode_is_played(
     assert len(closed) == 3, "the episode is over"
 
 
-async def test_secrets_of_the_task_stay_out_of_the_trace(project: Project, odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_of_the_task_stay_out_of_the_trace(
+    project: Project, odd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
     Path("c.yaml").write_text("action_mappings: {go: {_tool: good, x: {static: 1}}}\n")
     command, *arguments = odd("echo_key")

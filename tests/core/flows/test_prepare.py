@@ -39,7 +39,9 @@ def tasks(project: Project, name: str = "tasks.json", **env: str) -> None:
     server = {"command": "python", "args": ["-m", "hudtui.envs.text_2048"], "env": env}
     judge = {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}}
     task = {"prompt": "Play.", "mcp_config": {"text-2048": server}, "evaluate_tool": judge}
-    (project.folder / name).write_text(json.dumps([{**task, "id": f"t{number}"} for number in range(4)]))
+    (project.folder / name).write_text(
+        json.dumps([{**task, "id": f"t{number}"} for number in range(4)])
+    )
 
 
 async def test_every_fix_in_turn_makes_a_run_ready(project: Project) -> None:
@@ -52,7 +54,9 @@ async def test_every_fix_in_turn_makes_a_run_ready(project: Project) -> None:
         if prepared.record is not None:
             break
         check = next(check for check in prepared.missing if check.remedy)
-        fixed = await fix(check, request, project, person, on_event=lambda event: stages.append(event.stage))
+        fixed = await fix(
+            check, request, project, person, on_event=lambda event: stages.append(event.stage)
+        )
         assert fixed is not None
         request = fixed
     assert person.titles == [
@@ -65,11 +69,15 @@ async def test_every_fix_in_turn_makes_a_run_ready(project: Project) -> None:
     assert person.unasked == [] and "list" in stages
     assert (request.tasks, request.config) == ("tasks.json", Path("configs/text-2048.yaml"))
     assert project.settings().get("GAME_KEY") == "game-key-0123456789"
-    assert prepared.record.plan.secrets == () or "game-key" not in json.dumps(to_plain(prepared.record.plan))
+    assert prepared.record.plan.secrets == () or "game-key" not in json.dumps(
+        to_plain(prepared.record.plan)
+    )
 
 
 async def test_the_lock_file_is_the_suggested_environment(project: Project) -> None:
-    (project.folder / "hud.lock.yaml").write_text("image: org/my-env:1\ntools:\n- name: look\n  description: Look\n")
+    (project.folder / "hud.lock.yaml").write_text(
+        "image: org/my-env:1\ntools:\n- name: look\n  description: Look\n"
+    )
     person = ScriptedPerson(..., "a.yaml")
     fixed = await fix(lacks("generate-config"), PLAY, project, person)
     assert fixed is not None and fixed.config == Path("a.yaml")
@@ -91,21 +99,37 @@ async def test_the_lock_file_is_the_suggested_environment(project: Project) -> N
         (None, (), []),
     ],
 )
-async def test_who_declines_changes_nothing(project: Project, remedy: Any, options: tuple[str, ...], answers: list[Any]) -> None:
+async def test_who_declines_changes_nothing(
+    project: Project, remedy: Any, options: tuple[str, ...], answers: list[Any]
+) -> None:
     person = ScriptedPerson(*answers)
     assert await fix(lacks(remedy, *options), PLAY, project, person) is None
-    assert person.unasked == [] and not (project.folder / ".env").exists() and not (project.folder / "configs").exists()
+    assert (
+        person.unasked == []
+        and not (project.folder / ".env").exists()
+        and not (project.folder / "configs").exists()
+    )
 
 
 async def test_a_machine_is_chosen_and_the_offer_goes(project: Project) -> None:
     request = RunRequest(engine="trl", provider="prime", offer=OFFER, clouds=("x",), gpus="8xH100")
     check = lacks("choose-machine")
     fixed = await fix(check, request, project, ScriptedPerson("local"))
-    assert fixed is not None and (fixed.host, fixed.provider, fixed.offer, fixed.gpus) == ("local", None, None, None)
+    assert fixed is not None and (fixed.host, fixed.provider, fixed.offer, fixed.gpus) == (
+        "local",
+        None,
+        None,
+        None,
+    )
     fixed = await fix(check, request, project, ScriptedPerson("host", "me@box"))
     assert fixed is not None and (fixed.host, fixed.provider, fixed.clouds) == ("me@box", None, ())
     fixed = await fix(check, request, project, ScriptedPerson("rent", ...))
-    assert fixed is not None and (fixed.host, fixed.provider, fixed.offer, fixed.gpus) == (None, "prime", None, "8xH100")
+    assert fixed is not None and (fixed.host, fixed.provider, fixed.offer, fixed.gpus) == (
+        None,
+        "prime",
+        None,
+        "8xH100",
+    )
 
 
 async def test_only_a_training_is_asked_for_its_gpus(project: Project) -> None:
@@ -113,8 +137,15 @@ async def test_only_a_training_is_asked_for_its_gpus(project: Project) -> None:
     fixed = await fix(lacks("choose-machine"), PLAY, project, person)
     assert fixed is not None and (fixed.provider, fixed.host, fixed.gpus) == ("prime", None, None)
     (question,) = person.questions
-    assert [choice.value for choice in question.choices] == ["rent", "host"], "it runs on this machine already"
-    fixed = await fix(lacks("choose-machine"), RunRequest(engine="trl", host="local"), project, ScriptedPerson("rent", ...))
+    assert [choice.value for choice in question.choices] == ["rent", "host"], (
+        "it runs on this machine already"
+    )
+    fixed = await fix(
+        lacks("choose-machine"),
+        RunRequest(engine="trl", host="local"),
+        project,
+        ScriptedPerson("rent", ...),
+    )
     assert fixed is not None and fixed.gpus is not None and parse_spec(fixed.gpus).count == 2
 
 
@@ -133,14 +164,20 @@ async def test_a_key_that_pays_is_the_users_own(project: Project) -> None:
     assert "PRIME_API_KEY" in user_file().read_text() and not (project.folder / ".env").exists()
     (project.folder / ".env").write_text("PRIME_API_KEY=pit_old\n")
     assert await set_key("PRIME_API_KEY", project, ScriptedPerson("pit_new_0123456789"))
-    assert "pit_new" in (project.folder / ".env").read_text(), "the value of the project counts, so that is what is replaced"
+    assert "pit_new" in (project.folder / ".env").read_text(), (
+        "the value of the project counts, so that is what is replaced"
+    )
 
 
-async def test_a_key_that_the_process_has_is_not_replaced(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_that_the_process_has_is_not_replaced(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PRIME_API_KEY", "pit_wrong_0123456789")
     person = ScriptedPerson("pit_right_0123456789")
     assert not await set_key("PRIME_API_KEY", project, person)
-    assert person.said == ["PRIME_API_KEY is also set in environment, and that value takes precedence."]
+    assert person.said == [
+        "PRIME_API_KEY is also set in environment, and that value takes precedence."
+    ]
 
 
 async def test_a_placeholder_is_no_key(project: Project) -> None:
@@ -149,7 +186,9 @@ async def test_a_placeholder_is_no_key(project: Project) -> None:
     assert not (project.folder / ".env").exists()
 
 
-async def test_an_image_is_pushed_into_the_lock_file(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_image_is_pushed_into_the_lock_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pushed = "ghcr.io/me/my-env@sha256:" + "ab" * 32
     lock = project.folder / "hud.lock.yaml"
     lock.write_text("version: '1.3'\nimages:\n  local: my-env:dev\n  full: null\n  pushed: null\n")
@@ -162,12 +201,20 @@ async def test_an_image_is_pushed_into_the_lock_file(project: Project, monkeypat
     monkeypatch.setattr(engine, "push_image", push_image)
     heard: list[str] = []
     check = lacks("push-image", "my-env:dev")
-    fixed = await fix(check, PLAY, project, ScriptedPerson("ghcr.io/me/"), on_event=lambda event: heard.append(event.message))
+    fixed = await fix(
+        check,
+        PLAY,
+        project,
+        ScriptedPerson("ghcr.io/me/"),
+        on_event=lambda event: heard.append(event.message),
+    )
     assert fixed == PLAY and heard == ["layer 1", "pushed"] and pushed in lock.read_text()
 
 
 @pytest.mark.parametrize("remedy", ["make-key", "register-key"])
-async def test_an_ssh_key_is_made_and_registered(project: Project, monkeypatch: pytest.MonkeyPatch, remedy: Any) -> None:
+async def test_an_ssh_key_is_made_and_registered(
+    project: Project, monkeypatch: pytest.MonkeyPatch, remedy: Any
+) -> None:
     with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
@@ -175,5 +222,10 @@ async def test_an_ssh_key_is_made_and_registered(project: Project, monkeypatch: 
         request = RunRequest(engine="rollouts", provider="prime")
         assert await fix(lacks(remedy), request, project, person) == request
         assert (Path.home() / ".ssh" / "prime_key.pem").is_file() and person.unasked == []
-        assert len([one for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path]) == 1
-        assert await fix(lacks(remedy), request, project, ScriptedPerson()) == request, "nothing is left to ask"
+        assert (
+            len([one for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path])
+            == 1
+        )
+        assert await fix(lacks(remedy), request, project, ScriptedPerson()) == request, (
+            "nothing is left to ask"
+        )

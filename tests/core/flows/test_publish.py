@@ -11,7 +11,14 @@ import pytest
 from support.person import ScriptedPerson
 
 from hudtui.core.errors import InputError
-from hudtui.core.flows.publish import DatasetChoices, agree_to_push, carry_to_v6, find_choices, suggested_output, take_choices
+from hudtui.core.flows.publish import (
+    DatasetChoices,
+    agree_to_push,
+    carry_to_v6,
+    find_choices,
+    suggested_output,
+    take_choices,
+)
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.tasks.dataset import MIN_TASKS, DatasetRequest
@@ -32,7 +39,9 @@ def project(own_world: Path) -> Project:
     return Project(own_world, HUD)
 
 
-def offers(project: Project, lock: str = PUSHED, *, local: int = 2, secrets: int = 1, usable: int = 2) -> DatasetChoices:
+def offers(
+    project: Project, lock: str = PUSHED, *, local: int = 2, secrets: int = 1, usable: int = 2
+) -> DatasetChoices:
     (project.folder / "hud.lock.yaml").write_text(lock)
     return find_choices(REQUEST, project.settings(), {LOCAL: local, SECRETS: secrets}, usable)
 
@@ -45,7 +54,10 @@ def test_what_these_tasks_need_is_offered_in_order(project: Project) -> None:
     found = offers(project)
     assert fields(found) == ["remote", "replace_secrets", "min_tasks"]
     assert [offer.default for offer in found.open()] == [False, True, True]
-    assert "2 tasks run on servers of this machine" in found.remote.question and "my-org/env:1" in found.remote.label
+    assert (
+        "2 tasks run on servers of this machine" in found.remote.question
+        and "my-org/env:1" in found.remote.label
+    )
     assert fields(found, "remote", "min_tasks") == ["replace_secrets"]
     request = REQUEST
     for offer in found.open():
@@ -62,11 +74,15 @@ def test_what_these_tasks_need_is_offered_in_order(project: Project) -> None:
         (HERE_ALONE, {}, "2 local, and only this computer has env:1"),
     ],
 )
-def test_why_servers_stay_local(project: Project, lock: str, counts: dict[str, int], reason: str) -> None:
+def test_why_servers_stay_local(
+    project: Project, lock: str, counts: dict[str, int], reason: str
+) -> None:
     found = offers(project, lock, **counts)
     assert found.remote.why_not == reason and "remote" not in fields(found)
     taken = take_choices(REQUEST, project.settings())
-    assert taken.remote is (lock == PUSHED), "tasks are not read for --yes: without a local server nothing changes"
+    assert taken.remote is (lock == PUSHED), (
+        "tasks are not read for --yes: without a local server nothing changes"
+    )
 
 
 def test_nothing_is_offered_for_sound_tasks(project: Project) -> None:
@@ -94,13 +110,17 @@ async def test_the_person_sees_where_a_push_goes(there: RepoStatus, words: tuple
     assert not await agree_to_push(REQUEST, there, person, rows=5)
     (asked,) = person.questions
     assert asked.title == "Publish me/boards?" and asked.danger is not there.private
-    assert asked.lines[0].startswith("5 rows to http") and asked.lines[0].endswith("/datasets/me/boards")
+    assert asked.lines[0].startswith("5 rows to http") and asked.lines[0].endswith(
+        "/datasets/me/boards"
+    )
     assert all(word in "\n".join(asked.lines) for word in words)
     assert await agree_to_push(replace(REQUEST, keep_secrets=True), there, person, secrets=3)
     assert person.questions[1].lines[-1] == "! 3 tasks with secrets as they are written"
 
 
-async def carried(project: Project, person: ScriptedPerson, output: Path | None = None) -> list[Any]:
+async def carried(
+    project: Project, person: ScriptedPerson, output: Path | None = None
+) -> list[Any]:
     source = find_source("tasks.json", folder=project.folder)
     return [step async for step in carry_to_v6(project, person, source, output)]
 
@@ -109,9 +129,15 @@ async def test_tasks_are_carried_over_into_a_file_that_the_person_names(project:
     person = ScriptedPerson("new.json")
     made = (await carried(project, person))[-1]
     assert person.questions[0].value == "tasks-v6.json"
-    assert isinstance(made, Migration) and (made.written, made.output) == (2, project.folder / "new.json")
+    assert isinstance(made, Migration) and (made.written, made.output) == (
+        2,
+        project.folder / "new.json",
+    )
     before = made.output.read_text()
-    assert await carried(project, ScriptedPerson("new.json", False)) == [] and made.output.read_text() == before
+    assert (
+        await carried(project, ScriptedPerson("new.json", False)) == []
+        and made.output.read_text() == before
+    )
     person = ScriptedPerson(True)
     assert isinstance((await carried(project, person, Path("new.json")))[-1], Migration)
     assert person.questions[0].title == "Replace new.json?" and person.questions[0].danger
@@ -120,7 +146,9 @@ async def test_tasks_are_carried_over_into_a_file_that_the_person_names(project:
 @pytest.mark.parametrize("answer", [None, " "])
 async def test_without_a_name_nothing_is_written(project: Project, answer: str | None) -> None:
     person = ScriptedPerson(answer)
-    assert await carried(project, person) == [] and sorted(path.name for path in project.folder.iterdir()) == ["tasks.json"]
+    assert await carried(project, person) == [] and sorted(
+        path.name for path in project.folder.iterdir()
+    ) == ["tasks.json"]
     assert bool(person.said) is (answer is not None)
 
 

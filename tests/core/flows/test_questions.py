@@ -18,10 +18,21 @@ odd = servers.odd
 
 FORM = {
     "message": "Who \x1b[31mare you?",
-    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string", "default": "Ann"}}},
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "default": "Ann"}},
+    },
 }
-PAGE = {"mode": "url", "message": "Pay", "url": "https://example.invalid/pay?x=1", "elicitationId": "1"}
-SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "Which move?"}}], "maxTokens": 20}
+PAGE = {
+    "mode": "url",
+    "message": "Pay",
+    "url": "https://example.invalid/pay?x=1",
+    "elicitationId": "1",
+}
+SAMPLE = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "Which move?"}}],
+    "maxTokens": 20,
+}
 
 
 @pytest.fixture
@@ -45,9 +56,13 @@ async def test_a_form_is_declined_and_the_user_is_told_once(put):
     assert "asked you to fill in a form or to open a page, and was declined: Who are you?" in line
 
 
-@pytest.mark.parametrize("page", [PAGE, {**PAGE, "url": "javascript:alert(1)"}, {**PAGE, "message": "x" * 100_000}])
+@pytest.mark.parametrize(
+    "page", [PAGE, {**PAGE, "url": "javascript:alert(1)"}, {**PAGE, "message": "x" * 100_000}]
+)
 async def test_a_page_is_declined_and_not_opened(put, monkeypatch, page):
-    monkeypatch.setattr("hudtui.core.desktop.open_externally", lambda _: pytest.fail("nothing is opened"))
+    monkeypatch.setattr(
+        "hudtui.core.desktop.open_externally", lambda _: pytest.fail("nothing is opened")
+    )
     answer, told = await put("elicitation/create", page)
     assert answer == {"action": "decline"} and len(told) == 1 and len(told[0]) < 400
 
@@ -58,7 +73,9 @@ async def test_a_model_is_not_offered_and_a_request_for_one_is_refused(put):
     assert "asked for the answer of a model, and was declined" in told[0]
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": "object", "properties": 3}, {"properties": {"a": 7}}, {"required": 5}])
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "object", "properties": 3}, {"properties": {"a": 7}}, {"required": 5}]
+)
 async def test_a_form_without_sense_is_refused(put, schema):
     answer, told = await put("elicitation/create", {"message": 3, "requestedSchema": schema})
     assert answer["code"] == -32602 and len(told) == 1
@@ -69,8 +86,13 @@ async def test_what_a_server_asks_of_no_user_is_not_told(put):
 
 
 async def test_a_secret_in_a_question_is_masked(odd):
-    question = {"method": "elicitation/create", "params": {**FORM, "message": "is it key-12345678?"}}
-    source = parse_source(None, odd("put", json.dumps(question)), env={"MY_API_KEY": "key-12345678"})
+    question = {
+        "method": "elicitation/create",
+        "params": {**FORM, "message": "is it key-12345678?"},
+    }
+    source = parse_source(
+        None, odd("put", json.dumps(question)), env={"MY_API_KEY": "key-12345678"}
+    )
     async with connect(source, timeout=30) as session:
         await session.call_tool("good", {})
         assert "key-12345678" not in session.declined[0] and "is it" in session.declined[0]
@@ -86,4 +108,8 @@ def test_a_call_by_hand_says_what_was_declined(odd):
     question = {"method": "elicitation/create", "params": FORM}
     words = ["env", "call", "good", "--", *odd("put", json.dumps(question))]
     result = CliRunner().invoke(build(), words)
-    assert result.exit_code == 0 and "was declined: Who are you?" in result.stderr and "declined" not in result.stdout
+    assert (
+        result.exit_code == 0
+        and "was declined: Who are you?" in result.stderr
+        and "declined" not in result.stdout
+    )

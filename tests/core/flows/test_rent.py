@@ -1,4 +1,5 @@
-"""Renting a pod and ending pods, against a simulated provider: what is asked, what is said, and what is never left behind."""
+"""Renting a pod and ending pods, against a simulated provider: what is asked, what is said, and
+what is never left behind."""
 
 from __future__ import annotations
 
@@ -24,7 +25,16 @@ from hudtui.core.compute.ssh_key import make_key
 from hudtui.core.compute.values import Offer, Pod
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Progress
-from hudtui.core.flows.rent import Ended, Ordered, Rented, RentRequest, change_limits, end_pods, put_watchdog, rent
+from hudtui.core.flows.rent import (
+    Ended,
+    Ordered,
+    Rented,
+    RentRequest,
+    change_limits,
+    end_pods,
+    put_watchdog,
+    rent,
+)
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import close_hosts
@@ -46,11 +56,16 @@ class World:
         return next(one for one in (await self.prime.offers()).found if one.cloud_id == cloud_id)
 
     async def rent(
-        self, person: ScriptedPerson, on: Callable[[Any], Awaitable[None]] | None = None, **more: Any
+        self,
+        person: ScriptedPerson,
+        on: Callable[[Any], Awaitable[None]] | None = None,
+        **more: Any,
     ) -> list[Ordered | ProvisionStep | Rented]:
         request = RentRequest(await self.offer(), **more)
         seen: list[Ordered | ProvisionStep | Rented] = []
-        async with aclosing(rent(self.project, request, self.prime, self.ledger, person, sleep=self.sleep)) as steps:
+        async with aclosing(
+            rent(self.project, request, self.prime, self.ledger, person, sleep=self.sleep)
+        ) as steps:
             async for step in steps:
                 seen.append(step)
                 if on is not None:
@@ -67,7 +82,9 @@ class World:
 
     @property
     def orders(self) -> int:
-        return sum(one.method == "POST" and one.path == "/api/v1/pods/" for one in self.sim.requests)
+        return sum(
+            one.method == "POST" and one.path == "/api/v1/pods/" for one in self.sim.requests
+        )
 
 
 @pytest.fixture
@@ -107,11 +124,19 @@ async def test_a_pod_is_rented_after_one_question_with_everything_in_it(world: W
         assert part in text, part
     first, last = steps[0], steps[-1]
     assert isinstance(first, Ordered) and first.name.startswith("hudtui-demo-")
-    assert isinstance(last, Rented) and last.pod.name == first.name and "a guard on the machine" in last.guard
+    assert (
+        isinstance(last, Rented)
+        and last.pod.name == first.name
+        and "a guard on the machine" in last.guard
+    )
     kinds = [step.kind for step in steps if isinstance(step, ProvisionStep)]
     assert kinds[0] == "intended" and kinds[-1] == "ready" and world.orders == 1
     record = world.ledger.get(first.name)
-    assert record is not None and record.state == "ready" and record.workspace == str(world.project.folder)
+    assert (
+        record is not None
+        and record.state == "ready"
+        and record.workspace == str(world.project.folder)
+    )
 
 
 async def test_a_second_pod_shares_the_wallet(world: World) -> None:
@@ -126,20 +151,26 @@ async def test_without_a_yes_nothing_is_ordered(world: World) -> None:
     assert world.orders == 0 and world.ledger.records(alive=False) == ()
 
 
-async def test_a_full_day_is_said_before_anything_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_day_is_said_before_anything_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HUDTUI_BUDGET_DAY", "0.0001")
     with pytest.raises(BudgetExceeded):
         await world.rent(ScriptedPerson())
     assert world.orders == 0
 
 
-async def test_without_limits_no_guard_is_promised(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_limits_no_guard_is_promised(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("BUDGET_RUN", "BUDGET_DAY", "MAX_HOURS"):
         monkeypatch.setenv(f"HUDTUI_{name}", "none")
     person = ScriptedPerson(True)
     last = (await world.rent(person))[-1]
     unlimited = "No limit is set: it costs money until you end it."
-    assert unlimited in person.questions[0].lines and "guard" not in "\n".join(person.questions[0].lines)
+    assert unlimited in person.questions[0].lines and "guard" not in "\n".join(
+        person.questions[0].lines
+    )
     assert isinstance(last, Rented) and last.guard == unlimited
 
 
@@ -154,7 +185,9 @@ async def test_a_key_that_is_chosen_on_the_way_is_the_one_that_logs_in(world: Wo
 
 async def test_leaving_before_it_is_ready_ends_what_was_created(world: World) -> None:
     request = RentRequest(await world.offer())
-    steps = rent(world.project, request, world.prime, world.ledger, ScriptedPerson(True), sleep=world.sleep)
+    steps = rent(
+        world.project, request, world.prime, world.ledger, ScriptedPerson(True), sleep=world.sleep
+    )
     async with aclosing(steps):
         async for step in steps:
             if isinstance(step, ProvisionStep) and step.kind == "created":
@@ -179,27 +212,38 @@ async def test_a_cancel_while_the_guard_is_put_there_leaves_a_pod_that_is_report
     with pytest.raises(asyncio.CancelledError):
         await task
     (pod,) = world.sim.alive
-    assert any(f"{pod.name} is ready, and stays: it costs money until" in line for line in person.said)
+    assert any(
+        f"{pod.name} is ready, and stays: it costs money until" in line for line in person.said
+    )
     assert "No guard is on it: nothing ends it by itself." in _left(world)
 
 
 def _left(world: World) -> str:
     """What is said of the one machine when hudtui is closed."""
-    (left,) = find_unattended(world.ledger, {"prime": world.prime}, lambda name: None, folder=Path.cwd())
+    (left,) = find_unattended(
+        world.ledger, {"prime": world.prime}, lambda name: None, folder=Path.cwd()
+    )
     return " ".join(left.words)
 
 
-async def test_a_guard_that_cannot_start_is_said_and_the_pod_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guard_that_cannot_start_is_said_and_the_pod_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fails(*_: Any, **__: Any) -> None:
         raise MachineError("no python3 there")
 
     monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", fails)
     last = (await world.rent(ScriptedPerson(True)))[-1]
     assert isinstance(last, Rented) and len(world.sim.alive) == 1
-    assert last.guard == "No guard is on the machine, which costs money until you end it: no python3 there"
+    assert (
+        last.guard
+        == "No guard is on the machine, which costs money until you end it: no python3 there"
+    )
 
 
-async def test_new_limits_reach_the_guard_through_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_limits_reach_the_guard_through_the_ledger(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod = await world.rented()
     assert "Its guard switches it off in 11 h " in _left(world)
     given: list[float | None] = []
@@ -215,7 +259,9 @@ async def test_new_limits_reach_the_guard_through_the_ledger(world: World, monke
     assert given == [record.until]
 
 
-@pytest.mark.parametrize(("hourly", "currency", "hours"), [(8.0, "USD", 3.0), (8.0, "EUR", 2.5), (0.5, "USD", 24.0)])
+@pytest.mark.parametrize(
+    ("hourly", "currency", "hours"), [(8.0, "USD", 3.0), (8.0, "EUR", 2.5), (0.5, "USD", 24.0)]
+)
 async def test_the_guard_gets_the_time_that_the_charged_price_leaves(
     world: World, monkeypatch: pytest.MonkeyPatch, hourly: float, currency: str, hours: float
 ) -> None:
@@ -239,13 +285,25 @@ async def test_the_guard_gets_the_time_that_the_charged_price_leaves(
 async def test_changed_limits_are_kept_and_reach_the_guard(world: World) -> None:
     pod = await world.rented()
     lookup = world.project.settings().get
-    told = await change_limits(pod, Limits(max_hours=2, run_budget=None, day_budget=None), world.prime, world.ledger, lookup)
+    told = await change_limits(
+        pod,
+        Limits(max_hours=2, run_budget=None, day_budget=None),
+        world.prime,
+        world.ledger,
+        lookup,
+    )
     record = world.ledger.get(pod.name)
-    assert record is not None and record.until is not None and abs(record.until - record.created - 7200) < 1
+    assert (
+        record is not None
+        and record.until is not None
+        and abs(record.until - record.created - 7200) < 1
+    )
     assert told.startswith("Safety stop: a guard on the machine switches it off after ")
     assert world.ledger.limits(pod.name) == Limits(max_hours=2, run_budget=None, day_budget=None)
     unlimited = Limits(None, None, None, None)
-    assert await change_limits(pod, unlimited, world.prime, world.ledger, lookup, run="r1") == "", "its run tells the guard"
+    assert await change_limits(pod, unlimited, world.prime, world.ledger, lookup, run="r1") == "", (
+        "its run tells the guard"
+    )
     assert world.ledger.limits(pod.name) == unlimited
 
 
@@ -258,12 +316,14 @@ async def test_a_guard_that_cannot_be_reached_keeps_its_limits_and_that_is_said(
         raise MachineError("it does not answer")
 
     monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", fails)
-    told = await change_limits(pod, Limits(max_hours=2), world.prime, world.ledger, world.project.settings().get)
+    told = await change_limits(
+        pod, Limits(max_hours=2), world.prime, world.ledger, world.project.settings().get
+    )
     assert told == "The guard on the machine keeps its old limits: it does not answer"
     assert world.ledger.limits(pod.name) == Limits(max_hours=2)
 
 
-# --- the end --------------------------------------------------------------------------------------------------------------
+# --- the end --------------------------------------------------------------------------------------
 
 
 async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
@@ -276,15 +336,23 @@ async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
     assert question.title == f"End {pod.name}?" and question.danger
     text = "\n".join(question.lines)
     assert (
-        "$2.10/h, about $1.20, simulated" in text and "! The run r1 is using it." in text and "Everything on it is lost." in text
+        "$2.10/h, about $1.20, simulated" in text
+        and "! The run r1 is using it." in text
+        and "Everything on it is lost." in text
     )
     world.sim.clock.advance(3600)
     progress, ended = await world.end(ScriptedPerson(True), end)
     assert isinstance(progress, Progress) and pod.name in progress.message
     assert isinstance(ended, Ended) and ended.pod.stage == "gone"
-    assert f"{pod.name} has ended, verified: it cost $" in ended.text and "(simulated)" in ended.text
+    assert (
+        f"{pod.name} has ended, verified: it cost $" in ended.text and "(simulated)" in ended.text
+    )
     record = world.ledger.get(pod.name)
-    assert not world.sim.alive and record is not None and (record.state, record.why) == ("ended", "ended by hand")
+    assert (
+        not world.sim.alive
+        and record is not None
+        and (record.state, record.why) == ("ended", "ended by hand")
+    )
 
 
 async def test_a_pod_of_another_program_is_named_as_such(world: World) -> None:
@@ -302,12 +370,17 @@ async def test_the_question_says_why_a_pod_is_unclaimed(world: World) -> None:
     row = PodRow(pod, world.prime, record, cost, unclaimed="its run r1 is over")
     person = ScriptedPerson(False)
     await world.end(person, row)
-    assert "! It is unclaimed, and alive for 2 h 05 min: its run r1 is over." in person.questions[0].lines
+    assert (
+        "! It is unclaimed, and alive for 2 h 05 min: its run r1 is over."
+        in person.questions[0].lines
+    )
 
 
 async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> None:
     first, bad, last = [await world.rented() for _ in range(3)]
-    world.sim.fail_next("DELETE", f"/api/v1/pods/{bad.id}*", kind="status", status=403, detail="not yours", times=50)
+    world.sim.fail_next(
+        "DELETE", f"/api/v1/pods/{bad.id}*", kind="status", status=403, detail="not yours", times=50
+    )
     ends = [PodRow(pod, world.prime) for pod in (first, bad, last)]
     person = ScriptedPerson(True)
     ended: list[str] = []

@@ -30,14 +30,20 @@ from hudtui.core.training.plan import Plan, Stage
 from hudtui.core.trust import Untrusted
 from hudtui.sim import PrimeSimulator
 
-CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+CONFIG = (
+    "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: "
+    "move}\n"
+)
 
 
 @pytest.fixture
 def project(own_world: Path) -> Project:
     server = {"game": {"url": "https://example.org/mcp"}}
     judge = {"name": "evaluate", "arguments": {}}
-    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
+    tasks = [
+        {"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge}
+        for n in range(4)
+    ]
     (own_world / "tasks.json").write_text(json.dumps(tasks))
     (own_world / "play.yaml").write_text(CONFIG)
     return open_project(own_world)
@@ -52,7 +58,9 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
 
 
 async def prepared(project: Project, request: RunRequest) -> Preparation:
-    found = await prepare_run(request, project.workspace(), project.settings(), project.runs, starts=False)
+    found = await prepare_run(
+        request, project.workspace(), project.settings(), project.runs, starts=False
+    )
     assert found.record is not None, found.missing
     return found
 
@@ -75,21 +83,36 @@ async def test_a_run_on_a_machine_of_the_users_costs_nothing(project: Project) -
     )
 
 
-async def test_the_question_has_price_estimate_limits_and_what_ends_the_machine(project: Project, prime: PrimeSimulator) -> None:
-    found = await prepared(project, RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100", budget="9"))
+async def test_the_question_has_price_estimate_limits_and_what_ends_the_machine(
+    project: Project, prime: PrimeSimulator
+) -> None:
+    found = await prepared(
+        project,
+        RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100", budget="9"),
+    )
     assert found.estimate is not None
     person = ScriptedPerson(True, True, True)
     assert await agree_to_start(found, project, person)
     (question,) = person.questions
     machine, estimate, limits, wallet, end = question.lines
     assert question.title == "Rent a machine for play random?" and not question.danger
-    assert "1 x H100_80GB at " in machine and machine.endswith(": $2.10/h (simulated)") and estimate == found.estimate.text
-    assert "$9.00 for this run" in limits and "a day for all" in limits and wallet.startswith("Your wallet ($")
+    assert (
+        "1 x H100_80GB at " in machine
+        and machine.endswith(": $2.10/h (simulated)")
+        and estimate == found.estimate.text
+    )
+    assert (
+        "$9.00 for this run" in limits
+        and "a day for all" in limits
+        and wallet.startswith("Your wallet ($")
+    )
     assert end == "It is ended after the run, and that is verified."
     real = {"prime": PrimeProvider(prime.api_key, base_url=prime.url)}
     assert await agree_to_start(paid(found), project, person, providers=real)
     question = person.questions[-1]
-    assert question.danger and question.lines[0].endswith(": $2.10/h"), "real money is never the default answer"
+    assert question.danger and question.lines[0].endswith(": $2.10/h"), (
+        "real money is never the default answer"
+    )
     assert await agree_to_start(paid(found, keep_on_failure=True), project, person, providers=real)
     assert "it is KEPT, and you pay for it" in person.questions[-1].lines[-1]
     await real["prime"].close()
@@ -110,22 +133,35 @@ async def test_the_question_says_what_is_known_to_fail(
     await agree_to_start(found, project, person)
     said = " ".join(person.questions[0].lines)
     assert ("this training will end with an error" in said) == fails
-    assert ("The time of a step is not known yet" in said and "Until its limits: $" in said) == fails, "only of a training"
+    assert (
+        "The time of a step is not known yet" in said and "Until its limits: $" in said
+    ) == fails, "only of a training"
     real = PrimeProvider(prime.api_key, base_url=prime.url)
     await agree_to_start(paid(found), project, person, providers={"prime": real})
     await real.close()
     assert "this training will end with an error" not in " ".join(person.questions[1].lines)
 
 
-async def test_a_rehearsal_asks_before_it_makes_an_environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rehearsal_asks_before_it_makes_an_environment(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     person = ScriptedPerson(False, True)
     assert await plan_rehearsal(RunRequest(), project, person) is None
-    assert person.titles == ["Install PyTorch for rehearsals?"] and "once; into" in person.questions[0].lines[0]
+    assert (
+        person.titles == ["Install PyTorch for rehearsals?"]
+        and "once; into" in person.questions[0].lines[0]
+    )
     record = await plan_rehearsal(RunRequest(), project, person)
-    assert record is not None and record.spec.rehearse and recipe_for(record.spec).steps == REHEARSAL_STEPS
+    assert (
+        record is not None
+        and record.spec.rehearse
+        and recipe_for(record.spec).steps == REHEARSAL_STEPS
+    )
     monkeypatch.setenv("HUDTUI_TRAINER_PYTHON", sys.executable)
     record = await plan_rehearsal(RunRequest(steps=7), project, ScriptedPerson())
-    assert record is not None and recipe_for(record.spec).steps == 7, "nothing is made, so nothing is asked"
+    assert record is not None and recipe_for(record.spec).steps == 7, (
+        "nothing is made, so nothing is asked"
+    )
     assert project.runs.ids() == ()
 
 
@@ -133,7 +169,17 @@ def planned(project: Project, script: str = "true", **spec: Any) -> RunRecord:
     run = project.runs.new_id("test")
     plan = Plan("rollouts", (Stage("s0", ("bash", "-c", script), grace=1.0),))
     made = RunSpec("rollouts", "test", str(project.folder), **spec)
-    return RunRecord(run, time.time(), "test", "rollouts", "local", machine_label(), str(project.runs.folder / run), made, plan)
+    return RunRecord(
+        run,
+        time.time(),
+        "test",
+        "rollouts",
+        "local",
+        machine_label(),
+        str(project.runs.folder / run),
+        made,
+        plan,
+    )
 
 
 async def test_a_run_starts_on_this_machine(project: Project) -> None:
@@ -143,7 +189,9 @@ async def test_a_run_starts_on_this_machine(project: Project) -> None:
     assert project.runs.summary(record.id).started is not None
 
 
-async def test_what_the_user_has_not_agreed_to_is_not_started(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_user_has_not_agreed_to_is_not_started(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HUDTUI_TRUST")
     (project.folder / ".env").write_text("OPENAI_BASE_URL=https://example.org/v1\n")
     record = planned(project)
@@ -152,7 +200,9 @@ async def test_what_the_user_has_not_agreed_to_is_not_started(project: Project, 
     assert project.runs.ids() == ()
 
 
-async def test_a_port_that_cannot_be_reached_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_port_that_cannot_be_reached_is_named(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Closed(LocalHost):
         def reverse(self, *_: Any) -> Any:
             raise MachineError("the machine lets no port through")

@@ -1,4 +1,5 @@
-"""Stopping a run: what is asked, that nothing is left, and that no machine is called ended that may still cost money."""
+"""Stopping a run: what is asked, that nothing is left, and that no machine is called ended that may
+still cost money."""
 
 from __future__ import annotations
 
@@ -34,12 +35,29 @@ def planned(project: Project, script: str = "true") -> RunRecord:
     run = project.runs.new_id("test")
     plan = Plan("rollouts", (Stage("s0", ("bash", "-c", script), grace=1.0),))
     spec = RunSpec("rollouts", "test", str(project.folder))
-    return RunRecord(run, time.time(), "test", "rollouts", "local", machine_label(), str(project.runs.folder / run), spec, plan)
+    return RunRecord(
+        run,
+        time.time(),
+        "test",
+        "rollouts",
+        "local",
+        machine_label(),
+        str(project.runs.folder / run),
+        spec,
+        plan,
+    )
 
 
 def rented(project: Project, **more: Any) -> RunRecord:
     record = planned(project)
-    rent = Rental("prime", f"hudtui-{record.id}", Offer("prime", "x", "H100", 1, Price(2.1)), 2.1, simulated=True, **more)
+    rent = Rental(
+        "prime",
+        f"hudtui-{record.id}",
+        Offer("prime", "x", "H100", 1, Price(2.1)),
+        2.1,
+        simulated=True,
+        **more,
+    )
     return replace(record, host=pod_host(rent.machine), spec=replace(record.spec, rent=rent))
 
 
@@ -49,13 +67,18 @@ async def test_a_run_is_stopped_only_when_the_user_agrees(project: Project) -> N
         pass
     person, heard = ScriptedPerson(False, True), []
     assert await stop(record.id, project, person) is None and project.runs.summary(record.id).active
-    stopped = await stop(record.id, project, person, on_event=lambda event: heard.append(event.message))
+    stopped = await stop(
+        record.id, project, person, on_event=lambda event: heard.append(event.message)
+    )
     assert stopped is not None and stopped.summary.state == "stopped"
     assert stopped.report == f"run {record.id} (test) is stopped; none of its processes is running."
     assert heard == [f"Stopping run {record.id} (test)"]
     question = person.questions[0]
     assert question.title == f"Stop run {record.id} (test)?" and question.danger
-    assert question.lines == ("Its processes are ended, first with SIGTERM, then with SIGKILL.", "The log and the results stay.")
+    assert question.lines == (
+        "Its processes are ended, first with SIGTERM, then with SIGKILL.",
+        "The log and the results stay.",
+    )
 
 
 async def test_a_run_that_has_ended_is_not_asked_about(project: Project) -> None:
@@ -63,14 +86,23 @@ async def test_a_run_that_has_ended_is_not_asked_about(project: Project) -> None
     project.runs.add(record)
     project.runs.append(record.id, "stopped", {"why": "stopped before it started"})
     stopped = await stop(record.id, project, ScriptedPerson())
-    assert stopped is not None and stopped.report == f"run {record.id} (test) has ended already: stopped."
+    assert (
+        stopped is not None
+        and stopped.report == f"run {record.id} (test) has ended already: stopped."
+    )
 
 
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ((("machine", {"kind": "created"}), ("machine", {"kind": "released"})), "its machine is ended, and that was verified."),
-        ((("machine", {"kind": "created"}),), "is KEPT and still costs money: hudtui pods terminate hudtui-"),
+        (
+            (("machine", {"kind": "created"}), ("machine", {"kind": "released"})),
+            "its machine is ended, and that was verified.",
+        ),
+        (
+            (("machine", {"kind": "created"}),),
+            "is KEPT and still costs money: hudtui pods terminate hudtui-",
+        ),
         ((), "no machine was created for it."),
     ],
 )
@@ -107,13 +139,20 @@ async def test_the_machine_of_an_ended_run_can_still_be_ended(project: Project) 
     project.runs.append(record.id, "failed", {"why": "status 3"})
     person = ScriptedPerson(False)
     assert await stop(record.id, project, person) is None
-    assert person.titles == [f"End the machine of run {record.id} (test)?"] and person.questions[0].danger
+    assert (
+        person.titles == [f"End the machine of run {record.id} (test)?"]
+        and person.questions[0].danger
+    )
 
 
-async def test_a_real_machine_is_not_looked_for_at_the_simulator(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_real_machine_is_not_looked_for_at_the_simulator(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = rented(project)
     assert record.spec.rent is not None
-    real = replace(record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False)))
+    real = replace(
+        record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False))
+    )
     with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)

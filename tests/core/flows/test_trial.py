@@ -17,7 +17,12 @@ from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.trust import VARIABLE, Untrusted
 
 BOARD = ToolCall("setup", {"name": "board", "arguments": {"board_size": 3, "seed": 2}})
-BUNDLED = {"text-2048": {"command": "${HUDTUI_PYTHON:-/no/such/python}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}}
+BUNDLED = {
+    "text-2048": {
+        "command": "${HUDTUI_PYTHON:-/no/such/python}",
+        "args": ["-P", "-m", "hudtui.envs.text_2048"],
+    }
+}
 
 
 def task(config: Mapping[str, Any] = BUNDLED, target: int = 64, setup: ToolCall = BOARD) -> Task:
@@ -25,24 +30,44 @@ def task(config: Mapping[str, Any] = BUNDLED, target: int = 64, setup: ToolCall 
     return Task("board-1", "Play.", config, (setup,), (judge,))
 
 
-async def trial(person: ScriptedPerson, tried: Task, agreed: set[str] | None = None) -> list[Progress | Trial]:
-    return [step async for step in try_task(Project(Path.cwd(), HUD), person, tried, "tasks.json", agreed=agreed)]
+async def trial(
+    person: ScriptedPerson, tried: Task, agreed: set[str] | None = None
+) -> list[Progress | Trial]:
+    return [
+        step
+        async for step in try_task(
+            Project(Path.cwd(), HUD), person, tried, "tasks.json", agreed=agreed
+        )
+    ]
 
 
 async def test_the_person_sees_what_is_started_and_then_every_call() -> None:
     person = ScriptedPerson(True)
     began, found = await trial(person, task())
     assert person.titles == ["Test board-1?"]
-    assert person.questions[0].lines[0].startswith("text-2048: starts ") and not person.questions[0].danger
+    assert (
+        person.questions[0].lines[0].startswith("text-2048: starts ")
+        and not person.questions[0].danger
+    )
     assert began == Progress("test", "testing board-1") and isinstance(found, Trial)
     assert (found.severity, found.details) == ("success", ()) and 0 <= (found.reward or 0) < 1
-    assert [(step.tool, step.failed) for step in found.steps] == [("setup", False), ("evaluate", False)]
+    assert [(step.tool, step.failed) for step in found.steps] == [
+        ("setup", False),
+        ("evaluate", False),
+    ]
     told = found.to_json()
-    assert told["ok"] and told["steps"][0]["arguments"] == BOARD.arguments and told["reward"] == found.reward
+    assert (
+        told["ok"]
+        and told["steps"][0]["arguments"] == BOARD.arguments
+        and told["reward"] == found.reward
+    )
 
 
 async def test_nothing_starts_without_a_yes() -> None:
-    assert await trial(ScriptedPerson(False), task({"a": {"command": "touch", "args": ["started"]}})) == []
+    assert (
+        await trial(ScriptedPerson(False), task({"a": {"command": "touch", "args": ["started"]}}))
+        == []
+    )
     assert not Path("started").exists()
 
 

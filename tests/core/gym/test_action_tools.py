@@ -18,7 +18,10 @@ TOOLS = {
         "Push the tiles.",
         {
             "type": "object",
-            "properties": {"direction": {"type": "string", "enum": ["left", "up"]}, "times": {"$ref": "#/$defs/n"}},
+            "properties": {
+                "direction": {"type": "string", "enum": ["left", "up"]},
+                "times": {"$ref": "#/$defs/n"},
+            },
             "required": ["direction"],
             "$defs": {"n": {"type": "integer"}},
         },
@@ -28,7 +31,10 @@ TOOLS = {
         "Click.",
         {
             "type": "object",
-            "properties": {"at": {"type": "array", "items": {"type": "integer"}}, "button": {"type": "string"}},
+            "properties": {
+                "at": {"type": "array", "items": {"type": "integer"}},
+                "button": {"type": "string"},
+            },
             "required": ["at"],
         },
     ),
@@ -60,25 +66,43 @@ def test_the_schema_of_an_action_has_its_arguments():
     assert left == Tool(
         "left",
         'Push the tiles. Calls move(direction="left").',
-        {"type": "object", "properties": {}, "additionalProperties": False, "$defs": {"n": {"type": "integer"}}},
+        {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": False,
+            "$defs": {"n": {"type": "integer"}},
+        },
     )
     assert go.input_schema["properties"] == {
         "way": {"type": "string", "enum": ["left", "up"]},
         "times": {"$ref": "#/$defs/n", "default": 1},
     }
     assert go.input_schema["required"] == ["way"]
-    assert click.input_schema["properties"] == {"x": {"type": "integer"}, "y": {"type": "integer"}, "b": {"default": "main"}}
+    assert click.input_schema["properties"] == {
+        "x": {"type": "integer"},
+        "y": {"type": "integer"},
+        "b": {"default": "main"},
+    }
     assert click.input_schema["required"] == ["x", "y"]
     assert done.name == "done"
 
 
 def test_unmapped_tools_are_actions_where_they_are_allowed_and_for_the_agent():
-    assert [tool.name for tool in action_tools(GymConfig(allow_unmapped=True), TOOLS)] == ["move", "click", "get-sum", "done"]
+    assert [tool.name for tool in action_tools(GymConfig(allow_unmapped=True), TOOLS)] == [
+        "move",
+        "click",
+        "get-sum",
+        "done",
+    ]
     assert [tool.name for tool in action_tools(GymConfig(), TOOLS)] == ["done"]
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -100,7 +124,12 @@ def test_a_call_means_what_the_reply_with_it_means(name, arguments):
     interpreter = Interpreter(CONFIG, TOOLS)
     called = interpreter.interpret_call(name, arguments)
     told = interpreter.interpret(f"<think></think><tool>{spell_call(name, arguments)}</tool>")
-    assert (called.call, called.done, called.format, called.action) == (told.call, told.done, told.format, told.action)
+    assert (called.call, called.done, called.format, called.action) == (
+        told.call,
+        told.done,
+        told.format,
+        told.action,
+    )
     assert (called.error and called.error.message) == (told.error and told.error.message)
 
 

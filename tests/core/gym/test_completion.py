@@ -14,11 +14,16 @@ MOVE = Tool(
     "Push",
     {
         "type": "object",
-        "properties": {"direction": {"type": "string", "enum": ["left", "right"]}, "fast": {"type": "boolean"}},
+        "properties": {
+            "direction": {"type": "string", "enum": ["left", "right"]},
+            "fast": {"type": "boolean"},
+        },
         "required": ["direction"],
     },
 )
-TOOLS = {tool.name: tool for tool in (MOVE, Tool("click", "Click"), Tool("setup", "", None, "setup"))}
+TOOLS = {
+    tool.name: tool for tool in (MOVE, Tool("click", "Click"), Tool("setup", "", None, "setup"))
+}
 HEAD = "action_mappings:\n  go:\n    _tool: move\n"
 
 
@@ -51,8 +56,15 @@ def offered(text: str, tools: dict[str, Tool] | None = TOOLS) -> list[str]:
             HEAD + "    direction:\n      from_arg: where\n      |",
             ["static", "default", "transform", "use_context", "from_args", "defaults"],
         ),
-        (HEAD + '    _parser:\n      positional: ["a", b]\n    direction:\n      from_arg: |', ["a", "b"]),
-        (HEAD + "    _parser:\n      positional:\n        - a\n    direction:\n      from_arg: |", ["a"]),
+        (
+            HEAD + '    _parser:\n      positional: ["a", b]\n    direction:\n      from_arg: |',
+            ["a", "b"],
+        ),
+        (
+            HEAD
+            + "    _parser:\n      positional:\n        - a\n    direction:\n      from_arg: |",
+            ["a"],
+        ),
         (HEAD + "    _parser:\n      positional: [|]", ["direction", "fast"]),
         (HEAD + "    _parser:\n      |", ["positional"]),
         ("job:\n  # par|", []),
@@ -121,14 +133,20 @@ def test_a_new_action_is_told_to_the_agent_and_mapped(text: str) -> None:
     assert config.mappings["move"].tool == "move"
     assert after.split("\n")[made.line].strip() == "move:"
     assert made.described and "- move(direction" in config.system_prompt
-    assert not [finding for finding in lint(after, name="c", tools=TOOLS) if finding.mapping == "move"]
+    assert not [
+        finding for finding in lint(after, name="c", tools=TOOLS) if finding.mapping == "move"
+    ]
     if "done()" in config.system_prompt:
         assert config.system_prompt.index("- move(") < config.system_prompt.index("- done(")
 
 
 def test_a_second_action_for_a_tool_has_another_name() -> None:
     made = new_action(TEXT.replace("stay:", "move:").split("\n"), MOVE)
-    assert not isinstance(made, str) and "_tool" in made.edits[-1].text and "\n  move:" not in made.edits[-1].text
+    assert (
+        not isinstance(made, str)
+        and "_tool" in made.edits[-1].text
+        and "\n  move:" not in made.edits[-1].text
+    )
 
 
 def test_a_prompt_that_is_no_block_is_left_alone() -> None:

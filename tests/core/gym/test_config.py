@@ -1,4 +1,5 @@
-"""Reading configurations: what loads and what it means, and a finding with its place for everything else."""
+"""Reading configurations: what loads and what it means, and a finding with its place for everything
+else."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from hudtui.core.gym.config import load_config, parse_config
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.findings import Finding, errors_of
 from hudtui.core.gym.transform import compile_transform
-from hudtui.core.gym.values import DEFAULT_MAX_TURNS, MISSING, FromArg, FromArgs, GymConfig, ParserSettings, Static
+from hudtui.core.gym.values import (
+    DEFAULT_MAX_TURNS,
+    MISSING,
+    FromArg,
+    FromArgs,
+    GymConfig,
+    ParserSettings,
+    Static,
+)
 
 FULL = """\
 job:
@@ -65,8 +74,15 @@ def test_a_full_configuration() -> None:
     assert config.parser == ParserSettings(False, 3.0, 1.0)
     assert config.max_turns == 7
     assert config.allow_unmapped
-    assert config.weights == {"task_completion": 0.9, "tool_execution": 0.1, "format_compliance": 0.1}
-    assert config.job == {"name": "2048 Training Run", "metadata": {"dataset": "org/tasks", "experiment": "baseline"}}
+    assert config.weights == {
+        "task_completion": 0.9,
+        "tool_execution": 0.1,
+        "format_compliance": 0.1,
+    }
+    assert config.job == {
+        "name": "2048 Training Run",
+        "metadata": {"dataset": "org/tasks", "experiment": "baseline"},
+    }
     assert config.raw["logging"] == {"level": "INFO"}
     assert config.path == "c.yaml"
     assert list(config.mappings) == ["left", "key"]
@@ -81,7 +97,9 @@ def test_a_full_configuration() -> None:
         "both": FromArgs(("key", "times"), ("a",)),
         "context": FromArg("key", MISSING, compile_transform("lambda x, ctx: ctx"), True),
     }
-    assert [(finding.code, finding.severity, finding.line) for finding in findings] == [("unknown-key", "info", 32)]
+    assert [(finding.code, finding.severity, finding.line) for finding in findings] == [
+        ("unknown-key", "info", 32)
+    ]
 
 
 def test_what_is_not_said_has_defaults() -> None:
@@ -92,9 +110,18 @@ def test_what_is_not_said_has_defaults() -> None:
     ):
         config, findings = read(text)
         assert config.parser == ParserSettings(True, 0.6, 0.4)
-        assert config.weights == {"task_completion": 0.8, "tool_execution": 0.1, "format_compliance": 0.1}
+        assert config.weights == {
+            "task_completion": 0.8,
+            "tool_execution": 0.1,
+            "format_compliance": 0.1,
+        }
         assert config.max_turns == DEFAULT_MAX_TURNS
-        assert (config.system_prompt, config.job, config.mappings, config.allow_unmapped) == ("", {}, {}, False)
+        assert (config.system_prompt, config.job, config.mappings, config.allow_unmapped) == (
+            "",
+            {},
+            {},
+            False,
+        )
         assert not findings
 
 
@@ -102,13 +129,19 @@ def test_words_that_yaml_once_took_for_booleans() -> None:
     config, findings = read(
         "parser: {use_thinking: no}\n"
         "action_mappings:\n"
-        "  on: {_tool: t, off: yes, y: {from_arg: n, use_context: On}, _parser: {positional: [n]}}\n"
+        "  on: {_tool: t, off: yes, y: {from_arg: n, use_context: On}, _parser: {positional: "
+        "[n]}}\n"
     )
     assert not findings
     assert config.parser.use_thinking is False
     assert list(config.mappings) == ["on"]
-    assert config.mappings["on"].parameters == {"off": Static("yes"), "y": FromArg("n", use_context=True)}
-    assert read("action_mappings: {a: {_tool: t, x: 1e-5, '2048': 010, 5: 0o10}}")[0].mappings["a"].parameters == {
+    assert config.mappings["on"].parameters == {
+        "off": Static("yes"),
+        "y": FromArg("n", use_context=True),
+    }
+    assert read("action_mappings: {a: {_tool: t, x: 1e-5, '2048': 010, 5: 0o10}}")[0].mappings[
+        "a"
+    ].parameters == {
         "x": Static(1e-5),
         "2048": Static(10),
         "5": Static(8),
@@ -133,7 +166,14 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
         ("a: 1\na: 2", "yaml", (2, 1), None, None, "line 1"),
         ("a: 1\n\tb: 2", "yaml", (2, 1), None, None, "tab"),
         ("a: &a [*a]", "yaml", (1, 8), None, None, ""),
-        ("action_mappings: [a]", "type", (1, 1), None, None, "`action_mappings` is a mapping, not a list"),
+        (
+            "action_mappings: [a]",
+            "type",
+            (1, 1),
+            None,
+            None,
+            "`action_mappings` is a mapping, not a list",
+        ),
         ("system_prompt: [a]", "type", (1, 1), None, None, "`system_prompt` is a text"),
         ("job: x", "type", (1, 1), None, None, "`job` is a mapping"),
         ("parser: {use_thinking: maybe}", "type", (1, 24), None, None, "true or false"),
@@ -149,11 +189,39 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
         ("action_mappings:\n  click: 5", "shape", (2, 3), "click", None, "this is a number"),
         ("action_mappings:\n  click: {x: 1}", "tool", (2, 3), "click", None, "`_tool` is missing"),
         ("action_mappings:\n  click: {_tool: 5}", "tool", (2, 18), "click", None, "not 5"),
-        ("action_mappings:\n  click: {_tool: ''}", "tool", (2, 18), "click", None, "the name of an MCP tool"),
+        (
+            "action_mappings:\n  click: {_tool: ''}",
+            "tool",
+            (2, 18),
+            "click",
+            None,
+            "the name of an MCP tool",
+        ),
         ("{}", "shape", (1, 1), None, None, "none of its keys"),
-        ("compute_environment: LOCAL_MACHINE\nnum_processes: 2", "shape", (1, 1), None, None, "an accelerate configuration"),
-        ("zero_optimization: {stage: 3}\nbf16: {enabled: true}", "shape", (1, 1), None, None, "a DeepSpeed configuration"),
-        ("environments: {my_env: {max_turns: 15}}\ntraining: {}", "shape", (1, 1), None, None, "an ART configuration"),
+        (
+            "compute_environment: LOCAL_MACHINE\nnum_processes: 2",
+            "shape",
+            (1, 1),
+            None,
+            None,
+            "an accelerate configuration",
+        ),
+        (
+            "zero_optimization: {stage: 3}\nbf16: {enabled: true}",
+            "shape",
+            (1, 1),
+            None,
+            None,
+            "a DeepSpeed configuration",
+        ),
+        (
+            "environments: {my_env: {max_turns: 15}}\ntraining: {}",
+            "shape",
+            (1, 1),
+            None,
+            None,
+            "an ART configuration",
+        ),
         ("version: '1.3'\nimages: {local: env}", "shape", (1, 1), None, None, "a lock file"),
         ("learning_rate: 1e-5\nsteps: 10", "shape", (1, 1), None, None, "settings of a trainer"),
         ("logging: {}", "shape", (1, 1), None, None, "not a gym configuration"),
@@ -161,19 +229,103 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
         (MAPPING + "    a: {}", "form", (5, 5), "click", "a", "below `static`"),
         (MAPPING + "    a: {form_arg: x}", "form", (5, 5), "click", "a", "did you mean `from_arg`"),
         (MAPPING + "    a: {x: 1, y: 2}", "form", (5, 5), "click", "a", "below `static`"),
-        (MAPPING + "    a: {from_arg: a b}", "from-arg", (5, 19), "click", "a", "cannot be given by this name"),
-        (MAPPING + "    a: {from_arg: [x]}", "from-arg", (5, 19), "click", "a", "the name of an argument"),
+        (
+            MAPPING + "    a: {from_arg: a b}",
+            "from-arg",
+            (5, 19),
+            "click",
+            "a",
+            "cannot be given by this name",
+        ),
+        (
+            MAPPING + "    a: {from_arg: [x]}",
+            "from-arg",
+            (5, 19),
+            "click",
+            "a",
+            "the name of an argument",
+        ),
         (MAPPING + "    a: {from_args: x}", "from-arg", (5, 20), "click", "a", "a list of names"),
-        (MAPPING + "    a: {from_args: [x, 5]}", "from-arg", (5, 20), "click", "a", "a list of names"),
-        (MAPPING + "    a: {from_args: [x, 5z]}", "from-arg", (5, 24), "click", "a", "cannot be given by this name"),
-        (MAPPING + "    a: {from_args: [x], defaults: 5}", "default", (5, 35), "click", "a", "`defaults` is a list"),
-        (MAPPING + "    a: {from_args: [x], transform: 'lambda x: x'}", "form", (5, 25), "click", "a", "does not go with"),
-        (MAPPING + "    a: {from_args: [x], default: 5}", "form", (5, 25), "click", "a", "it is called `defaults`"),
-        (MAPPING + "    a: {from_arg: x, defaults: [5]}", "form", (5, 22), "click", "a", "it is called `default`"),
-        (MAPPING + "    a: {from_arg: x, tranform: 'lambda x: x'}", "unknown-key", (5, 22), "click", "a", "`transform`"),
-        (MAPPING + "    a: {from_arg: x, use_context: 3}", "type", (5, 35), "click", "a", "true or false"),
-        (MAPPING + "    a: {from_arg: x, transform: 5}", "transform", (5, 33), "click", "a", "in quotes"),
-        (MAPPING + '    a: {from_arg: x, transform: "lambda x: y"}', "transform", (5, 44), "click", "a", "y is not known"),
+        (
+            MAPPING + "    a: {from_args: [x, 5]}",
+            "from-arg",
+            (5, 20),
+            "click",
+            "a",
+            "a list of names",
+        ),
+        (
+            MAPPING + "    a: {from_args: [x, 5z]}",
+            "from-arg",
+            (5, 24),
+            "click",
+            "a",
+            "cannot be given by this name",
+        ),
+        (
+            MAPPING + "    a: {from_args: [x], defaults: 5}",
+            "default",
+            (5, 35),
+            "click",
+            "a",
+            "`defaults` is a list",
+        ),
+        (
+            MAPPING + "    a: {from_args: [x], transform: 'lambda x: x'}",
+            "form",
+            (5, 25),
+            "click",
+            "a",
+            "does not go with",
+        ),
+        (
+            MAPPING + "    a: {from_args: [x], default: 5}",
+            "form",
+            (5, 25),
+            "click",
+            "a",
+            "it is called `defaults`",
+        ),
+        (
+            MAPPING + "    a: {from_arg: x, defaults: [5]}",
+            "form",
+            (5, 22),
+            "click",
+            "a",
+            "it is called `default`",
+        ),
+        (
+            MAPPING + "    a: {from_arg: x, tranform: 'lambda x: x'}",
+            "unknown-key",
+            (5, 22),
+            "click",
+            "a",
+            "`transform`",
+        ),
+        (
+            MAPPING + "    a: {from_arg: x, use_context: 3}",
+            "type",
+            (5, 35),
+            "click",
+            "a",
+            "true or false",
+        ),
+        (
+            MAPPING + "    a: {from_arg: x, transform: 5}",
+            "transform",
+            (5, 33),
+            "click",
+            "a",
+            "in quotes",
+        ),
+        (
+            MAPPING + '    a: {from_arg: x, transform: "lambda x: y"}',
+            "transform",
+            (5, 44),
+            "click",
+            "a",
+            "y is not known",
+        ),
         (
             MAPPING + "    a:\n      from_arg: x\n      transform: lambda x, y, z - 1",
             "transform",
@@ -183,7 +335,8 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
             "not Python",
         ),
         (
-            MAPPING + "    a:\n      from_arg: x\n      transform: |\n        lambda x: (\n          nope)",
+            MAPPING
+            + "    a:\n      from_arg: x\n      transform: |\n        lambda x: (\n          nope)",
             "transform",
             (9, 11),
             "click",
@@ -192,8 +345,22 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
         ),
         (MAPPING + "    a: {static: .inf}", "value", (5, 17), "click", "a", "not finite"),
         (MAPPING + "    a: [1, .nan]", "value", (5, 8), "click", "a", "not finite"),
-        (MAPPING + "    a: {from_arg: x, default: .inf}", "value", (5, 31), "click", "a", "not finite"),
-        ("action_mappings:\n  f: {_tool: t, _parser: 5}", "positional", (2, 17), "f", None, "`_parser` is a mapping"),
+        (
+            MAPPING + "    a: {from_arg: x, default: .inf}",
+            "value",
+            (5, 31),
+            "click",
+            "a",
+            "not finite",
+        ),
+        (
+            "action_mappings:\n  f: {_tool: t, _parser: 5}",
+            "positional",
+            (2, 17),
+            "f",
+            None,
+            "`_parser` is a mapping",
+        ),
         (
             "action_mappings:\n  f: {_tool: t, _parser: {positional: x}}",
             "positional",
@@ -202,12 +369,40 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
             None,
             "a list of names, not a text",
         ),
-        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [x, 5]}}", "positional", (2, 43), "f", None, "5 is a number"),
-        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [x, x]}}", "positional", (2, 43), "f", None, "appears twice"),
-        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [a b]}}", "positional", (2, 40), "f", None, "is not a name"),
+        (
+            "action_mappings:\n  f: {_tool: t, _parser: {positional: [x, 5]}}",
+            "positional",
+            (2, 43),
+            "f",
+            None,
+            "5 is a number",
+        ),
+        (
+            "action_mappings:\n  f: {_tool: t, _parser: {positional: [x, x]}}",
+            "positional",
+            (2, 43),
+            "f",
+            None,
+            "appears twice",
+        ),
+        (
+            "action_mappings:\n  f: {_tool: t, _parser: {positional: [a b]}}",
+            "positional",
+            (2, 40),
+            "f",
+            None,
+            "is not a name",
+        ),
     ],
 )
-def test_errors(text: str, code: str, place: tuple[int, int], mapping: str | None, parameter: str | None, words: str) -> None:
+def test_errors(
+    text: str,
+    code: str,
+    place: tuple[int, int],
+    mapping: str | None,
+    parameter: str | None,
+    words: str,
+) -> None:
     _, findings = parse_config(text, name="c.yaml")
     errors = errors_of(findings)
     assert len(errors) == 1, errors
@@ -228,7 +423,8 @@ def test_errors(text: str, code: str, place: tuple[int, int], mapping: str | Non
         (MAPPING + "    '# TODO': more", "comment", "warning", "is not sent"),
         (MAPPING + "  '// later': {}", "comment", "warning", "is not sent"),
         (
-            "action_mappings: {a: {_tool: t, _parser: {positional: [amount]}, b: {from_arg: amont}}}",
+            "action_mappings: {a: {_tool: t, _parser: {positional: [amount]}, b: {from_arg: "
+            "amont}}}",
             "from-arg",
             "warning",
             "`amount`",
@@ -240,12 +436,37 @@ def test_errors(text: str, code: str, place: tuple[int, int], mapping: str | Non
         ("rubric: {weights: {task_completon: 1}}", "unknown-key", "warning", "`task_completion`"),
         ("defaults: {max_turn: 1}", "unknown-key", "warning", "`max_turns`"),
         ("action_mappings: {a-b: {_tool: t}}", "action-name", "warning", "no agent can call"),
-        (MAPPING + "    a: {static: 1, from_arg: x}", "ignored", "warning", "because `static` is given"),
-        (MAPPING + "    a: {static: 1, transform: 'nonsense'}", "ignored", "warning", "because `static` is given"),
-        (MAPPING + "    a: {from_arg: x, from_args: [y]}", "ignored", "warning", "because `from_arg` is given"),
+        (
+            MAPPING + "    a: {static: 1, from_arg: x}",
+            "ignored",
+            "warning",
+            "because `static` is given",
+        ),
+        (
+            MAPPING + "    a: {static: 1, transform: 'nonsense'}",
+            "ignored",
+            "warning",
+            "because `static` is given",
+        ),
+        (
+            MAPPING + "    a: {from_arg: x, from_args: [y]}",
+            "ignored",
+            "warning",
+            "because `from_arg` is given",
+        ),
         (MAPPING + "    a: {from_arg: x, description: of x}", "unknown-key", "info", "ignored"),
-        (MAPPING + "    a: {from_args: [x], defaults: [1, 2]}", "default", "warning", "2 values for 1 arguments"),
-        ("action_mappings: {a: {_tool: t, _parser: {positionl: []}}}", "unknown-key", "warning", "`positional`"),
+        (
+            MAPPING + "    a: {from_args: [x], defaults: [1, 2]}",
+            "default",
+            "warning",
+            "2 values for 1 arguments",
+        ),
+        (
+            "action_mappings: {a: {_tool: t, _parser: {positionl: []}}}",
+            "unknown-key",
+            "warning",
+            "`positional`",
+        ),
     ],
 )
 def test_what_is_odd_but_loads(text: str, code: str, severity: str, words: str) -> None:
@@ -256,7 +477,9 @@ def test_what_is_odd_but_loads(text: str, code: str, severity: str, words: str) 
 
 
 def test_static_wins_as_it_always_did() -> None:
-    config, _ = read(MAPPING + "    a: {static: 1, from_arg: x}\n    b: {from_arg: x, from_args: [y]}")
+    config, _ = read(
+        MAPPING + "    a: {static: 1, from_arg: x}\n    b: {from_arg: x, from_args: [y]}"
+    )
     assert config.mappings["click"].parameters == {"a": Static(1), "b": FromArg("x")}
 
 
@@ -270,7 +493,9 @@ def test_fixes_say_where_the_misspelt_key_is() -> None:
     assert edit.line == edit.end_line
     assert line[edit.column - 1 : edit.end_column - 1] == "tranform"
     assert edit.text == "transform"
-    both, findings = read(MAPPING + "    a: {from_arg: x, tranform: 'lambda x: x', transform: 'lambda x: x'}")
+    both, findings = read(
+        MAPPING + "    a: {from_arg: x, tranform: 'lambda x: x', transform: 'lambda x: x'}"
+    )
     assert findings[0].fix is None
     assert "click" in both.invalid
 
@@ -280,7 +505,8 @@ def test_one_bad_mapping_hides_no_other() -> None:
         "action_mappings:\n"
         "  one: {_tool: t}\n"
         "  two: {x: 1}\n"
-        "  three: {_tool: t, _parser: {positional: [a, a]}, p: {from_arg: a}, q: {}, r: {from_arg: b}}\n"
+        "  three: {_tool: t, _parser: {positional: [a, a]}, p: {from_arg: a}, q: {}, r: {from_arg: "
+        "b}}\n"
         "  four: {_tool: t, p: {from_arg: z, transform: nonsense(}}\n"
         "  five: {_tool: t}\n"
     )
@@ -333,7 +559,9 @@ def test_findings_as_json() -> None:
         "parameter": None,
         "fix": {
             "title": "rename to `_parser`",
-            "edits": ({"line": 2, "column": 17, "end_line": 2, "end_column": 23, "text": "_parser"},),
+            "edits": (
+                {"line": 2, "column": 17, "end_line": 2, "end_column": 23, "text": "_parser"},
+            ),
         },
         "guess": None,
     }
@@ -346,11 +574,18 @@ def test_no_text_raises(text: str) -> None:
     assert config is not None or errors_of(findings)
 
 
-SECTIONS = "job system_prompt parser action_mappings rubric weights defaults max_turns use_thinking xml_weight click done x"
+SECTIONS = (
+    "job system_prompt parser action_mappings rubric weights defaults max_turns use_thinking "
+    "xml_weight click done x"
+)
 FORMS = "_tool _parser positional from_arg from_args static default transform use_context"
 KEYS = st.sampled_from([*SECTIONS.split(), *FORMS.split()])
 TREES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.sampled_from(["x", "lambda x: x", "lambda", "yes", ""]),
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 9)
+    | st.floats()
+    | st.sampled_from(["x", "lambda x: x", "lambda", "yes", ""]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=25,
 )

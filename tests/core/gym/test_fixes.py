@@ -20,7 +20,11 @@ MOVE = Tool(
     "",
     {
         "type": "object",
-        "properties": {"direction": {"enum": ["left", "right"]}, "steps": {"type": "integer"}, "note": {"type": "string"}},
+        "properties": {
+            "direction": {"enum": ["left", "right"]},
+            "steps": {"type": "integer"},
+            "note": {"type": "string"},
+        },
         "required": ["direction"],
         "additionalProperties": False,
     },
@@ -127,14 +131,18 @@ def test_a_second_time_changes_nothing() -> None:
 
 
 def test_what_is_not_certain_stays() -> None:
-    text = RIGHT.replace("_tool: move ", "_tool: jump ").replace("direction:   left", "direction:   up")
+    text = RIGHT.replace("_tool: move ", "_tool: jump ").replace(
+        "direction:   left", "direction:   up"
+    )
     fixed = fix_text(text, name="x", tools=TOOLS)
     assert fixed.text == text and fixed.applied == ()
     assert [finding.code for finding in fixed.findings] == ["unknown-tool"]
 
 
 def test_what_comes_to_light_behind_a_repair_is_no_reason_against_it() -> None:
-    text = RIGHT.replace("_tool: move ", "_tool: mvoe ").replace("direction:   left", "speed:   left")
+    text = RIGHT.replace("_tool: move ", "_tool: mvoe ").replace(
+        "direction:   left", "speed:   left"
+    )
     fixed = fix_text(text, name="x", tools=TOOLS)
     assert [finding.code for finding in fixed.applied] == ["unknown-tool"]
     assert {finding.code for finding in fixed.findings} == {"unknown-parameter", "missing-required"}
@@ -145,18 +153,30 @@ class TestApply:
         return Finding("x", "error", "x", fix=Fix("x", tuple(TextEdit(*edit) for edit in edits)))
 
     def test_several_edits(self) -> None:
-        found = [self.finding((1, 1, 1, 2, "A"), (2, 2, 2, 2, "!")), self.finding((2, 1, 2, 2, "Z"))]
+        found = [
+            self.finding((1, 1, 1, 2, "A"), (2, 2, 2, 2, "!")),
+            self.finding((2, 1, 2, 2, "Z")),
+        ]
         assert apply_fixes("abc\nxyz\n", found) == "Abc\nZ!yz\n"
 
     def test_of_two_that_overlap_the_first_counts(self) -> None:
-        found = [self.finding((1, 1, 1, 3, "1")), self.finding((1, 2, 1, 4, "2")), self.finding((1, 4, 1, 5, "3"))]
+        found = [
+            self.finding((1, 1, 1, 3, "1")),
+            self.finding((1, 2, 1, 4, "2")),
+            self.finding((1, 4, 1, 5, "3")),
+        ]
         assert apply_fixes("abcde", found) == "1c3e"
 
     def test_all_edits_of_a_fix_or_none(self) -> None:
-        found = [self.finding((1, 1, 1, 2, "1")), self.finding((1, 1, 1, 2, "2"), (1, 3, 1, 4, "2"))]
+        found = [
+            self.finding((1, 1, 1, 2, "1")),
+            self.finding((1, 1, 1, 2, "2"), (1, 3, 1, 4, "2")),
+        ]
         assert apply_fixes("abc", found) == "1bc"
 
-    @pytest.mark.parametrize("edit", [(9, 1, 9, 2, "x"), (1, 9, 1, 10, "x"), (1, 3, 1, 1, "x"), (0, 1, 0, 1, "x")])
+    @pytest.mark.parametrize(
+        "edit", [(9, 1, 9, 2, "x"), (1, 9, 1, 10, "x"), (1, 3, 1, 1, "x"), (0, 1, 0, 1, "x")]
+    )
     def test_a_place_that_is_not_there(self, edit: tuple[int, int, int, int, str]) -> None:
         assert apply_fixes("abc\n", [self.finding(edit)]) == "abc\n"
 
@@ -170,8 +190,12 @@ class TestApply:
 
 class TestFiles:
     @pytest.mark.parametrize("end", ["\n", "\r\n"])
-    @pytest.mark.parametrize("encoding, mark", [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe")])
-    def test_encoding_and_line_ends_stay(self, tmp_path: Path, end: str, encoding: str, mark: bytes) -> None:
+    @pytest.mark.parametrize(
+        "encoding, mark", [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe")]
+    )
+    def test_encoding_and_line_ends_stay(
+        self, tmp_path: Path, end: str, encoding: str, mark: bytes
+    ) -> None:
         path = tmp_path / "config.yaml"
         path.write_bytes(mark + WRONG.replace("\n", end).encode(encoding))
         fixed = fix_file(path, tools=TOOLS)
@@ -186,7 +210,9 @@ class TestFiles:
         after = path.stat()
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
-    def test_a_file_that_cannot_be_replaced_is_left_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_that_cannot_be_replaced_is_left_whole(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         import errno
         import os
 
@@ -267,10 +293,12 @@ class TestInsertions:
         assert "no-done" in {finding.code for finding in fixed.findings}
 
     def test_done_follows_the_indentation_of_its_neighbours(self) -> None:
-        fixed = fix_text("system_prompt: |2\n    * go(): x\n      Usage: <tool>go()</tool>\n    bye\n", name="x")
+        fixed = fix_text(
+            "system_prompt: |2\n    * go(): x\n      Usage: <tool>go()</tool>\n    bye\n", name="x"
+        )
         assert (
-            "\n    - done(): End the episode when the task is complete.\n      Usage: <tool>done()</tool>\n    bye\n"
-            in fixed.text
+            "\n    - done(): End the episode when the task is complete.\n      Usage: "
+            "<tool>done()</tool>\n    bye\n" in fixed.text
         )
 
 
@@ -303,7 +331,9 @@ SLIPS = st.lists(
 
 @given(SLIPS)
 @settings(max_examples=80, deadline=None)
-def test_repairs_end_remove_what_they_name_and_keep_all_comments(slips: list[tuple[str, str]]) -> None:
+def test_repairs_end_remove_what_they_name_and_keep_all_comments(
+    slips: list[tuple[str, str]],
+) -> None:
     text = RIGHT
     for right, wrong in slips:
         text = text.replace(right, wrong)
@@ -312,7 +342,14 @@ def test_repairs_end_remove_what_they_name_and_keep_all_comments(slips: list[tup
     assert fixed.findings == lint(fixed.text, name="x", tools=TOOLS)
     assert [finding for finding in fixed.findings if finding.fix is not None] == []
     assert fix_text(fixed.text, name="x", tools=TOOLS).text == fixed.text
-    for comment in ("# kept: the first comment", "# kept, too", "# four blanks here", "# a slip", "# blanks inside", "# the end"):
+    for comment in (
+        "# kept: the first comment",
+        "# kept, too",
+        "# four blanks here",
+        "# a slip",
+        "# blanks inside",
+        "# the end",
+    ):
         assert comment in fixed.text
     assert bool(fixed.applied) == any(finding.fix is not None for finding in before)
 
@@ -342,7 +379,9 @@ def test_what_did_you_mean_suggests_can_be_carried_out_one_by_one() -> None:
     text = GUESSED
     done = []
     for _ in range(20):
-        found = next((one for one in lint(text, name="c.yaml", tools=TOOLS) if one.guess is not None), None)
+        found = next(
+            (one for one in lint(text, name="c.yaml", tools=TOOLS) if one.guess is not None), None
+        )
         if found is None:
             break
         assert found.fix is None and found.guess is not None and "did you mean" in found.message
@@ -350,7 +389,12 @@ def test_what_did_you_mean_suggests_can_be_carried_out_one_by_one() -> None:
         changed = apply_fixes(text, (replace(found, fix=found.guess),))
         assert changed != text
         text = changed
-    assert {"call `move`", "take it from `where`", "rename to `from_arg`", "rename to `steps`"} <= set(done), done
+    assert {
+        "call `move`",
+        "take it from `where`",
+        "rename to `from_arg`",
+        "rename to `steps`",
+    } <= set(done), done
     config = load_yaml(text, name="c.yaml").data
     assert config["action_mappings"]["go"] == {
         "_tool": "move",

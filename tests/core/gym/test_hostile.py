@@ -1,6 +1,8 @@
-"""Texts and lambdas that mean harm: answered in linear time, refused at load, or stopped within 100 ms and 50 MB.
+"""Texts and lambdas that mean harm: answered in linear time, refused at load, or stopped within 100
+ms and 50 MB.
 
-A machine that others use takes longer for everything. There, 100 ms are as long as `ROUNDS` of a plain loop take.
+A machine that others use takes longer for everything. There, 100 ms are as long as `ROUNDS` of a
+plain loop take.
 """
 
 from __future__ import annotations
@@ -194,7 +196,9 @@ WIDE = "zip(" + ",".join(["x"] * 1100) + ")"
 PAIR_OF_LISTS = "[list(range(50_000)), list(range(50_000))]"
 PAIR_OF_TUPLES = "(tuple(range(45_000)), tuple(range(45_000)))"
 
-NESTED = " ".join(f"for {name} in [zip({','.join([source] * 300)})]" for name, source in ("ax", "ba", "cb"))
+NESTED = " ".join(
+    f"for {name} in [zip({','.join([source] * 300)})]" for name, source in ("ax", "ba", "cb")
+)
 """Zips of zips: one step of the last takes 27 million items."""
 
 STOPPED += [
@@ -244,10 +248,19 @@ STOPPED += [
     ("lambda x: (1,) in " + WIDE + "", PAIR_OF_LISTS),
     ("lambda x: 5 in " + WIDE + "", "[0]*99_999"),
     ("lambda x: [1 for y in range(3000) if 1.5 in range(100000)]", "1"),
-    ("lambda x: [1 for y in range(3000) if x.keys() == x.keys()]", "{str(i):i for i in range(40_000)}"),
+    (
+        "lambda x: [1 for y in range(3000) if x.keys() == x.keys()]",
+        "{str(i):i for i in range(40_000)}",
+    ),
     ("lambda x: [1 for y in range(3000) if x == x]", PAIR_OF_LISTS),
-    ("lambda x: [1 for y in range(3000) if 5.5 in x.values()]", "{str(i):i for i in range(40_000)}"),
-    ("lambda x: [1 for y in range(3000) if x.get((x['0'],)*50_000)]", "{str(i):i for i in range(40)}"),
+    (
+        "lambda x: [1 for y in range(3000) if 5.5 in x.values()]",
+        "{str(i):i for i in range(40_000)}",
+    ),
+    (
+        "lambda x: [1 for y in range(3000) if x.get((x['0'],)*50_000)]",
+        "{str(i):i for i in range(40)}",
+    ),
     ("lambda x: [1 for y in [(0,)*90_000] for z in range(3000) if {}.get(y)]", "1"),
     ("lambda x: [1 for y in [(0,)*90_000] for z in range(3000) if y in {1}]", "1"),
     ("lambda x: {y for y in [(0,)*90_000] for z in range(3000)}", "1"),
@@ -287,10 +300,16 @@ STOPPED += [
     ("lambda x: [x.rsplit('b' + 'a' * 400_000) for y in range(3000)]", "'a'*990_000"),
     ("lambda x: [x.rpartition('b' + 'a' * 400_000) for y in range(3000)]", "'a'*990_000"),
     ("lambda x: [x.count('a' * 400_000 + 'b') for y in range(3000)]", "'a'*990_000"),
-    ("lambda x: [sorted(x, reverse=True) for y in range(30)]", "[str(i*7919%100_000) for i in range(90_000)]"),
+    (
+        "lambda x: [sorted(x, reverse=True) for y in range(30)]",
+        "[str(i*7919%100_000) for i in range(90_000)]",
+    ),
     ("lambda x: [sorted(x) for y in range(3000)]", "[[0]*400 + [i*7919%200] for i in range(240)]"),
     ("lambda x: [min(x) for y in range(3000)]", "[[0]*400 + [i*7919%200] for i in range(240)]"),
-    ("lambda x: [x.count([0]*400) for y in range(3000)]", "[[0]*400 + [i*7919%200] for i in range(240)]"),
+    (
+        "lambda x: [x.count([0]*400) for y in range(3000)]",
+        "[[0]*400 + [i*7919%200] for i in range(240)]",
+    ),
     ("lambda x: [reversed(x) for y in range(9000)]", "1*[1]*90_000"),
     ("lambda x: [enumerate(x) for y in range(5000)]", "1*[1]*90_000"),
     ("lambda x: list(enumerate(enumerate(enumerate(enumerate(x)))))", "[1]*90_000"),
@@ -307,15 +326,25 @@ STOPPED += [
     ("lambda x: [','.join(x) for y in range(3000)]", "['a']*90_000"),
     ("lambda x: [x.splitlines() for y in range(3000)]", "'a'*990_000"),
     ("lambda x: [x.isalnum() for y in range(3000)]", "'a'*990_000"),
-    ("lambda x: [bool(x) or x.upper() for y in range(3000)] and [x.lower() for y in range(30)]", "'a'*990_000"),
+    (
+        "lambda x: [bool(x) or x.upper() for y in range(3000)] and [x.lower() for y in range(30)]",
+        "'a'*990_000",
+    ),
     ("lambda x: [y[0][0] for y in [{t: 1 for t in x}]]", COLLIDING),
     ("lambda x: [1 for y in range(3000) if 0 in x]", COLLIDING),
     ("lambda x: [a for a in x if a in dict(zip(x[:2000], x[:2000]))]", COLLIDING),
-    ("lambda x: [[1 for a in x[:2000] if a in d] for d in [set(x[:1500])] for y in range(100)]", COLLIDING),
+    (
+        "lambda x: [[1 for a in x[:2000] if a in d] for d in [set(x[:1500])] for y in range(100)]",
+        COLLIDING,
+    ),
     ("lambda x: 'a' * (2**62)", "1"),
     ("lambda x: [0] * (2**63)", "1"),
     ("lambda x: x" + "[::-1]" * 92 + "", "'a'*990_000"),
-    ("lambda x: range(2**4000, 2**4000 + 10**5)[5:][::2] == x or [str(y) for y in range(2**4000, 2**4000 + 3000)]", "1"),
+    (
+        "lambda x: range(2**4000, 2**4000 + 10**5)[5:][::2] == x or [str(y) for y in "
+        "range(2**4000, 2**4000 + 3000)]",
+        "1",
+    ),
     ("lambda x: {" + ",".join(f"'{number}':x" for number in range(1000)) + "}", "'a'*900_000"),
     ("lambda x: [[[[[[x] * 9] * 9] * 9] * 9] * 9] * 9", "1"),
     ("lambda x: [1 for a in x for b in a for c in b]", "[[[0]*10]*100]*90"),
@@ -368,14 +397,23 @@ HARMLESS = [
 def costs(cases: list[tuple[str, str]]) -> list[dict[str, object]]:
     script = Path(__file__).parents[2] / "support" / "hostile_lambdas.py"
     done = subprocess.run(
-        [sys.executable, str(script)], input=json.dumps(cases), capture_output=True, text=True, timeout=110, check=True
+        [sys.executable, str(script)],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
     ("expected", "cases"),
-    [("refused", [(source, "1") for source in REFUSED]), ("stopped", STOPPED), ("harmless", HARMLESS)],
+    [
+        ("refused", [(source, "1") for source in REFUSED]),
+        ("stopped", STOPPED),
+        ("harmless", HARMLESS),
+    ],
     ids=["refused", "stopped", "harmless"],
 )
 def test_hostile_lambdas(expected: str, cases: list[tuple[str, str]]) -> None:
@@ -390,7 +428,10 @@ def test_hostile_lambdas(expected: str, cases: list[tuple[str, str]]) -> None:
     assert not wrong, "\n".join(map(str, wrong))
     worst = max(found, key=lambda cost: float(str(cost["ms"])))
     largest = max(found, key=lambda cost: float(str(cost["mb"])))
-    print(f"\n{expected}: {len(found)} lambdas, at most {worst['ms']:.0f} ms and {largest['mb']:.0f} MB")
+    print(
+        f"\n{expected}: {len(found)} lambdas, at most {worst['ms']:.0f} ms and {largest['mb']:.0f} "
+        "MB"
+    )
 
 
 CONFIG = """
@@ -429,7 +470,8 @@ REPLIES = {
 @pytest.mark.timeout(45)
 @pytest.mark.parametrize("name", sorted(REPLIES))
 def test_half_a_megabyte_of_anything_gets_an_answer(name: str) -> None:
-    """Quadratic work would take minutes and run into the limit; `tests/bench/hostile_replies.py` prints the times."""
+    """Quadratic work would take minutes and run into the limit; `tests/bench/hostile_replies.py`
+    prints the times."""
     config, _ = parse_config(CONFIG, name="c.yaml")
     assert config is not None
     interpreter = Interpreter(config)
@@ -452,7 +494,12 @@ def test_a_megabyte_of_think_or_blanks_takes_milliseconds() -> None:
     config, _ = parse_config(CONFIG, name="c.yaml")
     assert config is not None
     interpreter = Interpreter(config)
-    for reply in ("<think>" * 140_000, " " * 1_000_000, "<think>" + " " * 1_000_000, "<tool>" * 160_000):
+    for reply in (
+        "<think>" * 140_000,
+        " " * 1_000_000,
+        "<think>" + " " * 1_000_000,
+        "<tool>" * 160_000,
+    ):
         best = 9.0
         for _ in range(5):
             began = time.thread_time()
@@ -472,4 +519,7 @@ def test_deep_arguments_reach_the_answer() -> None:
     text = json.dumps(meaning.to_json())
     assert text.count("[" * depth) == 3  # tool text, action, call
     refused = Interpreter(config).interpret(f"<tool>type({'[' * 101}{']' * 101})</tool>")
-    assert refused.error is not None and (refused.error.stage, refused.error.column) == ("syntax", 106)
+    assert refused.error is not None and (refused.error.stage, refused.error.column) == (
+        "syntax",
+        106,
+    )

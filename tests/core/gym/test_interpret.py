@@ -123,7 +123,10 @@ def meaning(text: str, interpreter: Interpreter = PLAIN) -> Interpretation:
         ('scroll("up")', {"action": "scroll", "scroll_y": -3}),
         ("wait(2.5)", {"action": "wait", "time": 2500}),
         ("wait()", {"action": "wait", "time": 1000}),
-        ("drag(1, 2, 3, 4)", {"action": "drag", "start": [1, 2], "end": [3, 4], "options": {"speed": [1, 2]}}),
+        (
+            "drag(1, 2, 3, 4)",
+            {"action": "drag", "start": [1, 2], "end": [3, 4], "options": {"speed": [1, 2]}},
+        ),
     ],
 )
 @pytest.mark.parametrize("interpreter", [PLAIN, STRICT], ids=["plain", "strict"])
@@ -156,18 +159,43 @@ def test_the_json_of_a_call() -> None:
     [
         ("left", "tags", "there is no <tool>...</tool> in the reply", None, (0, 0)),
         ("<think>a</think><tool>left()", "tags", "the <tool> tag is not closed", None, (0, 0)),
-        ("<think>a</think><tool>click(1</tool>", "syntax", "the parenthesis that opens in column 6 is not closed", 6, (1, 0)),
-        ("<tool>click(1</tool>", "syntax", "the parenthesis that opens in column 6 is not closed", 6, (0, 0)),
-        ("<tool>clik(1)</tool>", "mapping", "unknown action clik; did you mean click?", 1, (0, 1)),
-        ("<tool>  Scroll(1)</tool>", "mapping", "unknown action Scroll; did you mean scroll?", 1, (0, 1)),
         (
-            "<tool>zzzzzzz()</tool>",
+            "<think>a</think><tool>click(1</tool>",
+            "syntax",
+            "the parenthesis that opens in column 6 is not closed",
+            6,
+            (1, 0),
+        ),
+        (
+            "<tool>click(1</tool>",
+            "syntax",
+            "the parenthesis that opens in column 6 is not closed",
+            6,
+            (0, 0),
+        ),
+        ("<tool>clik(1)</tool>", "mapping", "unknown action clik; did you mean click?", 1, (0, 1)),
+        (
+            "<tool>  Scroll(1)</tool>",
             "mapping",
-            "unknown action zzzzzzz; known actions are screenshot, click, type, key, scroll, wait, drag, todo, many, done",
+            "unknown action Scroll; did you mean scroll?",
             1,
             (0, 1),
         ),
-        ("<tool>click(1, 2, 3)</tool>", "mapping", "click takes 2 arguments (x, y), not 3", 13, (0, 1)),
+        (
+            "<tool>zzzzzzz()</tool>",
+            "mapping",
+            "unknown action zzzzzzz; known actions are screenshot, click, type, key, scroll, wait, "
+            "drag, todo, many, done",
+            1,
+            (0, 1),
+        ),
+        (
+            "<tool>click(1, 2, 3)</tool>",
+            "mapping",
+            "click takes 2 arguments (x, y), not 3",
+            13,
+            (0, 1),
+        ),
         (
             "<tool>wait('')</tool>",
             "transform",
@@ -177,7 +205,9 @@ def test_the_json_of_a_call() -> None:
         ),
     ],
 )
-def test_refusals(reply: str, stage: str, message: str, column: int | None, form: tuple[int, int]) -> None:
+def test_refusals(
+    reply: str, stage: str, message: str, column: int | None, form: tuple[int, int]
+) -> None:
     found = PLAIN.interpret(reply)
     assert found.call is None
     assert found.error is not None
@@ -199,15 +229,26 @@ def test_refusals(reply: str, stage: str, message: str, column: int | None, form
 def test_the_schema_is_checked(text: str, message: str, column: int) -> None:
     found = meaning(text, STRICT)
     assert found.error is not None
-    assert (found.error.stage, found.error.message, found.error.column) == ("schema", message, column)
+    assert (found.error.stage, found.error.message, found.error.column) == (
+        "schema",
+        message,
+        column,
+    )
     assert found.call is None
     assert found.draft is not None
     assert found.draft.tool == "computer"
 
 
-@pytest.mark.parametrize("text", ["done()", "done('with (words)', 3, [1])", "done(x=1)", "done(all good)", "done();"])
 @pytest.mark.parametrize(
-    "extra", ["", "  done: {_tool: computer, action: {from_arg: arg0, transform: 'lambda x: 1 / 0'}}\n", "  done: {}\n"]
+    "text", ["done()", "done('with (words)', 3, [1])", "done(x=1)", "done(all good)", "done();"]
+)
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "",
+        "  done: {_tool: computer, action: {from_arg: arg0, transform: 'lambda x: 1 / 0'}}\n",
+        "  done: {}\n",
+    ],
 )
 def test_done_ends_the_episode(text: str, extra: str) -> None:
     interpreter = Interpreter(config(COMPUTER + extra), tools(("done", {"required": ["z"]})))
@@ -225,14 +266,22 @@ def test_done_that_does_not_parse_ends_nothing() -> None:
 
 
 def test_a_missing_argument_depends_on_the_schema() -> None:
-    text = "action_mappings:\n  move:\n    _parser: {positional: [d]}\n    _tool: move\n    direction: {from_arg: d}\n"
+    text = (
+        "action_mappings:\n  move:\n    _parser: {positional: [d]}\n    _tool: move\n    "
+        "direction: {from_arg: d}\n"
+    )
     assert meaning("move()", Interpreter(config(text))).call == ("move", {})
-    optional = Interpreter(config(text), tools(("move", {"properties": {"direction": {"type": "string"}}})))
+    optional = Interpreter(
+        config(text), tools(("move", {"properties": {"direction": {"type": "string"}}}))
+    )
     assert meaning("move()", optional).call == ("move", {})
     required = Interpreter(config(text), tools(("move", {"required": ["direction"]})))
     found = meaning("move()", required)
     assert found.error is not None
-    assert (found.error.stage, found.error.message) == ("mapping", "the argument d is missing: move requires direction")
+    assert (found.error.stage, found.error.message) == (
+        "mapping",
+        "the argument d is missing: move requires direction",
+    )
 
 
 def test_a_tool_that_is_not_there() -> None:
@@ -252,7 +301,10 @@ def test_unmapped_actions() -> None:
     }
     interpreter = Interpreter(config(text), given, reserved={"setup_board": "sets this task up"})
     assert meaning("move('up')", interpreter).call == ("move", {"arg0": "up"})
-    assert meaning("move(direction='up', n=[1])", interpreter).call == ("move", {"direction": "up", "n": [1]})
+    assert meaning("move(direction='up', n=[1])", interpreter).call == (
+        "move",
+        {"direction": "up", "n": [1]},
+    )
     found = meaning("move(1)", interpreter)
     assert found.error is not None
     assert found.error.stage == "schema"
@@ -270,16 +322,25 @@ def test_unmapped_actions() -> None:
 
 def test_an_action_that_is_mapped_to_the_task_s_own_tool_says_whose_it_is() -> None:
     text = COMPUTER + "  judge:\n    _tool: evaluate\n"
-    found = meaning("judge()", Interpreter(config(text), tools(("computer", None)), reserved={"evaluate": "judges this task"}))
+    found = meaning(
+        "judge()",
+        Interpreter(
+            config(text), tools(("computer", None)), reserved={"evaluate": "judges this task"}
+        ),
+    )
     assert found.error is not None and found.call is None
     assert found.error.message == "evaluate judges this task; the agent cannot call it"
 
 
 def test_an_action_with_a_broken_mapping_says_so() -> None:
-    text = COMPUTER + "  bad:\n    _tool: computer\n    x: {from_arg: x, transform: 'lambda x: y'}\n"
+    text = (
+        COMPUTER + "  bad:\n    _tool: computer\n    x: {from_arg: x, transform: 'lambda x: y'}\n"
+    )
     found = meaning("bad(1)", Interpreter(config(text)))
     assert found.error is not None
-    assert found.error.message.startswith("the action bad cannot be used, its mapping has an error: transform, column 11")
+    assert found.error.message.startswith(
+        "the action bad cannot be used, its mapping has an error: transform, column 11"
+    )
 
 
 def test_think_blocks_are_never_carried_out() -> None:
@@ -305,7 +366,10 @@ TODO = PLAIN.config.mappings["todo"]
     ("text", "arguments"),
     [
         ('todo("milk")', {"item": "milk", "priority": "low", "pair": ["milk", "none"]}),
-        ('todo("milk", priority="high")', {"item": "milk", "priority": "high", "pair": ["milk", "none"]}),
+        (
+            'todo("milk", priority="high")',
+            {"item": "milk", "priority": "high", "pair": ["milk", "none"]},
+        ),
         ("todo(item=milk, tag=1)", {"item": "milk", "priority": "low", "pair": ["milk", 1]}),
         (
             'todo("milk", note="two", priority=None)',
@@ -313,7 +377,9 @@ TODO = PLAIN.config.mappings["todo"]
         ),
     ],
 )
-def test_arguments_that_positional_does_not_list_are_given_by_name(text: str, arguments: dict[str, Any]) -> None:
+def test_arguments_that_positional_does_not_list_are_given_by_name(
+    text: str, arguments: dict[str, Any]
+) -> None:
     assert (TODO.positional, TODO.keywords) == (("item",), ("priority", "note", "tag"))
     found = meaning(text)
     assert found.error is None and found.call == ("other", arguments)
@@ -354,10 +420,18 @@ rubric: {weights: {task_completion: 0.8, tool_execution: 0.1, format_compliance:
 
 def test_files_of_that_shape_load_and_mean_what_they_meant() -> None:
     found, findings = parse_config(OLD, name="c.yaml")
-    assert found is not None and [(finding.code, finding.severity) for finding in findings] == [("comment", "warning")]
+    assert found is not None and [(finding.code, finding.severity) for finding in findings] == [
+        ("comment", "warning")
+    ]
     old = Interpreter(found)
-    assert meaning('add_todo("milk", priority="high")', old).call == ("add_todo", {"title": "milk", "priority": "high"})
-    assert meaning('add_todo("milk")', old).call == ("add_todo", {"title": "milk", "priority": None})
+    assert meaning('add_todo("milk", priority="high")', old).call == (
+        "add_todo",
+        {"title": "milk", "priority": "high"},
+    )
+    assert meaning('add_todo("milk")', old).call == (
+        "add_todo",
+        {"title": "milk", "priority": None},
+    )
     ended = meaning("done()", old)
     assert ended.done and ended.call is None and ended.error is None
 
@@ -366,25 +440,51 @@ def test_files_of_that_shape_load_and_mean_what_they_meant() -> None:
 
 
 def coherent(reply: str) -> None:
-    """Whatever a reply is, its meaning hangs together: a call, a refusal with its reason, or the end of the episode."""
+    """Whatever a reply is, its meaning hangs together: a call, a refusal with its reason, or the
+    end of the episode."""
     for interpreter in (PLAIN, STRICT):
         found = interpreter.interpret(reply)
         assert (found.call is None) == (found.error is not None or found.done), reply
-        assert (found.tool is None) == (found.error is not None and found.error.stage == "tags"), reply
-        assert (found.action is None) == (found.error is not None and found.error.stage in ("tags", "syntax")), reply
-        assert found.format == (int(found.tool is not None and found.think is not None), int(found.action is not None)), reply
+        assert (found.tool is None) == (found.error is not None and found.error.stage == "tags"), (
+            reply
+        )
+        assert (found.action is None) == (
+            found.error is not None and found.error.stage in ("tags", "syntax")
+        ), reply
+        assert found.format == (
+            int(found.tool is not None and found.think is not None),
+            int(found.action is not None),
+        ), reply
         if found.call is not None:
             assert found.call is found.draft, reply
-            assert found.call.arguments == {trace.name: trace.after for trace in found.parameters if trace.origin != "left out"}
+            assert found.call.arguments == {
+                trace.name: trace.after for trace in found.parameters if trace.origin != "left out"
+            }
             json.dumps(found.call.arguments).encode()
         json.dumps(found.to_json())
 
 
-NUMBERS = "1 -1 +4 007 2.5 .5 5. 1e5 1e999 1_000 --1 - 12px 0x1 １ 999999999999999999999999999999 true True none null nan inf"
+NUMBERS = (
+    "1 -1 +4 007 2.5 .5 5. 1e5 1e999 1_000 --1 - 12px 0x1 １ 999999999999999999999999999999 true "
+    "True none null nan inf"
+)
 WORDS = "ctrl+a down up left é priority=9 note=a x=1 text='a' y [1] {} ( ) ' 'a' '(x)' 'é' '\ud800'"
 QUOTED = r'"a" "" """a""" "a\n" "down" " "<tool>" "<"'
 TOKENS = st.sampled_from(
-    [*NUMBERS.split(), *WORDS.split(), *QUOTED.split(), "9" * 5000, "a b", "x = 2", '"a, b"', "'a' 'b'", '"a" ', " 3 ", "\n4", ""]
+    [
+        *NUMBERS.split(),
+        *WORDS.split(),
+        *QUOTED.split(),
+        "9" * 5000,
+        "a b",
+        "x = 2",
+        '"a, b"',
+        "'a' 'b'",
+        '"a" ',
+        " 3 ",
+        "\n4",
+        "",
+    ]
 )
 SHAPES = st.sampled_from(
     [
@@ -407,7 +507,22 @@ SHAPES = st.sampled_from(
 
 @settings(deadline=None, max_examples=settings.default.max_examples * 10)
 @given(
-    st.sampled_from(["screenshot", "click", "type", "key", "scroll", "wait", "drag", "todo", "many", "done", "clik", "2048"]),
+    st.sampled_from(
+        [
+            "screenshot",
+            "click",
+            "type",
+            "key",
+            "scroll",
+            "wait",
+            "drag",
+            "todo",
+            "many",
+            "done",
+            "clik",
+            "2048",
+        ]
+    ),
     st.lists(TOKENS, max_size=6),
     st.sampled_from([",", ", ", " , "]),
     SHAPES,

@@ -17,14 +17,19 @@ from hudtui.core.gym.values import ActionMapping
 
 def mapping(body: str, positional: str = "[a, b]") -> ActionMapping:
     lines = "\n".join("    " + line for line in body.splitlines())
-    text = f"action_mappings:\n  act:\n    _parser: {{positional: {positional}}}\n    _tool: tool\n{lines}\n"
+    text = (
+        f"action_mappings:\n  act:\n    _parser: {{positional: {positional}}}\n    _tool: tool\n"
+        f"{lines}\n"
+    )
     config, findings = parse_config(text, name="c.yaml")
     assert not errors_of(findings), findings
     assert config is not None
     return config.mappings["act"]
 
 
-def run(body: str, text: str, positional: str = "[a, b]", required: tuple[str, ...] = ()) -> MappedArguments:
+def run(
+    body: str, text: str, positional: str = "[a, b]", required: tuple[str, ...] = ()
+) -> MappedArguments:
     made = mapping(body, positional)
     call = parse_call(text)
     assert isinstance(call, Call)
@@ -58,7 +63,12 @@ def test_positional_arguments_take_their_names(text: str, arguments: dict[str, A
     ("text", "arguments", "message", "column"),
     [
         ("act(1, 2, 3)", {"a": 1, "b": 2, "arg2": 3}, "act takes 2 arguments (a, b), not 3", 11),
-        ("act(1, 2, 3, 4)", {"a": 1, "b": 2, "arg2": 3, "arg3": 4}, "act takes 2 arguments (a, b), not 4", 11),
+        (
+            "act(1, 2, 3, 4)",
+            {"a": 1, "b": 2, "arg2": 3, "arg3": 4},
+            "act takes 2 arguments (a, b), not 4",
+            11,
+        ),
         ("act(1, B=2)", {"a": 1, "B": 2}, "act has no argument B; did you mean b?", 8),
         ("act(1, zzz=2)", {"a": 1, "zzz": 2}, "act has no argument zzz; it has a, b", 8),
         ("act(1, a=2)", {"a": 1}, "the argument a is given twice", 8),
@@ -69,7 +79,11 @@ def test_wrong_arguments(text: str, arguments: dict[str, Any], message: str, col
     assert isinstance(call, Call)
     bound = bind_arguments(call, ("a", "b"))
     assert bound.problem is not None
-    assert (bound.problem.stage, bound.problem.message, bound.problem.column) == ("mapping", message, column)
+    assert (bound.problem.stage, bound.problem.message, bound.problem.column) == (
+        "mapping",
+        message,
+        column,
+    )
     assert bound.arguments == arguments
 
 
@@ -99,7 +113,11 @@ def test_without_a_mapping_arguments_are_numbered() -> None:
 @pytest.mark.parametrize(
     ("body", "text", "arguments"),
     [
-        ("p: 1\nq: text\nr: [1, a]\ns: null\nt: true", "act()", {"p": 1, "q": "text", "r": [1, "a"], "s": None, "t": True}),
+        (
+            "p: 1\nq: text\nr: [1, a]\ns: null\nt: true",
+            "act()",
+            {"p": 1, "q": "text", "r": [1, "a"], "s": None, "t": True},
+        ),
         ("p: {static: {x: 1}}", "act()", {"p": {"x": 1}}),
         ("p: {static: yes}\nno: on", "act()", {"p": "yes", "no": "on"}),
         ("p: {from_arg: a}", "act(5)", {"p": 5}),
@@ -107,17 +125,41 @@ def test_without_a_mapping_arguments_are_numbered() -> None:
         ("p: {from_arg: a, default: 7}", "act()", {"p": 7}),
         ("p: {from_arg: a, default: null}", "act()", {"p": None}),
         ("p: {from_arg: a, default: 7}", "act(null)", {"p": None}),
-        ("p: {from_arg: a, default: 1000, transform: 'lambda x: int(x * 1000)'}", "act()", {"p": 1000}),
-        ("p: {from_arg: a, default: 1000, transform: 'lambda x: int(x * 1000)'}", "act(2.5)", {"p": 2500}),
-        ("p: {from_arg: a, transform: \"lambda x: x.split('+')\"}", "act('ctrl+a')", {"p": ["ctrl", "a"]}),
+        (
+            "p: {from_arg: a, default: 1000, transform: 'lambda x: int(x * 1000)'}",
+            "act()",
+            {"p": 1000},
+        ),
+        (
+            "p: {from_arg: a, default: 1000, transform: 'lambda x: int(x * 1000)'}",
+            "act(2.5)",
+            {"p": 2500},
+        ),
+        (
+            "p: {from_arg: a, transform: \"lambda x: x.split('+')\"}",
+            "act('ctrl+a')",
+            {"p": ["ctrl", "a"]},
+        ),
         ("p: {from_arg: a, transform: 'lambda x: (x, x)'}", "act(1)", {"p": [1, 1]}),
-        ("p: {from_arg: a, transform: 'lambda x: {1: x, None: 2}'}", "act(1)", {"p": {"1": 1, "null": 2}}),
+        (
+            "p: {from_arg: a, transform: 'lambda x: {1: x, None: 2}'}",
+            "act(1)",
+            {"p": {"1": 1, "null": 2}},
+        ),
         ("p: {from_arg: a, transform: ''}", "act(1)", {"p": 1}),
         ("p: {from_arg: a, transform: int}", "act('12')", {"p": 12}),
-        ("p: {from_arg: a, transform: 'lambda x, ctx: [x, ctx]', use_context: true}", "act(1, 2)", {"p": [1, {"a": 1, "b": 2}]}),
+        (
+            "p: {from_arg: a, transform: 'lambda x, ctx: [x, ctx]', use_context: true}",
+            "act(1, 2)",
+            {"p": [1, {"a": 1, "b": 2}]},
+        ),
         ("p: {from_arg: a, transform: 'lambda x, others: others'}", "act(1)", {"p": {"a": 1}}),
         ("p: {from_arg: a, transform: 'lambda x, n=3: x * n'}", "act(2)", {"p": 6}),
-        ("p: {from_arg: a, transform: 'lambda x, c=3: c', use_context: true}", "act(2)", {"p": {"a": 2}}),
+        (
+            "p: {from_arg: a, transform: 'lambda x, c=3: c', use_context: true}",
+            "act(2)",
+            {"p": {"a": 2}},
+        ),
         ("p: {from_arg: a, transform: 'lambda x: x', use_context: true}", "act(2)", {"p": 2}),
         ("p: {from_args: [a, b]}", "act(1, 2)", {"p": [1, 2]}),
         ("p: {from_args: [b, a]}", "act(1, 2)", {"p": [2, 1]}),
@@ -138,17 +180,22 @@ def test_parameters(body: str, text: str, arguments: dict[str, Any]) -> None:
 
 
 def test_numbered_arguments_without_names() -> None:
-    assert run("p: {from_arg: arg0}\nq: {from_arg: arg1}", "act(1, 2)", positional="[]").arguments == {"p": 1, "q": 2}
+    assert run(
+        "p: {from_arg: arg0}\nq: {from_arg: arg1}", "act(1, 2)", positional="[]"
+    ).arguments == {"p": 1, "q": 2}
     assert run("p: {from_arg: arg1}", "act(1, 2)", positional="[a]").arguments == {"p": 2}
 
 
 def test_where_parameters_come_from() -> None:
     mapped = run(
-        "p: 1\nq: {from_arg: a}\nr: {from_arg: b, default: 5}\ns: {from_arg: a, transform: 'lambda x: x * 2'}\n"
+        "p: 1\nq: {from_arg: a}\nr: {from_arg: b, default: 5}\ns: {from_arg: a, transform: 'lambda "
+        "x: x * 2'}\n"
         "t: {from_arg: b}\nu: {from_arg: a, transform: 'lambda x: 1 / 0'}",
         "act(3)",
     )
-    assert [(trace.name, trace.origin, trace.before, trace.after) for trace in mapped.parameters] == [
+    assert [
+        (trace.name, trace.origin, trace.before, trace.after) for trace in mapped.parameters
+    ] == [
         ("p", "static", 1, 1),
         ("q", "argument", 3, 3),
         ("r", "default", 5, 5),
@@ -163,11 +210,46 @@ def test_where_parameters_come_from() -> None:
 @pytest.mark.parametrize(
     ("body", "text", "required", "stage", "message", "column"),
     [
-        ("p: {from_arg: a}", "act()", ("p",), "mapping", "the argument a is missing: tool requires p", None),
-        ("p: {from_args: [a, b]}", "act(1)", ("p",), "mapping", "the argument b is missing: p is made of a, b", None),
-        ("p: {from_args: [a, b]}", "act(1)", (), "mapping", "the argument b is missing: p is made of a, b", None),
-        ("p: {from_args: [a, b], defaults: [8]}", "act(1)", (), "mapping", "the argument b is missing: p is made of a, b", None),
-        ("p: {from_args: [a, b]}", "act()", ("p",), "mapping", "the arguments a and b are missing: tool requires p", None),
+        (
+            "p: {from_arg: a}",
+            "act()",
+            ("p",),
+            "mapping",
+            "the argument a is missing: tool requires p",
+            None,
+        ),
+        (
+            "p: {from_args: [a, b]}",
+            "act(1)",
+            ("p",),
+            "mapping",
+            "the argument b is missing: p is made of a, b",
+            None,
+        ),
+        (
+            "p: {from_args: [a, b]}",
+            "act(1)",
+            (),
+            "mapping",
+            "the argument b is missing: p is made of a, b",
+            None,
+        ),
+        (
+            "p: {from_args: [a, b], defaults: [8]}",
+            "act(1)",
+            (),
+            "mapping",
+            "the argument b is missing: p is made of a, b",
+            None,
+        ),
+        (
+            "p: {from_args: [a, b]}",
+            "act()",
+            ("p",),
+            "mapping",
+            "the arguments a and b are missing: tool requires p",
+            None,
+        ),
         (
             "p: {from_arg: a, transform: 'lambda x: x.upper()'}",
             "act( 5)",
@@ -200,13 +282,26 @@ def test_where_parameters_come_from() -> None:
             "argument a of act: the number inf is not finite",
             5,
         ),
-        ("p: {from_arg: a}", r'act("\ud800")', (), "schema", "argument a of act: the text holds half a surrogate pair", 5),
+        (
+            "p: {from_arg: a}",
+            r'act("\ud800")',
+            (),
+            "schema",
+            "argument a of act: the text holds half a surrogate pair",
+            5,
+        ),
     ],
 )
-def test_problems(body: str, text: str, required: tuple[str, ...], stage: str, message: str, column: int | None) -> None:
+def test_problems(
+    body: str, text: str, required: tuple[str, ...], stage: str, message: str, column: int | None
+) -> None:
     mapped = run(body, text, required=required)
     assert mapped.problem is not None
-    assert (mapped.problem.stage, mapped.problem.message, mapped.problem.column) == (stage, message, column)
+    assert (mapped.problem.stage, mapped.problem.message, mapped.problem.column) == (
+        stage,
+        message,
+        column,
+    )
 
 
 def test_calls_do_not_share_what_the_configuration_holds() -> None:
@@ -216,7 +311,10 @@ def test_calls_do_not_share_what_the_configuration_holds() -> None:
     first = map_arguments(made, bind_arguments(call, made.positional), ()).arguments
     first["p"]["x"].append(9)
     first["q"].append(9)
-    assert map_arguments(made, bind_arguments(call, made.positional), ()).arguments == {"p": {"x": [1]}, "q": [2]}
+    assert map_arguments(made, bind_arguments(call, made.positional), ()).arguments == {
+        "p": {"x": [1]},
+        "q": [2],
+    }
 
 
 # JSON
@@ -238,7 +336,18 @@ def test_plain_makes_json_of_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), [float("inf")], {1, 2}, {"a": range(3)}, {(1,): 2}, "\ud800", ["\udc00"], 1j, {"\ud800": 1}]
+    "value",
+    [
+        float("nan"),
+        [float("inf")],
+        {1, 2},
+        {"a": range(3)},
+        {(1,): 2},
+        "\ud800",
+        ["\udc00"],
+        1j,
+        {"\ud800": 1},
+    ],
 )
 def test_what_json_cannot_hold(value: Any) -> None:
     with pytest.raises(NotJsonError):
@@ -246,7 +355,11 @@ def test_what_json_cannot_hold(value: Any) -> None:
 
 
 def test_dumps_writes_what_json_writes() -> None:
-    value = {"a": [1, "é\n", None, True, 2.5, {}, []], 'k"': {"b": [[]]}, "3": {5: 6, None: 7, True: 8}}
+    value = {
+        "a": [1, "é\n", None, True, 2.5, {}, []],
+        'k"': {"b": [[]]},
+        "3": {5: 6, None: 7, True: 8},
+    }
     assert dumps(value) == json.dumps(value)
     nested: Any = 1
     for _ in range(100_000):

@@ -27,6 +27,9 @@ def test_an_outline_of_sections_that_go_to_and_fro_takes_linear_time() -> None:
     assert outline([" " * 200_000, "a" + " " * 200_000, "'" + "''" * 100_000]) == ()
 
 
-@pytest.mark.parametrize(("line", "name"), [("a b : 1", "a b"), ("'a: b' : 1", "a: b"), ('"x" y: 1', '"x" y'), ("a:b: 1", None)])
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [("a b : 1", "a b"), ("'a: b' : 1", "a: b"), ('"x" y: 1', '"x" y'), ("a:b: 1", None)],
+)
 def test_names_of_sections(line: str, name: str | None) -> None:
     assert [entry.name for entry in outline([line])] == ([] if name is None else [name])

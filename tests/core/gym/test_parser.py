@@ -40,12 +40,27 @@ def value(text: str) -> Any:
         ("<think>go left</think>\n<tool>left()</tool>", "go left", "left()", 0),
         ("<tool>left()</tool>", None, "left()", 0),
         ("<tool>\n  left()  \n</tool> and more", None, "left()", 0),
-        ("<think>a <tool>up()</tool> b</think><tool>left()</tool>", "a <tool>up()</tool> b", "left()", 0),
+        (
+            "<think>a <tool>up()</tool> b</think><tool>left()</tool>",
+            "a <tool>up()</tool> b",
+            "left()",
+            0,
+        ),
         ("<think>only <tool>up()</tool></think>", "only <tool>up()</tool>", None, 0),
         ("<think>a</think><think>b</think><tool>left()</tool>", "a", "left()", 0),
         ("<tool>left()</tool><think>late</think>", "<tool>left()</tool><think>late", None, 0),
-        ("<tool>left()</tool><think>late</think><tool>up()</tool>", "<tool>left()</tool><think>late", "up()", 0),
-        ("perhaps <tool>left()</tool></think> <tool>up()</tool>", "perhaps <tool>left()</tool>", "up()", 0),
+        (
+            "<tool>left()</tool><think>late</think><tool>up()</tool>",
+            "<tool>left()</tool><think>late",
+            "up()",
+            0,
+        ),
+        (
+            "perhaps <tool>left()</tool></think> <tool>up()</tool>",
+            "perhaps <tool>left()</tool>",
+            "up()",
+            0,
+        ),
         ("perhaps</think><tool>up()</tool></think><tool>left()</tool>", "perhaps", "up()", 1),
         ("well <think> hm </think> <tool>up()</tool>", "hm", "up()", 0),
         ("<think>a <think>b</think> <tool>up()</tool>", "a <think>b", "up()", 0),
@@ -71,11 +86,21 @@ def value(text: str) -> Any:
         ('<tool>type("a\\"<think>x</think>")</tool>', None, 'type("a\\"<think>x</think>")', 0),
         ('<tool>type("</think>")</tool>', None, 'type("</think>")', 0),
         ('<tool>type("<think>")</tool>', None, 'type("<think>")', 0),
-        ('<tool>type("</think>")</tool></think><tool>up()</tool>', '<tool>type("</think>")</tool>', "up()", 0),
+        (
+            '<tool>type("</think>")</tool></think><tool>up()</tool>',
+            '<tool>type("</think>")</tool>',
+            "up()",
+            0,
+        ),
         ('<think>a <tool>type("</think>")</tool>', 'a <tool>type("', None, 0),
         ('<think>a</think><tool>type("</think><think>")</tool>', "a", 'type("</think><think>")', 0),
         ("<tool>don't </think> <tool>up('</think>')</tool>", "<tool>don't", "up('</think>')", 0),
-        ("a <tool> tag, isn't it</think> <tool>say('up')</tool>", "a <tool> tag, isn't it", "say('up')", 0),
+        (
+            "a <tool> tag, isn't it</think> <tool>say('up')</tool>",
+            "a <tool> tag, isn't it",
+            "say('up')",
+            0,
+        ),
         ("<tool>left(<think>hm</think>)</tool>", "<tool>left(<think>hm", None, 0),
         ("<think>a</think><tool><think>hm</think>left()</tool>", "a", "left()", 0),
         ("<think>a</think><tool>left(<think>hm</think>)</tool>", "a", "left()", 0),
@@ -99,7 +124,10 @@ def test_reply(reply: str, think: str | None, tool: str | None, extra: int, thin
         assert reply.startswith(parts.tool, parts.tool_start)
 
 
-UNCLOSED = "the <think> tag is not closed, so all after it is thought; close it, and write the call after </think>"
+UNCLOSED = (
+    "the <think> tag is not closed, so all after it is thought; close it, and write the call after "
+    "</think>"
+)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +136,14 @@ UNCLOSED = "the <think> tag is not closed, so all after it is thought; close it,
         ("left()", "there is no <tool>...</tool> in the reply"),
         ("<tool>left()", "the <tool> tag is not closed"),
         ("<tool> </tool>", "the <tool> tag is empty"),
-        ("<think><tool>left()</tool></think>", "the <tool> tag is in the thought; write the call after </think>"),
-        ("<tool>left()</tool> so be it</think>", "the <tool> tag is in the thought; write the call after </think>"),
+        (
+            "<think><tool>left()</tool></think>",
+            "the <tool> tag is in the thought; write the call after </think>",
+        ),
+        (
+            "<tool>left()</tool> so be it</think>",
+            "the <tool> tag is in the thought; write the call after </think>",
+        ),
         ("<tool>left()</tool></think> <tool>", "the <tool> tag is not closed"),
         ("<think>a</think> left()", "there is no <tool>...</tool> in the reply"),
         ("<think>a <tool>left()</tool>", UNCLOSED),
@@ -306,7 +340,11 @@ def test_a_hundred_deep_and_no_deeper() -> None:
         nested = nested["a"]
     assert nested == 1
     for depth in (101, 100_000):
-        for text, column in (("[" * depth + "]" * depth, 103), ('{"a":' * depth + "1" + "}" * depth, 503), ("[" * depth, 103)):
+        for text, column in (
+            ("[" * depth + "]" * depth, 103),
+            ('{"a":' * depth + "1" + "}" * depth, 503),
+            ("[" * depth, 103),
+        ):
             found = refusal(f"f({text})")
             assert (found.message, found.column) == ("nested more than 100 deep", column)
 
@@ -324,7 +362,12 @@ def test_keys_that_collide_are_bounded() -> None:
 @given(st.text(), st.booleans())
 @example("<tool>\ud800</tool>", True)
 def test_no_text_raises(text: str, thinking: bool) -> None:
-    for reply in (text, f"<tool>{text}</tool>", f"<think>{text}<tool>{text}", f"<tool>f({text})</tool>"):
+    for reply in (
+        text,
+        f"<tool>{text}</tool>",
+        f"<think>{text}<tool>{text}",
+        f"<tool>f({text})</tool>",
+    ):
         parts = split_reply(reply, thinking)
         assert parts.extra_calls >= 0
         found = parse_call(parts.tool or reply)
@@ -343,7 +386,11 @@ def test_no_text_of_the_grammar_raises(text: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -361,10 +408,14 @@ def spelled(draw: st.DrawFn, of: Any = None) -> tuple[str, Any]:
         opening, closing = draw(st.sampled_from(["[]", "()"]))
         return f"{blank}{opening}{','.join(parts)}{tail}{blank}{closing}{blank}", data
     if isinstance(data, dict):
-        parts = [f"{draw(spelled((key,)))[0]}:{draw(spelled((item,)))[0]}" for key, item in data.items()]
+        parts = [
+            f"{draw(spelled((key,)))[0]}:{draw(spelled((item,)))[0]}" for key, item in data.items()
+        ]
         return f"{blank}{{{','.join(parts)}{blank}}}{blank}", data
     if isinstance(data, str):
-        text = draw(st.sampled_from([json.dumps(data, ensure_ascii=False), repr(data), ascii(data)]))
+        text = draw(
+            st.sampled_from([json.dumps(data, ensure_ascii=False), repr(data), ascii(data)])
+        )
     elif isinstance(data, bool) or data is None:
         text = draw(st.sampled_from([json.dumps(data), repr(data)]))
     else:
@@ -382,9 +433,16 @@ def spelled(draw: st.DrawFn, of: Any = None) -> tuple[str, Any]:
     st.sampled_from(["", ";", " # a note", "\nthen we see"]),
 )
 def test_well_formed_calls_round_trip(
-    name: str, args: list[tuple[str, Any]], kwargs: dict[str, tuple[str, Any]], blank: str, comma: bool, rest: str
+    name: str,
+    args: list[tuple[str, Any]],
+    kwargs: dict[str, tuple[str, Any]],
+    blank: str,
+    comma: bool,
+    rest: str,
 ) -> None:
-    parts = [text for text, _ in args] + [f"{key}{blank}={text}" for key, (text, _) in kwargs.items()]
+    parts = [text for text, _ in args] + [
+        f"{key}{blank}={text}" for key, (text, _) in kwargs.items()
+    ]
     text = f"{blank}{name}{blank}({','.join(parts)}{',' if comma and parts else ''}{blank}){rest}"
     found = call(text)
     assert found.name == name

@@ -7,7 +7,14 @@ import pytest
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.editing.autosave import FileStamp, delete_copy, file_stamp, find_copy, save_copy, unified_diff
+from hudtui.core.gym.editing.autosave import (
+    FileStamp,
+    delete_copy,
+    file_stamp,
+    find_copy,
+    save_copy,
+    unified_diff,
+)
 from hudtui.core.gym.editing.preview import (
     action_rows,
     agent_tools,
@@ -51,7 +58,10 @@ TOOLS = {
             "",
             {
                 "type": "object",
-                "properties": {"direction": {"enum": ["left", "right"]}, "times": {"type": "integer"}},
+                "properties": {
+                    "direction": {"enum": ["left", "right"]},
+                    "times": {"type": "integer"},
+                },
                 "required": ["direction"],
             },
         ),
@@ -88,7 +98,11 @@ def test_every_action_has_a_row() -> None:
     assert rows[0].words == 'move(direction="left", times=1)'
     changed = config(TEXT.replace("w.lower()", "w.upper()"))
     after = action_rows(changed, TOOLS)
-    assert after[0].verdict == "error" and after[0].words.startswith("schema: ") and after[1] == rows[1]
+    assert (
+        after[0].verdict == "error"
+        and after[0].words.startswith("schema: ")
+        and after[1] == rows[1]
+    )
     assert action_rows(changed, None)[0].verdict == "ok"
 
 
@@ -129,7 +143,10 @@ def test_unsaved_work_is_found_again_until_it_is_dropped(tmp_path: Path) -> None
     file = tmp_path / "c.yaml"
     save_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
     found = find_copy(tmp_path, file, "old\n")
-    assert found is not None and (found.text, found.saved_at) == ("new\n", "2026-11-20T12:00:00+00:00")
+    assert found is not None and (found.text, found.saved_at) == (
+        "new\n",
+        "2026-11-20T12:00:00+00:00",
+    )
     assert find_copy(tmp_path, file, "new\n") is None
     (copy,) = (tmp_path / ".hudtui" / "recovery").iterdir()
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -138,7 +155,9 @@ def test_unsaved_work_is_found_again_until_it_is_dropped(tmp_path: Path) -> None
     assert find_copy(tmp_path, file, "old\n") is None
 
 
-def test_where_the_project_cannot_be_written_to_the_copy_goes_to_the_users_folder(tmp_path: Path) -> None:
+def test_where_the_project_cannot_be_written_to_the_copy_goes_to_the_users_folder(
+    tmp_path: Path,
+) -> None:
     (tmp_path / ".hudtui").write_text("in the way")
     file = tmp_path / "c.yaml"
     kept = save_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
@@ -146,7 +165,9 @@ def test_where_the_project_cannot_be_written_to_the_copy_goes_to_the_users_folde
     found = find_copy(tmp_path, file, "old\n")
     assert found is not None and found.text == "new\n"
     (tmp_path / ".hudtui").unlink()
-    assert save_copy(tmp_path, file, "newer\n", "2026-11-20T12:00:05+00:00").is_relative_to(tmp_path)
+    assert save_copy(tmp_path, file, "newer\n", "2026-11-20T12:00:05+00:00").is_relative_to(
+        tmp_path
+    )
     assert not kept.exists()  # one copy is enough
     delete_copy(tmp_path, file)
     assert find_copy(tmp_path, file, "old\n") is None
@@ -182,15 +203,24 @@ def test_a_changed_file_has_another_stamp(tmp_path: Path) -> None:
     assert file_stamp(file) == first != FileStamp()
     file.write_text("ab")
     assert file_stamp(file) != first
-    assert "+b" in unified_diff("a\n", "a\nb\n", "one", "two") and unified_diff("a", "a", "one", "two") == ""
+    assert (
+        "+b" in unified_diff("a\n", "a\nb\n", "one", "two")
+        and unified_diff("a", "a", "one", "two") == ""
+    )
 
 
 def test_a_check_that_was_given_up_says_so():
     schema = {"properties": {"text": {"pattern": r"^(.)\1$"}}}
-    text = "action_mappings:\n  type:\n    _parser: {positional: [text]}\n    _tool: t\n    text: {from_arg: text}\n"
+    text = (
+        "action_mappings:\n  type:\n    _parser: {positional: [text]}\n    _tool: t\n    text: "
+        "{from_arg: text}\n"
+    )
     config, _ = parse_config(text, name="c.yaml")
     assert config is not None
     meaning = Interpreter(config, {"t": Tool("t", "", schema)}).interpret("<tool>type('ab')</tool>")
     assert meaning.call is not None
     assert not meaning.checked
-    assert describe_check(meaning) == r"not checked: the pattern ^(.)\1$ cannot be looked for in a bounded time"
+    assert (
+        describe_check(meaning)
+        == r"not checked: the pattern ^(.)\1$ cannot be looked for in a bounded time"
+    )

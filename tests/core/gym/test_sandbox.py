@@ -1,4 +1,5 @@
-"""Attempts to get out of the sandbox of transforms: what they reach, what they cost, and that results stay Python's own."""
+"""Attempts to get out of the sandbox of transforms: what they reach, what they cost, and that
+results stay Python's own."""
 
 from __future__ import annotations
 
@@ -324,7 +325,8 @@ SCOPE = {name: getattr(builtins, name) for name in (*sandbox.FUNCTIONS, "isinsta
 @pytest.mark.parametrize(("source", "value"), ANSWERED)
 @pytest.mark.filterwarnings("ignore")
 def test_answered_as_python_does(source: str, value: Any) -> None:
-    """With Python's value, or an error of the same type; a value that has no text of its own is an error here."""
+    """With Python's value, or an error of the same type; a value that has no text of its own is an
+    error here."""
     assert compile_transform(source) is not None
     try:
         expected: Any = eval(source, {"__builtins__": SCOPE})(value)  # noqa: S307 - written above
@@ -332,7 +334,10 @@ def test_answered_as_python_does(source: str, value: Any) -> None:
         with pytest.raises(TransformFailure) as caught:
             compile_transform(source)(value)
         name = "NameError" if isinstance(error, NameError) else type(error).__name__
-        assert str(caught.value).startswith((name, "TypeError: a value of type")), (str(caught.value), repr(error))
+        assert str(caught.value).startswith((name, "TypeError: a value of type")), (
+            str(caught.value),
+            repr(error),
+        )
         return
     try:
         found = compile_transform(source)(value)
@@ -353,10 +358,13 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def test_compiled_code_only_calls_guards() -> None:
-    """A code object lists the globals and the attributes that it uses; no attribute's name begins with a dollar sign."""
+    """A code object lists the globals and the attributes that it uses; no attribute's name begins
+    with a dollar sign."""
     for source, _ in ANSWERED:
         for code in codes(compile_transform(source)._function.__code__):
-            assert all(name.startswith("$") and name in transform._GLOBALS for name in code.co_names), (source, code.co_names)
+            assert all(
+                name.startswith("$") and name in transform._GLOBALS for name in code.co_names
+            ), (source, code.co_names)
 
 
 def test_transforms_share_nothing_that_can_change() -> None:
@@ -372,11 +380,14 @@ def test_no_guard_gives_its_tools_away() -> None:
     """Each guard is a function of the sandbox or one of Python's own that gives plain values."""
     plain = {bool, len, abs, reversed, enumerate, ord, chr, divmod, isinstance}
     for name, guard in sandbox.GUARDS.items():
-        assert guard in plain or (isinstance(guard, types.FunctionType) and guard.__module__ == sandbox.__name__), name
+        assert guard in plain or (
+            isinstance(guard, types.FunctionType) and guard.__module__ == sandbox.__name__
+        ), name
 
 
 def test_no_character_becomes_a_guard_s_name() -> None:
-    """Python normalises names; no character that it allows in one turns into a dollar sign, a dot or a blank."""
+    """Python normalises names; no character that it allows in one turns into a dollar sign, a dot
+    or a blank."""
     for code in range(0x110000):
         character = chr(code)
         if ("a" + character).isidentifier():

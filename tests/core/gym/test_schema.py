@@ -1,4 +1,5 @@
-"""Schema checks: the quick check beside jsonschema, words for violations, and schemas that make no sense."""
+"""Schema checks: the quick check beside jsonschema, words for violations, and schemas that make no
+sense."""
 
 from __future__ import annotations
 
@@ -36,27 +37,72 @@ TOOL = {
 @pytest.mark.parametrize(
     ("arguments", "parameter", "message"),
     [
-        ({}, "direction", 'the parameter direction is missing; expected one of "up", "down", "left", "right"'),
-        ({"direction": "sideways"}, "direction", 'direction: expected one of "up", "down", "left", "right", got "sideways"'),
-        ({"direction": 3}, "direction", 'direction: expected one of "up", "down", "left", "right", got 3'),
+        (
+            {},
+            "direction",
+            'the parameter direction is missing; expected one of "up", "down", "left", "right"',
+        ),
+        (
+            {"direction": "sideways"},
+            "direction",
+            'direction: expected one of "up", "down", "left", "right", got "sideways"',
+        ),
+        (
+            {"direction": 3},
+            "direction",
+            'direction: expected one of "up", "down", "left", "right", got 3',
+        ),
         ({"direction": "up", "amount": "2"}, "amount", 'amount: expected a whole number, got "2"'),
         ({"direction": "up", "amount": 2.5}, "amount", "amount: expected a whole number, got 2.5"),
-        ({"direction": "up", "amount": True}, "amount", "amount: expected a whole number, got true"),
-        ({"direction": "up", "amount": 0}, "amount", "amount: expected a number of at least 1, got 0"),
-        ({"direction": "up", "amount": 11}, "amount", "amount: expected a number of at most 10, got 11"),
+        (
+            {"direction": "up", "amount": True},
+            "amount",
+            "amount: expected a whole number, got true",
+        ),
+        (
+            {"direction": "up", "amount": 0},
+            "amount",
+            "amount: expected a number of at least 1, got 0",
+        ),
+        (
+            {"direction": "up", "amount": 11},
+            "amount",
+            "amount: expected a number of at most 10, got 11",
+        ),
         ({"direction": "up", "keys": "ctrl"}, "keys", 'keys: expected a list, got "ctrl"'),
         ({"direction": "up", "keys": ["a", 1]}, "keys", "keys[1]: expected text, got 1"),
-        ({"direction": "up", "keys": []}, "keys", "keys: expected a list of at least 1 items, got a list of 0 items"),
+        (
+            {"direction": "up", "keys": []},
+            "keys",
+            "keys: expected a list of at least 1 items, got a list of 0 items",
+        ),
         ({"direction": "up", "text": 5}, "text", "text: expected text or null, got 5"),
-        ({"direction": "up", "text": "too long"}, "text", 'text: expected text or null, got "too long"'),
-        ({"direction": "up", "point": {}}, "point", "point: expected an object with x, got an object"),
+        (
+            {"direction": "up", "text": "too long"},
+            "text",
+            'text: expected text or null, got "too long"',
+        ),
+        (
+            {"direction": "up", "point": {}},
+            "point",
+            "point: expected an object with x, got an object",
+        ),
         ({"direction": "up", "point": {"x": "1"}}, "point", 'point.x: expected a number, got "1"'),
-        ({"direction": "up", "code": "A1"}, "code", 'code: expected text that matches ^[a-z]+$, got "A1"'),
-        ({"direction": "up", "tags": [1, 1.0]}, "tags", "tags: expected a list without repetitions, got a list of 2 items"),
+        (
+            {"direction": "up", "code": "A1"},
+            "code",
+            'code: expected text that matches ^[a-z]+$, got "A1"',
+        ),
+        (
+            {"direction": "up", "tags": [1, 1.0]},
+            "tags",
+            "tags: expected a list without repetitions, got a list of 2 items",
+        ),
         (
             {"direction": "up", "speed": 1},
             "speed",
-            "the tool has no parameter speed; it has direction, amount, keys, text, point, code, tags",
+            "the tool has no parameter speed; it has direction, amount, keys, text, point, code, "
+            "tags",
         ),
     ],
 )
@@ -70,7 +116,15 @@ def test_violations(arguments: dict[str, Any], parameter: str, message: str) -> 
     "arguments",
     [
         {"direction": "up"},
-        {"direction": "up", "amount": 1.0, "keys": ["a"], "text": None, "point": {"x": 1}, "code": "ab", "tags": [1, True, "1"]},
+        {
+            "direction": "up",
+            "amount": 1.0,
+            "keys": ["a"],
+            "text": None,
+            "point": {"x": 1},
+            "code": "ab",
+            "tags": [1, True, "1"],
+        },
     ],
 )
 def test_what_fits(arguments: dict[str, Any]) -> None:
@@ -118,7 +172,10 @@ def test_hostile_schemas_end() -> None:
         ({"properties": {"x": {"pattern": "^(a+)+$"}}}, {"x": "a" * 5_000 + "b"}),
         ({"properties": {"x": {"pattern": "^(a|a)*$"}}}, {"x": "a" * 5_000 + "b"}),
         ({"properties": {"x": {"pattern": "a*a*a*a*b"}}}, {"x": "a" * 5_000}),
-        ({"properties": {"x": {"uniqueItems": True}}}, {"x": [[number] for number in range(50_000)]}),
+        (
+            {"properties": {"x": {"uniqueItems": True}}},
+            {"x": [[number] for number in range(50_000)]},
+        ),
         ({"patternProperties": {"^(a+)+$": {"type": "integer"}}}, {"a" * 5_000 + "b": 1}),
     ]
     for schema, arguments in cases:
@@ -131,10 +188,16 @@ def test_arguments_nested_without_end() -> None:
     value: Any = []
     for _ in range(50_000):
         value = [value]
-    recursive = {"$ref": "#/$defs/any", "$defs": {"any": {"type": ["array", "object"], "items": {"$ref": "#/$defs/any"}}}}
+    recursive = {
+        "$ref": "#/$defs/any",
+        "$defs": {"any": {"type": ["array", "object"], "items": {"$ref": "#/$defs/any"}}},
+    }
     assert ArgumentChecker({"properties": {"x": recursive}}).check({"x": value}) is None
     text = ArgumentChecker({"properties": {"x": {"type": "string"}}})
-    assert text.judge({"x": value}) == (None, "the value, or the tool's schema, is nested too deeply")
+    assert text.judge({"x": value}) == (
+        None,
+        "the value, or the tool's schema, is nested too deeply",
+    )
     for _ in range(49_900):
         value = value[0]
     violation = text.check({"x": value})  # as deep as an argument may be (spec: 100 levels)
@@ -171,10 +234,18 @@ def test_describe(schema: Any, words: str) -> None:
 
 # The quick check beside jsonschema
 
-SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, -2.5, 1e300]) | st.text("ab", max_size=3)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from([0.0, 1.0, -2.5, 1e300])
+    | st.text("ab", max_size=3)
+)
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("xyz", max_size=1), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("xyz", max_size=1), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 KINDS = ["integer", "number", "string", "boolean", "null", "array", "object"]
@@ -182,7 +253,8 @@ KINDS = ["integer", "number", "string", "boolean", "null", "array", "object"]
 
 def schemas(depth: int) -> st.SearchStrategy[Any]:
     keywords: dict[str, st.SearchStrategy[Any]] = {
-        "type": st.sampled_from(KINDS) | st.lists(st.sampled_from(KINDS), min_size=1, max_size=3, unique=True),
+        "type": st.sampled_from(KINDS)
+        | st.lists(st.sampled_from(KINDS), min_size=1, max_size=3, unique=True),
         "enum": st.lists(SCALARS, min_size=1, max_size=4),
         "const": SCALARS,
         "minimum": st.integers(-2, 2) | st.sampled_from([0.5]),
@@ -220,7 +292,12 @@ def test_what_the_quick_check_passes_fits(schema: Any, values: list[Any]) -> Non
 
 
 def test_the_quick_check_passes_what_most_calls_look_like() -> None:
-    plain = {**TOOL, "properties": {name: part for name, part in TOOL["properties"].items() if name not in ("code", "tags")}}
+    plain = {
+        **TOOL,
+        "properties": {
+            name: part for name, part in TOOL["properties"].items() if name not in ("code", "tags")
+        },
+    }
     check = quick_check(plain)
     assert check is not None
     assert check({"direction": "up", "amount": 3, "keys": ["a"], "text": None, "point": {"x": 1.5}})
@@ -233,7 +310,9 @@ def test_the_quick_check_passes_what_most_calls_look_like() -> None:
 def test_the_checker_decides_as_jsonschema_does(schema: Any, arguments: dict[str, Any]) -> None:
     checker = ArgumentChecker(schema)
     if checker.known:
-        assert (checker.check(arguments) is None) == Draft202012Validator(schema).is_valid(arguments)
+        assert (checker.check(arguments) is None) == Draft202012Validator(schema).is_valid(
+            arguments
+        )
 
 
 @pytest.mark.parametrize(

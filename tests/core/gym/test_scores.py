@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
-from hudtui.core.gym.rubric import find_reward, format_score, reward_warning, tool_execution, total_reward, why_no_reward
+from hudtui.core.gym.rubric import (
+    find_reward,
+    format_score,
+    reward_warning,
+    tool_execution,
+    total_reward,
+    why_no_reward,
+)
 from hudtui.core.gym.values import GymConfig, ParserSettings
 
 CONFIG = "action_mappings: {left: {_tool: move}}\n"
@@ -40,13 +47,19 @@ def config(extra: str = "") -> GymConfig:
         (["<think>a</think><tool>left()</tool>", "<tool>left(</tool>"], "", 0.5),
         (["<tool>left()</tool>"], "parser: {xml_weight: 3, action_weight: 1}\n", 0.25),
         (["<tool>left()</tool>"], "parser: {xml_weight: 0, action_weight: 7}\n", 1.0),
-        (["<think>a</think><tool>left()</tool>"], "parser: {xml_weight: 0, action_weight: 0}\n", 0.0),
+        (
+            ["<think>a</think><tool>left()</tool>"],
+            "parser: {xml_weight: 0, action_weight: 0}\n",
+            0.0,
+        ),
     ],
 )
 def test_format_score(replies: list[str], extra: str, score: float) -> None:
     made = config(extra)
     interpreter = Interpreter(made)
-    assert format_score([interpreter.interpret(reply) for reply in replies], made) == pytest.approx(score)
+    assert format_score([interpreter.interpret(reply) for reply in replies], made) == pytest.approx(
+        score
+    )
 
 
 def test_tool_execution() -> None:
@@ -58,7 +71,11 @@ def test_total() -> None:
     assert total_reward(1, 1, 1, config()) == pytest.approx(1.0)
     assert total_reward(0.5, 0.25, 0.75, config()) == pytest.approx(0.5)
     changed = config("rubric: {weights: {task_completion: 0.9, format_compliance: 0}}\n")
-    assert changed.weights == {"task_completion": 0.9, "tool_execution": 0.1, "format_compliance": 0.0}
+    assert changed.weights == {
+        "task_completion": 0.9,
+        "tool_execution": 0.1,
+        "format_compliance": 0.0,
+    }
     assert total_reward(1, 0.5, 1, changed) == pytest.approx(0.95)
 
 
@@ -88,12 +105,23 @@ def result(structured: Any = None, *texts: str, error: bool = False) -> ToolResu
         (result({"subscores": {"a": 1, "b": 0.5}, "weights": {"a": 0.5, "b": 0.5}}), 0.75, True),
         (result({"subscores": {"a": 1, "b": 0.5}, "weights": {"a": 0.5}}), 0.5, True),
         (
-            result({"subscores": [{"name": "a", "value": 1, "weight": 0.25}, {"name": "b", "value": 0.5, "weight": 0.5}]}),
+            result(
+                {
+                    "subscores": [
+                        {"name": "a", "value": 1, "weight": 0.25},
+                        {"name": "b", "value": 0.5, "weight": 0.5},
+                    ]
+                }
+            ),
             0.5,
             True,
         ),
         (result({"subscores": [{"value": 1}]}), 1.0, True),
-        (result({"subscores": [{"value": 1, "weight": 1}, {"value": 1, "weight": -0.5}]}), 0.5, True),
+        (
+            result({"subscores": [{"value": 1, "weight": 1}, {"value": 1, "weight": -0.5}]}),
+            0.5,
+            True,
+        ),
         (result({"subscores": [{"value": "x"}]}), 0.0, False),
         (result({"subscores": [1, 2]}), 0.0, False),
         (result({"subscores": {"a": 1}}), 0.0, False),
@@ -154,7 +182,13 @@ def result(structured: Any = None, *texts: str, error: bool = False) -> ToolResu
         (result([0.5]), 0.0, False),
         (result(0.5), 0.5, True),
         (result(), 0.0, False),
-        (ToolResult((ContentBlock("image", data="x"), ContentBlock("resource", text='{"reward": 1}'))), 0.0, False),
+        (
+            ToolResult(
+                (ContentBlock("image", data="x"), ContentBlock("resource", text='{"reward": 1}'))
+            ),
+            0.0,
+            False,
+        ),
     ],
 )
 def test_find_reward(answer: ToolResult, reward: float, found: bool) -> None:
@@ -178,7 +212,9 @@ def test_why_there_is_no_reward(answer: ToolResult, words: str) -> None:
     assert why_no_reward(answer).startswith(words)
 
 
-@pytest.mark.parametrize(("reward", "told"), [(0, False), (1, False), (1 + 1e-12, False), (-0.1, True), (12, True)])
+@pytest.mark.parametrize(
+    ("reward", "told"), [(0, False), (1, False), (1 + 1e-12, False), (-0.1, True), (12, True)]
+)
 def test_a_reward_outside_of_its_range_is_told(reward: float, told: bool) -> None:
     warning = reward_warning(reward)
     assert (warning is not None) == told
@@ -190,7 +226,19 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["reward", "grade", "score", "subscores", "weights", "weight", "value", "result", "a"]),
+            st.sampled_from(
+                [
+                    "reward",
+                    "grade",
+                    "score",
+                    "subscores",
+                    "weights",
+                    "weight",
+                    "value",
+                    "result",
+                    "a",
+                ]
+            ),
             inner,
             max_size=4,
         )

@@ -1,4 +1,5 @@
-"""The configurations in configs/: complete, clean, and every action becomes the call that the documentation promises."""
+"""The configurations in configs/: complete, clean, and every action becomes the call that the
+documentation promises."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from hudtui.envs.text_2048.environment import HUBS, TOOLS
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
-INTEGER, TEXT = {"type": ["integer", "null"], "default": None}, {"type": ["string", "null"], "default": None}
+INTEGER, TEXT = (
+    {"type": ["integer", "null"], "default": None},
+    {"type": ["string", "null"], "default": None},
+)
 COMPUTER = Tool(
     "computer",
     "Control a computer.",
@@ -46,8 +50,16 @@ GAME_CALLS = [(f"{way}()", "move", {"direction": way}) for way in ("left", "righ
 COMPUTER_CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("screenshot()", "computer", {"action": "screenshot"}),
     ("click(100, 200)", "computer", {"action": "click", "x": 100, "y": 200}),
-    ("double_click(100, 200)", "computer", {"action": "click", "x": 100, "y": 200, "pattern": [100]}),
-    ("right_click(100, 200)", "computer", {"action": "click", "x": 100, "y": 200, "button": "right"}),
+    (
+        "double_click(100, 200)",
+        "computer",
+        {"action": "click", "x": 100, "y": 200, "pattern": [100]},
+    ),
+    (
+        "right_click(100, 200)",
+        "computer",
+        {"action": "click", "x": 100, "y": 200, "button": "right"},
+    ),
     ("move(100, 200)", "computer", {"action": "move", "x": 100, "y": 200}),
     ('type("hello")', "computer", {"action": "type", "text": "hello"}),
     ('key("ctrl+a")', "computer", {"action": "press", "keys": ["ctrl", "a"]}),
@@ -57,7 +69,11 @@ COMPUTER_CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ('scroll("down", 3)', "computer", {"action": "scroll", "scroll_x": 0, "scroll_y": 3}),
     ('scroll("up")', "computer", {"action": "scroll", "scroll_x": 0, "scroll_y": -3}),
     ('scroll("right", 2)', "computer", {"action": "scroll", "scroll_x": 2, "scroll_y": 0}),
-    ('scroll("left", 2, 5, 6)', "computer", {"action": "scroll", "scroll_x": -2, "scroll_y": 0, "x": 5, "y": 6}),
+    (
+        'scroll("left", 2, 5, 6)',
+        "computer",
+        {"action": "scroll", "scroll_x": -2, "scroll_y": 0, "x": 5, "y": 6},
+    ),
     ("wait(2.5)", "computer", {"action": "wait", "time": 2500}),
     ("wait()", "computer", {"action": "wait", "time": 1000}),
 ]
@@ -66,7 +82,10 @@ COMPUTER_CALLS: list[tuple[str, str, dict[str, Any]]] = [
 def game_tools() -> dict[str, Tool]:
     return {
         tool["name"]: Tool(
-            tool["name"], tool["description"], tool["inputSchema"], tool["name"] if tool["name"] in HUBS else "agent"
+            tool["name"],
+            tool["description"],
+            tool["inputSchema"],
+            tool["name"] if tool["name"] in HUBS else "agent",
         )
         for tool in TOOLS
     }
@@ -82,10 +101,20 @@ SHIPPED = ("2048", "default")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_complete(name: str) -> None:
     config = load_config(CONFIGS / f"{name}.yaml")
-    assert {"job", "system_prompt", "parser", "action_mappings", "rubric", "defaults"} == set(config.raw)
+    assert {"job", "system_prompt", "parser", "action_mappings", "rubric", "defaults"} == set(
+        config.raw
+    )
     assert config.job["name"] and config.job["metadata"]["environment"]
-    assert config.weights == {"task_completion": 0.8, "tool_execution": 0.1, "format_compliance": 0.1}
-    assert (config.parser.use_thinking, config.parser.xml_weight, config.parser.action_weight) == (True, 0.6, 0.4)
+    assert config.weights == {
+        "task_completion": 0.8,
+        "tool_execution": 0.1,
+        "format_compliance": 0.1,
+    }
+    assert (config.parser.use_thinking, config.parser.xml_weight, config.parser.action_weight) == (
+        True,
+        0.6,
+        0.4,
+    )
     assert config.raw["defaults"]["max_turns"] == config.max_turns
 
 
@@ -106,9 +135,13 @@ def test_both_kinds_of_yaml_read_the_same(name: str) -> None:
     "name, said, tool, arguments",
     [("2048", *call) for call in GAME_CALLS] + [("default", *call) for call in COMPUTER_CALLS],
 )
-def test_every_action_becomes_its_call(name: str, said: str, tool: str, arguments: dict[str, Any]) -> None:
+def test_every_action_becomes_its_call(
+    name: str, said: str, tool: str, arguments: dict[str, Any]
+) -> None:
     for tools in (None, tools_for(name)):
-        result = Interpreter(load_config(CONFIGS / f"{name}.yaml"), tools).interpret(f"<think>so</think>\n<tool>{said}</tool>")
+        result = Interpreter(load_config(CONFIGS / f"{name}.yaml"), tools).interpret(
+            f"<think>so</think>\n<tool>{said}</tool>"
+        )
         assert result.error is None
         assert result.call is not None
         assert (result.call.tool, dict(result.call.arguments)) == (tool, arguments)
@@ -116,7 +149,9 @@ def test_every_action_becomes_its_call(name: str, said: str, tool: str, argument
 
 
 @pytest.mark.parametrize("name, calls", [("2048", GAME_CALLS), ("default", COMPUTER_CALLS)])
-def test_no_mapping_is_left_out_above(name: str, calls: list[tuple[str, str, dict[str, Any]]]) -> None:
+def test_no_mapping_is_left_out_above(
+    name: str, calls: list[tuple[str, str, dict[str, Any]]]
+) -> None:
     config = load_config(CONFIGS / f"{name}.yaml")
     assert {said.partition("(")[0] for said, _, _ in calls} == set(config.mappings)
     assert config.invalid == {}
@@ -135,12 +170,16 @@ def test_every_usage_line_of_the_prompt_works(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_done_ends_the_episode_and_calls_nothing(name: str) -> None:
-    result = Interpreter(load_config(CONFIGS / f"{name}.yaml")).interpret("<think>so</think><tool>done()</tool>")
+    result = Interpreter(load_config(CONFIGS / f"{name}.yaml")).interpret(
+        "<think>so</think><tool>done()</tool>"
+    )
     assert result.done and result.call is None and result.error is None
 
 
 def test_an_unknown_direction_is_an_error_not_a_scroll_by_nothing() -> None:
-    result = Interpreter(load_config(CONFIGS / "default.yaml")).interpret('<think>x</think><tool>scroll("sideways")</tool>')
+    result = Interpreter(load_config(CONFIGS / "default.yaml")).interpret(
+        '<think>x</think><tool>scroll("sideways")</tool>'
+    )
     assert result.call is None and result.error is not None and result.error.stage == "transform"
 
 
@@ -151,13 +190,24 @@ def test_an_unknown_direction_is_an_error_not_a_scroll_by_nothing() -> None:
         ("click", (100, 200), {"action": "click", "x": 100, "y": 200}),
         ("type", ("hello",), {"action": "type", "text": "hello"}),
         ("key", ("ctrl+a",), {"action": "press", "keys": ["ctrl", "a"]}),
-        ("scroll", ("down", 3), {"action": "scroll", "scroll_x": 0, "scroll_y": 3, "x": None, "y": None}),
-        ("scroll", ("up",), {"action": "scroll", "scroll_x": 0, "scroll_y": -3, "x": None, "y": None}),
+        (
+            "scroll",
+            ("down", 3),
+            {"action": "scroll", "scroll_x": 0, "scroll_y": 3, "x": None, "y": None},
+        ),
+        (
+            "scroll",
+            ("up",),
+            {"action": "scroll", "scroll_x": 0, "scroll_y": -3, "x": None, "y": None},
+        ),
         ("wait", (2.5,), {"action": "wait", "time": 2500}),
     ],
 )
-def test_the_older_gym_makes_the_same_calls(action: str, values: tuple[Any, ...], arguments: dict[str, Any]) -> None:
-    # It differs in two things: what was not given it sends as null, and it runs defaults through the transform.
+def test_the_older_gym_makes_the_same_calls(
+    action: str, values: tuple[Any, ...], arguments: dict[str, Any]
+) -> None:
+    # It differs in two things: what was not given it sends as null, and it runs defaults through
+    # the transform.
     config = old_gym.loads((CONFIGS / "default.yaml").read_text())
     assert old_gym.call(config, action, *values) == ("computer", arguments)
 

@@ -1,4 +1,5 @@
-"""Transforms: what is refused at load, with its column; what a run may use up; how failures read."""
+"""Transforms: what is refused at load, with its column; what a run may use up; how failures
+read."""
 
 from __future__ import annotations
 
@@ -216,7 +217,11 @@ BITS = "it makes a number of more than 4,096 bits"
         ("lambda x: ('%(a)s' * 30) % {'a': 'b' * 90000 + x}", "c", TEXT),
         ("lambda x: '%.5000f' % x", 1, "it formats with more than 4,096 digits"),
         ("lambda x: [*range(x), *range(x)]", 60_000, ITEMS),
-        ("lambda x: {**{n: 1 for n in range(x)}, **{-n: 1 for n in range(x)}}", 9_000, "it takes more than 10,000 steps"),
+        (
+            "lambda x: {**{n: 1 for n in range(x)}, **{-n: 1 for n in range(x)}}",
+            9_000,
+            "it takes more than 10,000 steps",
+        ),
         ("lambda x: ','.join([x, x])", BIG, TEXT),
         ("lambda x: x.replace('a', 'aa')", BIG, TEXT),
         ("lambda x: x.zfill(1000001)", "a", TEXT),
@@ -278,7 +283,10 @@ def test_values_nested_without_end_are_refused() -> None:
 
 def test_the_work_of_a_run_is_bounded() -> None:
     message = "it goes through more than 4,000,000 characters and items in all"
-    for source in ("lambda x: x" + "[::-1]" * 20, "lambda x: [x == x[:-1] + 'b' for y in range(9)]"):
+    for source in (
+        "lambda x: x" + "[::-1]" * 20,
+        "lambda x: [x == x[:-1] + 'b' for y in range(9)]",
+    ):
         with pytest.raises(TransformFailure, match=message):
             run(source, "a" * 900_000)
 
@@ -326,7 +334,8 @@ def test_it_changes_nothing_outside() -> None:
     value = {"a": [1, 2], "b": {"c": "d"}}
     kept = copy.deepcopy(value)
     for source in (
-        "lambda x, ctx: [x | {'z': 1}, ctx | {'q': 2}, x['a'] + [3], sorted(x['a'], reverse=True), dict(x, k=1)]",
+        "lambda x, ctx: [x | {'z': 1}, ctx | {'q': 2}, x['a'] + [3], sorted(x['a'], reverse=True), "
+        "dict(x, k=1)]",
         "lambda x, ctx: [x for x in [1] for ctx in [2]]",
     ):
         run(source, value, value)

@@ -1,4 +1,5 @@
-"""Transforms against Python's own `eval`: whatever the subset gives, Python gives, types included."""
+"""Transforms against Python's own `eval`: whatever the subset gives, Python gives, types
+included."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ PLAIN_METHODS = (
 
 
 class Writer:
-    """Writes lambdas: mostly well-typed, so that most of them give values, with a wrong type now and then."""
+    """Writes lambdas: mostly well-typed, so that most of them give values, with a wrong type now
+    and then."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -57,7 +59,20 @@ class Writer:
         leaves = {
             "int": ("0", "1", "2", "-1", "7", "10", "255", "1_000", "0x1F", "0b101"),
             "float": ("0.5", "-2.25", "1e3", ".1", "100.0", "0.0", "-0.0"),
-            "str": ("''", "'a'", "'+'", "'ctrl+a'", '"é"', "'A b  c'", "'12'", "'x\\ny'", "'ß'", "'-3.5'", "r'\\d'", "'a' 'b'"),
+            "str": (
+                "''",
+                "'a'",
+                "'+'",
+                "'ctrl+a'",
+                '"é"',
+                "'A b  c'",
+                "'12'",
+                "'x\\ny'",
+                "'ß'",
+                "'-3.5'",
+                "r'\\d'",
+                "'a' 'b'",
+            ),
             "bool": ("True", "False"),
             "list": ("[]", "[1, 2, 3]", "['b', 'a']", "[0.5, 2]", "[[1], [2, 3]]"),
             "dict": ("{}", "{'a': 1}", "{'k': 'v', 'n': 2}", "{1: 'x'}"),
@@ -75,7 +90,10 @@ class Writer:
             lambda: f"({w(kind, depth)} and {w(kind, depth)})",
             lambda: f"[{w(kind, depth)}, {w(kind, depth)}][{self.pick(0, 1, -1)}]",
             lambda: f"({w(kind, depth)},)[0]",
-            lambda: f"{{'q': {w(kind, depth)}}}.get({self.pick(repr('q'), repr('z'))}, {w(kind, depth)})",
+            lambda: (
+                f"{{'q': {w(kind, depth)}}}.get({self.pick(repr('q'), repr('z'))}, "
+                f"{w(kind, depth)})"
+            ),
             lambda: f"ctx.get({self.pick('a', 'b', 'n', 's')!r}, {w(kind, depth)})",
             lambda: f"[{w(kind, depth)} for {self.variable('int')} in range(2)][0]",
         )()
@@ -95,7 +113,10 @@ class Writer:
                 (lambda: self.write("str", depth), ["str"]),
                 (lambda: self.pick("[1, 2, 3]", "(4, 5)", "[0, -1]", "sorted({3, 1})"), ["int"]),
                 (lambda: f"enumerate({self.write('str', depth)})", ["int", "str"]),
-                (lambda: f"zip({self.write('str', depth)}, {self.write('list', depth)})", ["str", "int"]),
+                (
+                    lambda: f"zip({self.write('str', depth)}, {self.write('list', depth)})",
+                    ["str", "int"],
+                ),
                 (lambda: self.pick("{'a': 1, 'b': 2}.items()", "ctx.items()"), ["str", "int"]),
                 (lambda: f"reversed({self.write('list', depth)})", ["int"]),
                 (lambda: f"({self.leaf('int')} + i for i in range(3))", ["int"]),
@@ -120,7 +141,10 @@ class Writer:
     def _int(self, d: int) -> str:
         w = self.write
         return self.pick(
-            lambda: f"({w('int', d)} {self.pick('+', '-', '*', '//', '%', '&', '|', '^')} {w('int', d)})",
+            lambda: (
+                f"({w('int', d)} {self.pick('+', '-', '*', '//', '%', '&', '|', '^')} "
+                f"{w('int', d)})"
+            ),
             lambda: f"({w('int', d)} ** {self.pick(0, 1, 2, 3)})",
             lambda: f"({w('int', d)} {self.pick('<<', '>>')} {self.pick(0, 1, 5)})",
             lambda: f"{self.pick('-', '+', '~')}{w('int', d)}",
@@ -137,8 +161,14 @@ class Writer:
             lambda: (lambda loop: f"sum({loop[0]} {loop[1]})")(self.loop("int", d)),
             lambda: f"ord({w('str', d)})",
             lambda: f"{w('str', d)}.{self.pick('find', 'rfind', 'count')}({w('str', d)})",
-            lambda: f"{w('str', d)}.{self.pick('find', 'rfind')}({w('str', d)}, {self.pick(0, 1, -1)}, {self.pick(0, 2, -1)})",
-            lambda: f"{w(self.pick('str', 'list', 'tuple'), d)}.{self.pick('index', 'count')}({w(self.pick('int', 'str'), d)})",
+            lambda: (
+                f"{w('str', d)}.{self.pick('find', 'rfind')}({w('str', d)}, {self.pick(0, 1, -1)}, "
+                f"{self.pick(0, 2, -1)})"
+            ),
+            lambda: (
+                f"{w(self.pick('str', 'list', 'tuple'), d)}.{self.pick('index', 'count')}("
+                f"{w(self.pick('int', 'str'), d)})"
+            ),
             lambda: f"{w(self.pick('list', 'tuple'), d)}[{w('int', d)}]",
             lambda: f"{w('dict', d)}[{w('str', d)}]",
             lambda: f"divmod({w('int', d)}, {w('int', d)})[{self.pick(0, 1)}]",
@@ -147,7 +177,10 @@ class Writer:
     def _float(self, d: int) -> str:
         w = self.write
         return self.pick(
-            lambda: f"({w('float', d)} {self.pick('+', '-', '*', '/', '//', '%')} {w(self.pick('int', 'float'), d)})",
+            lambda: (
+                f"({w('float', d)} {self.pick('+', '-', '*', '/', '//', '%')} "
+                f"{w(self.pick('int', 'float'), d)})"
+            ),
             lambda: f"({w('int', d)} / {w('int', d)})",
             lambda: f"({w('float', d)} ** {self.pick(2, -1, 0.5)})",
             lambda: f"-{w('float', d)}",
@@ -166,14 +199,28 @@ class Writer:
             lambda: f"{w('str', d)}.{self.pick(*PLAIN_METHODS)}()",
             lambda: f"{w('str', d)}.{self.pick('strip', 'lstrip', 'rstrip')}({w('str', d)})",
             lambda: f"{w('str', d)}.replace({w('str', d)}, {w('str', d)})",
-            lambda: f"{w('str', d)}.replace({w('str', d)}, {w('str', d)}, {self.pick(-1, 0, 1, 2)})",
-            lambda: f"{w('str', d)}.join({self.pick(*['list', 'tuple', 'str', 'set'])}({w('str', d)}))",
+            lambda: (
+                f"{w('str', d)}.replace({w('str', d)}, {w('str', d)}, {self.pick(-1, 0, 1, 2)})"
+            ),
+            lambda: (
+                f"{w('str', d)}.join({self.pick(*['list', 'tuple', 'str', 'set'])}({w('str', d)}))"
+            ),
             lambda: (lambda loop: f"{w('str', 0)}.join({loop[0]} {loop[1]})")(self.loop("str", d)),
-            lambda: f"{w('str', d)}[{self.pick('0', '-1', ':1', '1:', '::-1', ':', '5', '::2', '-2:')}]",
-            lambda: f"str({w(self.pick('int', 'float', 'bool', 'list', 'dict', 'tuple', 'str'), d)})",
+            lambda: (
+                f"{w('str', d)}[{self.pick('0', '-1', ':1', '1:', '::-1', ':', '5', '::2', '-2:')}]"
+            ),
+            lambda: (
+                f"str({w(self.pick('int', 'float', 'bool', 'list', 'dict', 'tuple', 'str'), d)})"
+            ),
             lambda: f"chr({w('int', d)})",
-            lambda: f"{w('str', d)}.{self.pick('zfill', 'ljust', 'rjust', 'center')}({self.pick(0, 3, 9)})",
-            lambda: f"{w('str', d)}.{self.pick('ljust', 'rjust', 'center')}(6, {self.pick(repr('*'), repr(''), repr('é'))})",
+            lambda: (
+                f"{w('str', d)}.{self.pick('zfill', 'ljust', 'rjust', 'center')}("
+                f"{self.pick(0, 3, 9)})"
+            ),
+            lambda: (
+                f"{w('str', d)}.{self.pick('ljust', 'rjust', 'center')}(6, "
+                f"{self.pick(repr('*'), repr(''), repr('é'))})"
+            ),
             lambda: f"{w('str', d)}.{self.pick('removeprefix', 'removesuffix')}({w('str', d)})",
             lambda: f"{self.pick('min', 'max')}({w('str', d)}, {w('str', d)})",
             lambda: f"f'{{{self.plain(d)}}}-{{{self.plain(d)}{self.pick('', '!r', '!s', '!a')}}}'",
@@ -185,8 +232,13 @@ class Writer:
                 + "}'"
             ),
             lambda: f"f'{{{self.plain(d)}:{{{self.pick(3, 8)}}}}}'",
-            lambda: f"{w('str', d)}.{self.pick('partition', 'rpartition')}({w('str', d)})[{self.pick(0, 1, 2)}]",
-            lambda: f"{w('str', d)}.{self.pick('split', 'rsplit', 'splitlines')}()[{self.pick(0, -1)}]",
+            lambda: (
+                f"{w('str', d)}.{self.pick('partition', 'rpartition')}({w('str', d)})["
+                f"{self.pick(0, 1, 2)}]"
+            ),
+            lambda: (
+                f"{w('str', d)}.{self.pick('split', 'rsplit', 'splitlines')}()[{self.pick(0, -1)}]"
+            ),
         )()
 
     def plain(self, depth: int) -> str:
@@ -202,18 +254,31 @@ class Writer:
         kind = self.pick("int", "float", "str", "list", "tuple")
         return self.pick(
             lambda: f"({w(kind, d)} {self.pick('==', '!=', '<', '<=', '>', '>=')} {w(kind, d)})",
-            lambda: f"({w('int', d)} {self.pick('<', '<=')} {w('int', d)} {self.pick('<', '==', '!=')} {w('int', d)})",
-            lambda: f"({w('str', d)} {self.pick('in', 'not in')} {w(self.pick('str', 'list', 'dict', 'set'), d)})",
+            lambda: (
+                f"({w('int', d)} {self.pick('<', '<=')} {w('int', d)} {self.pick('<', '==', '!=')} "
+                f"{w('int', d)})"
+            ),
+            lambda: (
+                f"({w('str', d)} {self.pick('in', 'not in')} "
+                f"{w(self.pick('str', 'list', 'dict', 'set'), d)})"
+            ),
             lambda: f"(not {w('bool', d)})",
             lambda: f"({w('bool', d)} {self.pick('and', 'or')} {w('bool', d)})",
-            lambda: f"({w(kind, d)} {self.pick('is', 'is not')} {self.pick('None', 'True', 'False')})",
+            lambda: (
+                f"({w(kind, d)} {self.pick('is', 'is not')} {self.pick('None', 'True', 'False')})"
+            ),
             lambda: f"bool({w(kind, d)})",
-            lambda: f"isinstance({w(kind, d)}, {self.pick('int', 'str', 'float', 'list', '(int, float)', 'int | str', 'bool')})",
+            lambda: (
+                f"isinstance({w(kind, d)}, "
+                f"{self.pick('int', 'str', 'float', 'list', '(int, float)', 'int | str', 'bool')})"
+            ),
             lambda: f"{w('str', d)}.{self.pick('isdigit', 'isalpha', 'isalnum', 'isspace')}()",
             lambda: f"{w('str', d)}.{self.pick('startswith', 'endswith')}({w('str', d)})",
             lambda: f"{w('str', d)}.startswith(({w('str', d)}, 'a'))",
             lambda: f"{self.pick('any', 'all')}({w('list', d)})",
-            lambda: (lambda loop: f"{self.pick('any', 'all')}({loop[0]} {loop[1]})")(self.loop("bool", d)),
+            lambda: (lambda loop: f"{self.pick('any', 'all')}({loop[0]} {loop[1]})")(
+                self.loop("bool", d)
+            ),
         )()
 
     def _list(self, d: int) -> str:
@@ -222,15 +287,28 @@ class Writer:
         return self.pick(
             lambda: f"[{w(kind, d)}, {w(kind, d)}, {w(kind, d)}]",
             lambda: f"({w('list', d)} + {w('list', d)})",
-            lambda: f"[*{w(self.pick('str', 'list', 'tuple', 'set', 'dict', 'int'), d)}, {w('int', d)}]",
+            lambda: (
+                f"[*{w(self.pick('str', 'list', 'tuple', 'set', 'dict', 'int'), d)}, {w('int', d)}]"
+            ),
             lambda: f"({w('list', d)} * {self.pick(0, 1, 2)})",
-            lambda: (lambda loop: f"[{loop[0]} {loop[1]}]")(self.loop(self.pick("int", "str", "list", "tuple"), d)),
-            lambda: f"{self.pick('list', 'sorted')}({w(self.pick('str', 'list', 'tuple', 'set', 'dict'), d)})",
+            lambda: (lambda loop: f"[{loop[0]} {loop[1]}]")(
+                self.loop(self.pick("int", "str", "list", "tuple"), d)
+            ),
+            lambda: (
+                f"{self.pick('list', 'sorted')}("
+                f"{w(self.pick('str', 'list', 'tuple', 'set', 'dict'), d)})"
+            ),
             lambda: f"sorted({w('list', d)}, reverse={w('bool', d)})",
-            lambda: f"list({self.pick('reversed', 'enumerate')}({w(self.pick('str', 'list', 'tuple'), d)}))",
+            lambda: (
+                f"list({self.pick('reversed', 'enumerate')}("
+                f"{w(self.pick('str', 'list', 'tuple'), d)}))"
+            ),
             lambda: f"list(zip({w('str', d)}, {w('list', d)}))",
             lambda: f"list(range({w('int', 0)}))",
-            lambda: f"{w('str', d)}.{self.pick('split', 'rsplit')}({self.pick('', repr('+'), 'None, 1', 'maxsplit=1')})",
+            lambda: (
+                f"{w('str', d)}.{self.pick('split', 'rsplit')}("
+                f"{self.pick('', repr('+'), 'None, 1', 'maxsplit=1')})"
+            ),
             lambda: f"{w('str', d)}.splitlines({self.pick('', 'True', 'keepends=True')})",
             lambda: f"{w('list', d)}[{self.pick(':1', '1:', '::-1', ':', '-1:', '::2')}]",
             lambda: f"list({w('dict', d)}.{self.pick('keys', 'values', 'items')}())",
@@ -275,7 +353,10 @@ def lambdas(seed: int, kind: str) -> Iterator[str]:
     writer = Writer(seed)
     for _ in range(BATCH):
         writer.scope = [("x", kind), ("x", kind), ("ctx", "dict")]
-        body = writer.write(writer.pick("int", "float", "str", "bool", "list", "tuple", "dict", "set"), writer.pick(1, 2, 2, 3))
+        body = writer.write(
+            writer.pick("int", "float", "str", "bool", "list", "tuple", "dict", "set"),
+            writer.pick(1, 2, 2, 3),
+        )
         yield f"lambda x, ctx: {body}" if len(body) < 4_000 else "lambda x, ctx: x"
 
 
@@ -296,8 +377,11 @@ def same(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def compare(source: str, value: Any, context: dict[str, Any]) -> Literal["value", "error", "budget"]:
-    """Run one lambda both ways, and tell what came out. Ours goes first, so that nothing expensive ever reaches `eval`."""
+def compare(
+    source: str, value: Any, context: dict[str, Any]
+) -> Literal["value", "error", "budget"]:
+    """Run one lambda both ways, and tell what came out. Ours goes first, so that nothing expensive
+    ever reaches `eval`."""
     compiled = compile_transform(source)
     try:
         ours, failure = compiled(value, context), ""
@@ -311,8 +395,14 @@ def compare(source: str, value: Any, context: dict[str, Any]) -> Literal["value"
             function = eval(source, {"__builtins__": SCOPE})  # noqa: S307
         theirs = function(value, context) if compiled.wants_context() else function(value)
     except Exception as error:
-        expected = "a value is nested too deeply" if isinstance(error, RecursionError) else type(error).__name__
-        assert failure.startswith(expected) or (expected == "UnboundLocalError" and failure.startswith("NameError")), (
+        expected = (
+            "a value is nested too deeply"
+            if isinstance(error, RecursionError)
+            else type(error).__name__
+        )
+        assert failure.startswith(expected) or (
+            expected == "UnboundLocalError" and failure.startswith("NameError")
+        ), (
             source,
             value,
             context,
@@ -329,20 +419,33 @@ def compare(source: str, value: Any, context: dict[str, Any]) -> Literal["value"
 INPUTS = {
     "int": st.integers(-(2**40), 2**40) | st.integers(-3, 12),
     "float": st.floats(allow_nan=False, allow_infinity=False),
-    "str": st.text(max_size=20) | st.sampled_from(["ctrl+a", "left", "12", "-3.5", "a b\tc\n d", "ßİﬁ", "\ud800"]),
+    "str": st.text(max_size=20)
+    | st.sampled_from(["ctrl+a", "left", "12", "-3.5", "a b\tc\n d", "ßİﬁ", "\ud800"]),
     "bool": st.booleans(),
-    "list": st.lists(st.integers(-9, 9) | st.text(max_size=3), max_size=6) | st.lists(st.lists(st.integers(0, 3), max_size=3)),
-    "dict": st.dictionaries(st.text(max_size=3) | st.integers(0, 5), st.integers(-9, 9) | st.text(max_size=3), max_size=5),
+    "list": st.lists(st.integers(-9, 9) | st.text(max_size=3), max_size=6)
+    | st.lists(st.lists(st.integers(0, 3), max_size=3)),
+    "dict": st.dictionaries(
+        st.text(max_size=3) | st.integers(0, 5),
+        st.integers(-9, 9) | st.text(max_size=3),
+        max_size=5,
+    ),
 }
 CONTEXTS = st.fixed_dictionaries(
     {},
-    optional={"a": st.integers(-9, 9), "b": st.text(max_size=4), "n": st.none() | st.floats(-9, 9), "s": st.lists(st.integers())},
+    optional={
+        "a": st.integers(-9, 9),
+        "b": st.text(max_size=4),
+        "n": st.none() | st.floats(-9, 9),
+        "s": st.lists(st.integers()),
+    },
 )
 
 
 @settings(max_examples=max(settings.default.max_examples, 100), deadline=None)
 @given(st.data(), st.sampled_from(sorted(INPUTS)), st.integers(0, 2**64), CONTEXTS)
-def test_the_subset_means_what_python_means(data: st.DataObject, kind: str, seed: int, context: dict[str, Any]) -> None:
+def test_the_subset_means_what_python_means(
+    data: st.DataObject, kind: str, seed: int, context: dict[str, Any]
+) -> None:
     value = data.draw(INPUTS[kind])
     for source in lambdas(seed, kind):
         compare(source, value, context)
@@ -350,7 +453,14 @@ def test_the_subset_means_what_python_means(data: st.DataObject, kind: str, seed
 
 def test_most_pairs_give_values() -> None:
     """Lambdas that mostly raise would show nothing."""
-    inputs = {"int": 3, "float": 0.5, "str": "a b 12", "bool": True, "list": [1, "b", 2], "dict": {"a": 1, 2: "b"}}
+    inputs = {
+        "int": 3,
+        "float": 0.5,
+        "str": "a b 12",
+        "bool": True,
+        "list": [1, "b", 2],
+        "dict": {"a": 1, 2: "b"},
+    }
     found = [
         compare(source, value, {"a": 2, "b": "x"})
         for kind, value in inputs.items()
@@ -364,7 +474,11 @@ def test_most_pairs_give_values() -> None:
 @pytest.mark.parametrize(
     ("source", "value", "context"),
     [
-        ("lambda d, ctx: ctx.get('amount', 3) if d == 'right' else -ctx.get('amount', 3)", "left", {"amount": 5}),
+        (
+            "lambda d, ctx: ctx.get('amount', 3) if d == 'right' else -ctx.get('amount', 3)",
+            "left",
+            {"amount": 5},
+        ),
         ("lambda x, ctx: (x, len(ctx), sorted(ctx), 'a' in ctx, ctx['a'])", 1, {"a": 1}),
         ("lambda x, ctx: [y for x in x for y in x]", [[1], [2]], {}),
         ("lambda x, ctx: [y for y in x if y for y in [y, y]]", [1, 0, 2], {}),
@@ -448,9 +562,14 @@ def test_known_corners(source: str, value: Any, context: dict[str, Any]) -> None
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.text(alphabet="ab", max_size=60), st.text(alphabet="ab", min_size=2, max_size=4), st.integers(-3, 5))
+@given(
+    st.text(alphabet="ab", max_size=60),
+    st.text(alphabet="ab", min_size=2, max_size=4),
+    st.integers(-3, 5),
+)
 def test_searching_from_the_right_by_the_other_way(text: str, part: str, limit: int) -> None:
-    """Long searches from the right run backwards from the left; Python's own would take long on texts like these."""
+    """Long searches from the right run backwards from the left; Python's own would take long on
+    texts like these."""
     sought = part * 300
     value = (text + sought) * 3 + text * 30
     for call in (

@@ -1,4 +1,5 @@
-"""The OpenEnv server, asked over its own wire: what it plays, whom it refuses, and that nothing outlives its client."""
+"""The OpenEnv server, asked over its own wire: what it plays, whom it refuses, and that nothing
+outlives its client."""
 
 from __future__ import annotations
 
@@ -35,23 +36,36 @@ from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task, ToolCall
 
 CONFIG = (
-    "system_prompt: Build a tile.\nexamples: [{user: A board., assistant: <tool>left()</tool>}]\naction_mappings:\n"
-    + "".join(f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "right", "up", "down"))
+    "system_prompt: Build a tile.\nexamples: [{user: A board., assistant: <tool>left()</tool>}]\n"
+    "action_mappings:\n"
+    + "".join(
+        f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n"
+        for name in ("left", "right", "up", "down")
+    )
 )
 CLOCKWISE = [f"<think>on</think><tool>{name}()</tool>" for name in ("left", "up", "right", "down")]
-REPLIES = [*CLOCKWISE, "no call at all", "<tool>left()</tool>", "<think>x</think><tool>jump()</tool>", *CLOCKWISE]
+REPLIES = [
+    *CLOCKWISE,
+    "no call at all",
+    "<tool>left()</tool>",
+    "<think>x</think><tool>jump()</tool>",
+    *CLOCKWISE,
+]
 DONE = "<think>enough</think><tool>done()</tool>"
 
 
 class World:
-    """An environment in this process: it counts who is connected, and holds a call that is to take long."""
+    """An environment in this process: it counts who is connected, and holds a call that is to take
+    long."""
 
     def __init__(self):
         self.open = 0
         self.most = 0
         self.stuck = asyncio.Event()
         self.tools = {
-            "poke": Tool("poke", "Poke it", {"type": "object", "properties": {"where": {"type": "string"}}}),
+            "poke": Tool(
+                "poke", "Poke it", {"type": "object", "properties": {"where": {"type": "string"}}}
+            ),
             "wait": Tool("wait", "Take long", {"type": "object"}),
             "die": Tool("die", "Break the connection", {"type": "object"}),
             "look": Tool("look", "See it", {"type": "object"}),
@@ -77,7 +91,12 @@ class World:
         if name == "die":
             raise ConnectError("the server died")
         if name == "look":
-            return ToolResult((ContentBlock("image", data="QUJD", mime_type="image/png"), ContentBlock("text", text="a square")))
+            return ToolResult(
+                (
+                    ContentBlock("image", data="QUJD", mime_type="image/png"),
+                    ContentBlock("text", text="a square"),
+                )
+            )
         if name == "evaluate":
             return ToolResult((), {"reward": 0.5})
         return ToolResult((ContentBlock("text", text=f"poked {arguments.get('where')}"),))
@@ -112,7 +131,8 @@ async def serving(world, *, token=None, **options):
 
 @pytest.fixture
 async def game(own_world, serve_2048):
-    """text-2048 served from files: the address, the settings, and the reward of given replies played here."""
+    """text-2048 served from files: the address, the settings, and the reward of given replies
+    played here."""
     async with serve_2048() as url:
         records = [
             {
@@ -120,14 +140,19 @@ async def game(own_world, serve_2048):
                 "prompt": "Play.",
                 "mcp_config": {"env": {"url": url}},
                 "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": seed}},
-                "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
+                "evaluate_tool": {
+                    "name": "evaluate",
+                    "arguments": {"name": "max_number", "target": 64},
+                },
             }
             for seed in (1, 2, 3)
         ]
         (own_world / "c.yaml").write_text(CONFIG)
         (own_world / "tasks.json").write_text(json.dumps(records))
         settings = load_settings(own_world, HUD)
-        request = ServeRequest(config=own_world / "c.yaml", tasks="tasks.json", port=0, out_dir=own_world / "out")
+        request = ServeRequest(
+            config=own_world / "c.yaml", tasks="tasks.json", port=0, out_dir=own_world / "out"
+        )
         async with contextlib.aclosing(serve_environment(request, settings)) as events:
             async for event in events:
                 if isinstance(event, Serving):
@@ -149,7 +174,11 @@ async def test_a_served_episode_has_the_reward_of_one_played_here(game):
         first = await client.reset(task_id="game 2", episode_id="mine")
         assert first["reward"] is None and first["done"] is False
         shown = first["observation"]
-        assert (shown["task_id"], shown["turn"], shown["system_prompt"]) == ("game 2", 0, "Build a tile.")
+        assert (shown["task_id"], shown["turn"], shown["system_prompt"]) == (
+            "game 2",
+            0,
+            "Build a tile.",
+        )
         assert shown["examples"] == [{"user": "A board.", "assistant": "<tool>left()</tool>"}]
         assert shown["text"] == here.messages[3]["content"]
         for number, reply in enumerate(REPLIES):
@@ -178,15 +207,25 @@ async def test_a_served_episode_has_the_reward_of_one_played_here(game):
 async def test_calls_of_the_models_own_have_the_reward_of_complete_replies(game):
     server, folder = game
     here = await played_here(folder, 0, [*CLOCKWISE, DONE])
-    async with connected(f"{server.url}/{server.token}") as client:  # the token as the first part of the path
-        tools = (await client.step(type="list_tools"))["observation"]["tools"]  # before the first reset, too
+    async with connected(
+        f"{server.url}/{server.token}"
+    ) as client:  # the token as the first part of the path
+        tools = (await client.step(type="list_tools"))["observation"][
+            "tools"
+        ]  # before the first reset, too
         assert [tool["name"] for tool in tools] == ["left", "right", "up", "down", "done"]
-        assert tools[0]["input_schema"] == {"type": "object", "properties": {}, "additionalProperties": False}
+        assert tools[0]["input_schema"] == {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": False,
+        }
         await client.reset(index=0)
         for name in ("left", "up"):
             answer = await client.call(name)
             assert answer["observation"]["result"]["data"] == answer["observation"]["text"]
-        answer = await client.ask("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "right"}})
+        answer = await client.ask(
+            "mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "right"}}
+        )
         assert answer["data"]["result"]["content"][0]["text"] == here.turns[2].observation
         await client.call("down")
         last = await client.call("done")
@@ -200,12 +239,27 @@ async def test_reset_chooses_by_id_index_and_seed_and_else_goes_on(game):
         async def chosen(**wanted):
             return (await client.reset(**wanted))["observation"]["task_id"]
 
-        assert [await chosen(), await chosen(), await chosen(), await chosen()] == ["game 1", "game 2", "game 3", "game 1"]
+        assert [await chosen(), await chosen(), await chosen(), await chosen()] == [
+            "game 1",
+            "game 2",
+            "game 3",
+            "game 1",
+        ]
         assert [await chosen(seed=seed) for seed in (0, 4, 4)] == ["game 1", "game 2", "game 2"]
         assert await chosen(index=2, unknown=1) == "game 3"
         refused = await client.ask("reset", {"task_id": "game 22"})
-        assert code(refused) == "VALIDATION_ERROR" and "did you mean game 2?" in refused["data"]["message"]
-        for wrong in ({"index": 3}, {"index": -1}, {"seed": True}, {"seed": 1.5}, {"task_id": 7}, {"episode_id": "x" * 256}):
+        assert (
+            code(refused) == "VALIDATION_ERROR"
+            and "did you mean game 2?" in refused["data"]["message"]
+        )
+        for wrong in (
+            {"index": 3},
+            {"index": -1},
+            {"seed": True},
+            {"seed": 1.5},
+            {"task_id": 7},
+            {"episode_id": "x" * 256},
+        ):
             assert code(await client.ask("reset", wrong)) == "VALIDATION_ERROR"
 
 
@@ -215,7 +269,9 @@ async def test_a_reward_outside_its_range_is_told_once(own_world, monkeypatch):
     (own_world / "tasks.json").write_text(json.dumps([generous("a"), generous("b")]))
     request = ServeRequest(tasks="tasks.json", port=0)
     warnings, ended = [], 0
-    async with contextlib.aclosing(serve_environment(request, load_settings(own_world, HUD))) as events:
+    async with contextlib.aclosing(
+        serve_environment(request, load_settings(own_world, HUD))
+    ) as events:
         async for event in events:
             if isinstance(event, Serving):
                 async with connected(event.url, Authorization=f"Bearer {event.token}") as client:
@@ -237,7 +293,11 @@ async def test_the_limit_of_turns_ends_an_episode_and_evaluates_it():
         await client.reset()
         assert (await client.call("poke", where="here"))["done"] is False
         last = await client.call("poke", where="there")
-        assert last["done"] and last["metadata"]["stop"] == "max_turns" and last["observation"]["text"] == "poked there"
+        assert (
+            last["done"]
+            and last["metadata"]["stop"] == "max_turns"
+            and last["observation"]["text"] == "poked there"
+        )
         assert last["reward"] == pytest.approx(0.8 * 0.5 + 0.1 + 0.1)
         assert code(await client.ask("step", {"reply": "more"})) == "EXECUTION_ERROR"
         again = await client.reset()
@@ -277,18 +337,30 @@ async def test_messages_that_mean_nothing_cost_themselves_alone():
             {"type": "dance"},
             {"reply": "x" * 1_000_001},
         ):
-            assert code(await client.raw(json.dumps({"type": "step", "data": wrong}))) == "VALIDATION_ERROR"
+            assert (
+                code(await client.raw(json.dumps({"type": "step", "data": wrong})))
+                == "VALIDATION_ERROR"
+            )
         assert (await client.ask("state"))["data"]["step_count"] == 0
         assert (await client.call("poke", where="here"))["observation"]["text"] == "poked here"
         refused = await client.call("evaluate")
-        assert refused["observation"]["is_error"] and "unknown action evaluate" in refused["observation"]["text"]
-        assert (await client.ask("mcp", {"method": "tools/list"}))["data"]["error"]["code"] == -32600
-        assert (await client.ask("mcp", {"jsonrpc": "2.0", "method": "initialize"}))["data"]["error"]["code"] == -32601
+        assert (
+            refused["observation"]["is_error"]
+            and "unknown action evaluate" in refused["observation"]["text"]
+        )
+        assert (await client.ask("mcp", {"method": "tools/list"}))["data"]["error"][
+            "code"
+        ] == -32600
+        assert (await client.ask("mcp", {"jsonrpc": "2.0", "method": "initialize"}))["data"][
+            "error"
+        ]["code"] == -32601
 
 
 async def test_only_who_has_the_token_gets_in_and_no_web_page():
     told: list[str] = []
-    only_with_token = serving(World(), token="a-token-of-some-length", on_refusal=lambda code, _: told.append(code))
+    only_with_token = serving(
+        World(), token="a-token-of-some-length", on_refusal=lambda code, _: told.append(code)
+    )
     async with only_with_token as (url, app), httpx2.AsyncClient(trust_env=False) as web:
         good = {"Authorization": "Bearer a-token-of-some-length"}
         answers = [
@@ -301,8 +373,21 @@ async def test_only_who_has_the_token_gets_in_and_no_web_page():
             await web.get(f"{url}/health", headers=good),
             await web.get(f"{url}/a-token-of-some-length/health"),
         ]
-        assert [answer.status_code for answer in answers] == [401, 401, 401, 403, 421, 403, 200, 200]
-        for headers in ({}, {"Authorization": "Bearer another"}, {**good, "Origin": "http://evil.example"}):
+        assert [answer.status_code for answer in answers] == [
+            401,
+            401,
+            401,
+            403,
+            421,
+            403,
+            200,
+            200,
+        ]
+        for headers in (
+            {},
+            {"Authorization": "Bearer another"},
+            {**good, "Origin": "http://evil.example"},
+        ):
             with pytest.raises(WebSocketUpgradeError):
                 async with connected(url, **headers):
                     pass
@@ -314,7 +399,10 @@ async def test_only_who_has_the_token_gets_in_and_no_web_page():
     ("request_", "words"),
     [
         (ServeRequest(), "there is nothing to serve"),
-        (ServeRequest(source="text-2048", host="0.0.0.0", open=True), "everybody who reaches 0.0.0.0"),
+        (
+            ServeRequest(source="text-2048", host="0.0.0.0", open=True),
+            "everybody who reaches 0.0.0.0",
+        ),
         (ServeRequest(source="text-2048", token_variable="MY_TOKEN"), "cannot be a token"),
         (ServeRequest(source="text-2048", token_variable="NOT_SET"), "NOT_SET is not set"),
     ],
@@ -338,7 +426,10 @@ async def test_what_cannot_be_started_or_was_lost_has_no_reward():
     world = World()
     async with serving(world) as (url, _), connected(url) as client:
         refused = await client.ask("reset", {"task_id": "gone"})
-        assert code(refused) == "FACTORY_ERROR" and "nothing answers there; It is not up." in refused["data"]["message"]
+        assert (
+            code(refused) == "FACTORY_ERROR"
+            and "nothing answers there; It is not up." in refused["data"]["message"]
+        )
         await client.reset(task_id="a")
         lost = await client.ask("step", {"type": "call_tool", "tool_name": "die", "arguments": {}})
         assert code(lost) == "SESSION_ERROR" and "the server died" in lost["data"]["message"]
@@ -364,7 +455,10 @@ async def test_sessions_end_with_their_clients_also_in_the_middle_of_a_call():
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
         await reader.readuntil(b"\r\n\r\n")
-        for message in (b'{"type":"reset","data":{}}', b'{"type":"step","data":{"type":"call_tool","tool_name":"wait"}}'):
+        for message in (
+            b'{"type":"reset","data":{}}',
+            b'{"type":"step","data":{"type":"call_tool","tool_name":"wait"}}',
+        ):
             writer.write(bytes([0x81, 0x80 | len(message)]) + bytes(4) + message)
         await world.stuck.wait()
         assert world.open == 1
@@ -414,7 +508,10 @@ async def test_an_environment_is_kept_for_the_next_task_where_that_is_wanted():
             description="",
             access=Access(None),
         )
-        async with listening(app.asgi, "127.0.0.1", 0) as (address, port), connected(f"http://{address}:{port}") as client:
+        async with (
+            listening(app.asgi, "127.0.0.1", 0) as (address, port),
+            connected(f"http://{address}:{port}") as client,
+        ):
             for _ in range(3):
                 await client.reset()
                 await client.call("done")
@@ -442,13 +539,21 @@ async def test_a_connection_that_never_says_anything_ends():
 
 async def test_an_episode_over_http_ends_with_its_last_step_or_when_nobody_asks_any_more():
     world = World()
-    async with serving(world, idle=0.2) as (url, app), httpx2.AsyncClient(trust_env=False, base_url=url) as web:
+    async with (
+        serving(world, idle=0.2) as (url, app),
+        httpx2.AsyncClient(trust_env=False, base_url=url) as web,
+    ):
         first = (await web.post("/reset", json={"index": 1})).json()
         name = first["metadata"]["episode_id"]
-        step = {"episode_id": name, "action": {"type": "call_tool", "tool_name": "poke", "arguments": {"where": "x"}}}
+        step = {
+            "episode_id": name,
+            "action": {"type": "call_tool", "tool_name": "poke", "arguments": {"where": "x"}},
+        }
         assert (await web.post("/step", json=step)).json()["observation"]["text"] == "poked x"
         assert (await web.get("/state", params={"episode_id": name})).json()["step_count"] == 1
-        last = (await web.post("/step", json={"episode_id": name, "action": {"reply": DONE}})).json()
+        last = (
+            await web.post("/step", json={"episode_id": name, "action": {"reply": DONE}})
+        ).json()
         assert last["done"] and last["reward"] == pytest.approx(0.8 * 0.5 + 0.1 + 0.1)
         assert world.open == 0 and app.sessions == 0
         assert (await web.post("/step", json=step)).status_code == 422
@@ -460,23 +565,40 @@ async def test_an_episode_over_http_ends_with_its_last_step_or_when_nobody_asks_
 
 
 async def test_the_routes_that_describe_the_server():
-    async with serving(World()) as (url, _), httpx2.AsyncClient(trust_env=False, base_url=url) as web:
+    async with (
+        serving(World()) as (url, _),
+        httpx2.AsyncClient(trust_env=False, base_url=url) as web,
+    ):
         about = (await web.get("/metadata")).json()
         assert (about["name"], about["description"]) == ("world", "A world")
         assert (await web.get("/health")).json() == {"status": "healthy"}
         schema = (await web.get("/schema")).json()
-        assert schema["action"]["required"] == ["reply"] and set(schema) >= {"observation", "state", "reset_observation"}
+        assert schema["action"]["required"] == ["reply"] and set(schema) >= {
+            "observation",
+            "state",
+            "reset_observation",
+        }
         document = (await web.get("/openapi.json")).json()
-        assert document["info"]["version"].startswith("1.") and {"/reset", "/step", "/state"} <= set(document["paths"])
+        assert document["info"]["version"].startswith("1.") and {
+            "/reset",
+            "/step",
+            "/state",
+        } <= set(document["paths"])
         assert (await web.post("/mcp", json={})).json()["jsonrpc"] == "2.0"
         call = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "poke"}}
         assert (await web.post("/mcp", json=call)).json()["error"]["code"] == -32000
         assert (await web.get("/list_environments")).json() == ["world"]
         assert (await web.get("/world/splits")).json() == [{"name": "train", "type": "train"}]
-        assert (await web.post("/world/num_tasks", json={"split": "train"})).json() == {"num_tasks": 3}
+        assert (await web.post("/world/num_tasks", json={"split": "train"})).json() == {
+            "num_tasks": 3
+        }
         task = {"index": 1, "task_id": "b", "prompt": "Do not."}
-        assert (await web.post("/world/task", json={"split": "train", "index": 1})).json() == {"task": task}
-        ranged = (await web.post("/world/task_range", json={"split": "train", "start": 1, "stop": 2})).json()
+        assert (await web.post("/world/task", json={"split": "train", "index": 1})).json() == {
+            "task": task
+        }
+        ranged = (
+            await web.post("/world/task_range", json={"split": "train", "start": 1, "stop": 2})
+        ).json()
         assert ranged == {"tasks": [task]}
         assert (await web.post("/world/tasks", json={"split": "test"})).status_code == 422
         assert (await web.get("/other/splits")).status_code == 404

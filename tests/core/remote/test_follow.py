@@ -171,7 +171,7 @@ async def test_large_files_come_in_bounded_pieces_and_let_others_run(tmp_path: P
     assert ticks >= 3_200_000 // CHUNK
 
 
-# --- reading backwards ----------------------------------------------------------------------------------------------------
+# --- reading backwards ----------------------------------------------------------------------------
 
 
 def _expected(data: bytes, lines: int) -> int:
@@ -182,7 +182,18 @@ def _expected(data: bytes, lines: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"a", b"a\n", b"\n", b"\n\n\n", b"a\nb", b"a\nb\n", b"a\n\nb\n\n", b"x" * 70_000 + b"\ny\n"]
+    "data",
+    [
+        b"",
+        b"a",
+        b"a\n",
+        b"\n",
+        b"\n\n\n",
+        b"a\nb",
+        b"a\nb\n",
+        b"a\n\nb\n\n",
+        b"x" * 70_000 + b"\ny\n",
+    ],
 )
 @pytest.mark.parametrize("lines", [1, 2, 3, 10])
 async def test_the_last_lines_are_found(tmp_path: Path, data: bytes, lines: int) -> None:
@@ -207,7 +218,9 @@ async def test_the_last_lines_of_nothing(tmp_path: Path) -> None:
     assert await offset_of_last_lines(LocalHost(), str(path), 0) == 8
 
 
-async def test_the_end_of_a_huge_file_is_read_without_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_huge_file_is_read_without_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "huge.log"
     with path.open("wb") as stream:
         stream.truncate(5_000_000_000)  # sparse
@@ -227,4 +240,7 @@ async def test_the_end_of_a_huge_file_is_read_without_the_rest(tmp_path: Path, m
     offset = await offset_of_last_lines(host, str(path), 2)
     assert await get(str(path), offset=offset) == b"last but one\nlast\n"
     assert read <= 64 * 1024
-    assert await offset_of_last_lines(host, str(path), 100, most=1_000_000) == path.stat().st_size - 1_000_000
+    assert (
+        await offset_of_last_lines(host, str(path), 100, most=1_000_000)
+        == path.stat().st_size - 1_000_000
+    )

@@ -1,4 +1,5 @@
-"""What every host promises: the same tests for this machine and for one behind a real SSH server."""
+"""What every host promises: the same tests for this machine and for one behind a real SSH
+server."""
 
 from __future__ import annotations
 
@@ -36,20 +37,33 @@ async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield found
 
 
-every_way_to_follow = pytest.mark.parametrize("host", ["local", "ssh", "ssh without python"], indirect=True)
+every_way_to_follow = pytest.mark.parametrize(
+    "host", ["local", "ssh", "ssh without python"], indirect=True
+)
 
 
 def few_programs(folder: Path) -> Path:
     """A folder for PATH with what tests need, and without Python."""
     folder.mkdir()
-    for name in ("sh", "cat", "sleep", "printf", "pwd", "true", "setsid", "tmux", "sha256sum", "head"):
+    for name in (
+        "sh",
+        "cat",
+        "sleep",
+        "printf",
+        "pwd",
+        "true",
+        "setsid",
+        "tmux",
+        "sha256sum",
+        "head",
+    ):
         found = shutil.which(name)
         assert found, name
         (folder / name).symlink_to(found)
     return folder
 
 
-# --- commands -------------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 async def test_run_gives_status_and_output(host: Host) -> None:
@@ -70,7 +84,9 @@ async def test_without_input_there_is_none(host: Host) -> None:
 async def test_run_has_the_folder_and_the_environment(host: Host, tmp_path: Path) -> None:
     there = tmp_path / "a b"
     there.mkdir()
-    done = await host.run(["sh", "-c", "pwd; echo $WORD; echo $HOME"], cwd=str(there), env={"WORD": "a  'b' \n$c"})
+    done = await host.run(
+        ["sh", "-c", "pwd; echo $WORD; echo $HOME"], cwd=str(there), env={"WORD": "a  'b' \n$c"}
+    )
     assert done.stdout.split("\n")[:4] == [str(there), "a 'b' $c", os.environ["HOME"], ""]
     assert (await host.run(["pwd"])).stdout.strip() == os.environ["HOME"]
     (Path.home() / "below").mkdir()
@@ -78,7 +94,23 @@ async def test_run_has_the_folder_and_the_environment(host: Host, tmp_path: Path
 
 
 async def test_no_shell_is_in_between(host: Host) -> None:
-    words = ["$HOME", "a  b", "*", "; rm x", "'", '"', "\\", "`id`", "", "-n", "two\nlines", "é€😀", "!!", "~", "--"]
+    words = [
+        "$HOME",
+        "a  b",
+        "*",
+        "; rm x",
+        "'",
+        '"',
+        "\\",
+        "`id`",
+        "",
+        "-n",
+        "two\nlines",
+        "é€😀",
+        "!!",
+        "~",
+        "--",
+    ]
     done = await host.run(["sh", "-c", 'for word do printf "%s|" "$word"; done', "x", *words])
     assert done.stdout == "|".join([*words, ""])
 
@@ -155,7 +187,7 @@ async def test_many_commands_at_once(host: Host) -> None:
     assert [each.stdout for each in done] == [f"{n}\n" for n in range(12)]
 
 
-# --- files ----------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 async def test_put_and_get(host: Host, tmp_path: Path) -> None:
@@ -215,7 +247,9 @@ async def test_failures_of_put_and_get_are_told(host: Host, tmp_path: Path) -> N
     assert sorted(os.listdir(tmp_path / "folder")) == []
 
 
-async def test_what_is_no_ordinary_file_is_looked_at_and_never_read(host: Host, tmp_path: Path) -> None:
+async def test_what_is_no_ordinary_file_is_looked_at_and_never_read(
+    host: Host, tmp_path: Path
+) -> None:
     (tmp_path / "endless").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
@@ -259,7 +293,9 @@ async def test_a_port_of_the_machine_is_reached_from_here(host: Host) -> None:
         writer.close()
 
 
-async def test_a_command_that_prints_without_end_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_prints_without_end_is_ended(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("local", "ssh"):
         monkeypatch.setattr(f"hudtui.core.remote.{module}.OUTPUT_LIMIT", 2**20)
     with pytest.raises(MachineError, match="printed more than"):
@@ -268,7 +304,7 @@ async def test_a_command_that_prints_without_end_is_ended(host: Host, monkeypatc
     assert len((await host.run(["head", "-c", "1000000", "/dev/zero"])).stdout) == 1_000_000
 
 
-# --- following ------------------------------------------------------------------------------------------------------------
+# --- following ------------------------------------------------------------------------------------
 
 
 class Follower:
@@ -401,7 +437,9 @@ async def test_follow_refuses_what_is_no_file(host: Host, tmp_path: Path) -> Non
 
 
 @every_way_to_follow
-async def test_a_slow_consumer_makes_the_machine_wait_and_gets_all(host: Host, tmp_path: Path) -> None:
+async def test_a_slow_consumer_makes_the_machine_wait_and_gets_all(
+    host: Host, tmp_path: Path
+) -> None:
     path = tmp_path / "a.log"
     data = b"".join(b"%015d\n" % number for number in range(1_000_000))
     path.write_bytes(data)
@@ -445,7 +483,7 @@ async def test_the_last_lines(host: Host, tmp_path: Path) -> None:
     assert await host.get(str(path), offset=offset) == b"last but one\nlast\n"
 
 
-# --- tmux -----------------------------------------------------------------------------------------------------------------
+# --- tmux -----------------------------------------------------------------------------------------
 
 
 async def test_sessions_of_runs_are_found_and_closed(host: Host) -> None:

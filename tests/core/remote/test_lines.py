@@ -64,8 +64,14 @@ def test_overlong_lines_are_cut_and_say_so() -> None:
 def test_a_progress_bar_after_an_overlong_line_starts_afresh(size: int) -> None:
     assert feed(b"z" * size, b"\r50%") == ([], "50%")
     assert feed(b"z" * size + b"\r", b"60%", b"\n") == (["60%"], "")
-    assert feed(b"z" * size + b"\r", b"\nnext") == (["z" * 100 + f" … [{size - 100} bytes more]"], "next")
-    assert feed(b"z" * size, b"z" * size + b"\n") == (["z" * 100 + f" … [{2 * size - 100} bytes more]"], "")
+    assert feed(b"z" * size + b"\r", b"\nnext") == (
+        ["z" * 100 + f" … [{size - 100} bytes more]"],
+        "next",
+    )
+    assert feed(b"z" * size, b"z" * size + b"\n") == (
+        ["z" * 100 + f" … [{2 * size - 100} bytes more]"],
+        "",
+    )
 
 
 def test_a_colour_behind_a_return_does_not_hide_the_bar() -> None:
@@ -115,10 +121,17 @@ PIECES = [
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), min_size=1, max_size=5))
 def test_quick_ways_give_what_cleaning_gives(texts: list[str]) -> None:
-    assert feed("".join(text + "\n" for text in texts).encode(), limit=1000)[0] == [clean(text) for text in texts]
+    assert feed("".join(text + "\n" for text in texts).encode(), limit=1000)[0] == [
+        clean(text) for text in texts
+    ]
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30), max_size=8))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30),
+        max_size=8,
+    )
+)
 def test_every_line_is_what_cleaning_makes_of_it(texts: list[str]) -> None:
     data = "".join(text + "\n" for text in texts).encode()
     assert feed(data, limit=1000)[0] == [clean(text) for text in texts]
@@ -142,9 +155,15 @@ def test_hostile_noise_never_leaves_a_control_character() -> None:
     chance = random.Random(11)
     data = bytes(
         chance.choices(
-            range(256), weights=[8 if byte in (27, 155, 93, 91, 13, 10, 0xC2) else 1 for byte in range(256)], k=100_000
+            range(256),
+            weights=[8 if byte in (27, 155, 93, 91, 13, 10, 0xC2) else 1 for byte in range(256)],
+            k=100_000,
         )
     )
-    done, partial = feed(*[data[place : place + 997] for place in range(0, len(data), 997)], limit=2000)
+    done, partial = feed(
+        *[data[place : place + 997] for place in range(0, len(data), 997)], limit=2000
+    )
     for line in [*done, partial]:
-        assert not any((ord(letter) < 32 and letter != "\t") or 127 <= ord(letter) < 160 for letter in line)
+        assert not any(
+            (ord(letter) < 32 and letter != "\t") or 127 <= ord(letter) < 160 for letter in line
+        )

@@ -1,4 +1,5 @@
-"""What is peculiar to this machine as a host; what all hosts have in common is in `test_host_contract.py`."""
+"""What is peculiar to this machine as a host; what all hosts have in common is in
+`test_host_contract.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from hudtui.core.remote.local import LocalHost
 
 async def test_cancelled_twice_it_still_waits_for_the_end_of_the_command(tmp_path: Path) -> None:
     told = tmp_path / "pid"
-    task = asyncio.create_task(LocalHost().run(["sh", "-c", f"echo $$ >{told}.new; mv {told}.new {told}; exec sleep 60"]))
+    task = asyncio.create_task(
+        LocalHost().run(["sh", "-c", f"echo $$ >{told}.new; mv {told}.new {told}; exec sleep 60"])
+    )
     while not told.exists():  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.01)
     task.cancel()

@@ -19,7 +19,9 @@ from hudtui.core.remote.log_search import LogMatch, search_log
 from hudtui.core.remote.logs import lines_before
 
 
-async def found(host: Host, path: Path, text: str, *, regex: bool = True, **how: Any) -> list[LogMatch]:
+async def found(
+    host: Host, path: Path, text: str, *, regex: bool = True, **how: Any
+) -> list[LogMatch]:
     pattern = Pattern(text, regex=regex)
     assert not pattern.error
     return [match async for match in search_log(host, str(path), pattern, **how)]
@@ -74,10 +76,14 @@ async def test_a_log_is_searched_to_its_beginning(host: Host, tmp_path: Path) ->
         ("", True, "any line"),
     ],
 )
-async def test_a_pattern_finds_what_the_screen_shows(host: Host, tmp_path: Path, text: str, regex: bool, line: str) -> None:
+async def test_a_pattern_finds_what_the_screen_shows(
+    host: Host, tmp_path: Path, text: str, regex: bool, line: str
+) -> None:
     log = tmp_path / "log"
     others = ["", "other", "gpu 9", "10/11", "lossy"] if text else []
-    log.write_bytes("".join(one + "\n" for one in [*others, line]).encode("utf-8", "surrogateescape"))
+    log.write_bytes(
+        "".join(one + "\n" for one in [*others, line]).encode("utf-8", "surrogateescape")
+    )
     matches = await found(host, log, text, regex=regex)
     assert len(matches) == 1 and matches[0].offset >= sum(len(one) + 1 for one in others)
 
@@ -105,7 +111,9 @@ async def test_a_hole_is_not_held_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("span", [40, 1_000, 65_537])
-async def test_parts_of_a_log_cut_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, span: int) -> None:
+async def test_parts_of_a_log_cut_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, span: int
+) -> None:
     monkeypatch.setattr(log_search, "SPAN", span)
     log = tmp_path / "log"
     count = 60 if span < 100 else 3_000
@@ -124,12 +132,16 @@ async def test_an_answer_that_does_not_end_takes_further_commands(
     for size in (400, 401, 402, 5_000, 10**6):
         monkeypatch.setattr(log_search, "_ANSWER", size)
         matches = await found(host, log, "line", most=200, offset=0)
-        assert [match.text.split()[1] for match in matches] == [str(number) for number in range(200)]
+        assert [match.text.split()[1] for match in matches] == [
+            str(number) for number in range(200)
+        ]
     assert len(await found(host, log, "line")) == 3_000
 
 
 @pytest.mark.parametrize("missing", ["grep", "cut", "tail", "P", "b"])
-async def test_without_the_tools_the_log_is_read(ssh_box: Any, tmp_path: Path, missing: str) -> None:
+async def test_without_the_tools_the_log_is_read(
+    ssh_box: Any, tmp_path: Path, missing: str
+) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     for tool in ("sh", "head", "tr", "cut", "tail", "grep"):
@@ -137,7 +149,10 @@ async def test_without_the_tools_the_log_is_read(ssh_box: Any, tmp_path: Path, m
             (programs / tool).symlink_to(str(shutil.which(tool)))
     if len(missing) == 1:  # as of busybox, which does not know these options
         (programs / "grep").unlink()
-        words = f'case $1 in *{missing}*) echo "grep: unrecognized option: {missing}" >&2; exit 2;; esac'
+        words = (
+            f'case $1 in *{missing}*) echo "grep: unrecognized option: {missing}" >&2; exit '
+            "2;; esac"
+        )
         (programs / "grep").write_text(f'#!/bin/sh\n{words}\nexec {shutil.which("grep")} "$@"\n')
         (programs / "grep").chmod(0o755)
     ssh_box.world(PATH=str(programs))
@@ -151,7 +166,9 @@ async def test_without_the_tools_the_log_is_read(ssh_box: Any, tmp_path: Path, m
         assert log.read_bytes()[end.offset :] == b"end"
 
 
-async def test_what_cannot_be_searched_is_an_error_with_its_reason(host: Host, tmp_path: Path) -> None:
+async def test_what_cannot_be_searched_is_an_error_with_its_reason(
+    host: Host, tmp_path: Path
+) -> None:
     with pytest.raises(MachineError, match="is not read") as refused:
         await found(host, tmp_path, "x")
     assert "not a regular file" in str(refused.value.why)
@@ -168,7 +185,9 @@ async def test_an_expression_without_end_is_named(host: Host, tmp_path: Path) ->
     assert refused.value.fix
 
 
-@pytest.mark.parametrize("answer", ["", "x\n", "end 0", "5:x", "99999:x\n99999:y\nend", "\x1b]0;evil\x07", "-3:x\nend"])
+@pytest.mark.parametrize(
+    "answer", ["", "x\n", "end 0", "5:x", "99999:x\n99999:y\nend", "\x1b]0;evil\x07", "-3:x\nend"]
+)
 async def test_an_answer_that_makes_no_sense_is_not_believed(tmp_path: Path, answer: str) -> None:
     class Talkative(LocalHost):
         async def run(self, *_: Any, **__: Any) -> Completed:
@@ -186,10 +205,17 @@ async def test_earlier_lines_are_found_from_any_place(host: Host, tmp_path: Path
     data = log.read_bytes()
     place = data.index(b"line 5000\n")
     start, lines = await lines_before(host, log, place, 2_000)
-    assert lines == [f"line {number}" for number in range(3_000, 5_000)] and data[start:].startswith(b"line 3000\n")
-    assert await lines_before(host, log, data.index(b"line 100\n"), 2_000) == (0, [f"line {number}" for number in range(100)])
+    assert lines == [f"line {number}" for number in range(3_000, 5_000)] and data[
+        start:
+    ].startswith(b"line 3000\n")
+    assert await lines_before(host, log, data.index(b"line 100\n"), 2_000) == (
+        0,
+        [f"line {number}" for number in range(100)],
+    )
     assert await lines_before(host, log, 0, 10) == (0, [])
-    assert await lines_before(host, log, len(data) + 50, 10) == (len(data) + 50, []), "the log has become shorter"
+    assert await lines_before(host, log, len(data) + 50, 10) == (len(data) + 50, []), (
+        "the log has become shorter"
+    )
 
 
 async def test_earlier_lines_begin_where_a_line_begins(host: Host, tmp_path: Path) -> None:
@@ -197,4 +223,6 @@ async def test_earlier_lines_begin_where_a_line_begins(host: Host, tmp_path: Pat
     log.write_text("".join(f"line {number} {'x' * 400_000}\n" for number in range(6)) + "last\n")
     data = log.read_bytes()
     start, lines = await lines_before(host, log, data.index(b"last"), 5)
-    assert [line[:6] for line in lines] == ["line 4", "line 5"] and data[start:].startswith(b"line 4"), "a megabyte at a time"
+    assert [line[:6] for line in lines] == ["line 4", "line 5"] and data[start:].startswith(
+        b"line 4"
+    ), "a megabyte at a time"

@@ -56,19 +56,23 @@ def sftp_servers(server: Any) -> Iterator[int]:
                 yield int(entry.name)
 
 
-# --- trust ----------------------------------------------------------------------------------------------------------------
+# --- trust ----------------------------------------------------------------------------------------
 
 
 async def test_the_first_contact_is_told_and_the_second_is_not(ssh_box: Box) -> None:
     said: list[Notice] = []
-    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append) as host:
+    async with await connect_ssh(
+        ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append
+    ) as host:
         link = await host.reach()
         assert link.host_key is not None and link.host_key.first
     public = ssh_box.server.folder / "host_key.pub"
     expected = (await LocalHost().run(["ssh-keygen", "-l", "-f", str(public)])).stdout.split()[1]
     assert link.host_key.fingerprint == expected
     assert expected in said[0].message and len(said) == 1
-    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append) as host:
+    async with await connect_ssh(
+        ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append
+    ) as host:
         link = await host.reach()
         assert link.host_key is not None and not link.host_key.first
     assert len(said) == 1
@@ -86,7 +90,12 @@ async def test_a_changed_host_key_stops_everything(own_server: Any, ssh_box: Box
         box.server.start()
         (box.home / "log").write_bytes(b"x\n")
         followed: Any = host.follow("log")
-        for action in (host.run(["touch", "run-anyway"]), host.put(b"x", "put-anyway"), host.get("log"), anext(followed)):
+        for action in (
+            host.run(["touch", "run-anyway"]),
+            host.put(b"x", "put-anyway"),
+            host.get("log"),
+            anext(followed),
+        ):
             with pytest.raises(HostKeyChanged) as caught:
                 await action
         assert "CHANGED" in caught.value.what and old.fingerprint in words(caught.value)
@@ -120,23 +129,32 @@ def test_pins_of_odd_names_stay_in_their_folder(tmp_path: Path) -> None:
     names = ["../../etc/passwd", "a/b", "a_b", "a b", "x" * 400, ".hidden", "root@[::1]:22"]
     paths = {known_hosts.path(name) for name in names}
     assert len(paths) == len(names)
-    assert all(path.parent == tmp_path and len(path.name) < 120 and not path.name.startswith(".") for path in paths)
+    assert all(
+        path.parent == tmp_path and len(path.name) < 120 and not path.name.startswith(".")
+        for path in paths
+    )
 
 
-# --- logging in -----------------------------------------------------------------------------------------------------------
+# --- logging in -----------------------------------------------------------------------------------
 
 
-async def test_a_wrong_key_is_told_with_the_keys_that_were_tried(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
+async def test_a_wrong_key_is_told_with_the_keys_that_were_tried(
+    ssh_box: Box, make_key: Any, tmp_path: Path
+) -> None:
     wrong, missing = make_key(tmp_path / "wrong"), tmp_path / "missing"
     with pytest.raises(LoginRefused) as caught:
         await connect_ssh(ssh_box.target(keys=(wrong, missing)), known_hosts=ssh_box.known_hosts())
     assert "refused the login" in caught.value.what
-    assert str(wrong) in words(caught.value) and f"{missing} (there is no such file)" in words(caught.value)
+    assert str(wrong) in words(caught.value) and f"{missing} (there is no such file)" in words(
+        caught.value
+    )
     with pytest.raises(LoginRefused, match="no key"):
         await connect_ssh(ssh_box.target(keys=(missing,)), known_hosts=ssh_box.known_hosts())
 
 
-async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: Any, tmp_path: Path) -> None:
+async def test_a_pass_phrase_is_asked_once(
+    ssh_box: Box, line: Any, make_key: Any, tmp_path: Path
+) -> None:
     locked = make_key(tmp_path / "locked", words="right")
     ssh_box.server.authorized.write_bytes(locked.with_suffix(".pub").read_bytes())
     asked: list[str] = []
@@ -150,7 +168,9 @@ async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: An
         with pytest.raises(LoginRefused) as caught:
             await connect_ssh(target, known_hosts=ssh_box.known_hosts())
         assert "locked" in words(caught.value) and "agent" in words(caught.value)
-        async with await connect_ssh(target, known_hosts=ssh_box.known_hosts(), ask_passphrase=ask) as host:
+        async with await connect_ssh(
+            target, known_hosts=ssh_box.known_hosts(), ask_passphrase=ask
+        ) as host:
             line.cut()
             assert (await host.run(["true"])).ok and (await host.reach()).connects == 2
         assert len(asked) == 2 and str(locked) in asked[0]
@@ -165,7 +185,9 @@ async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: An
         ssh_box.server.authorized.write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())
 
 
-async def test_a_key_that_is_not_needed_is_not_asked_for(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
+async def test_a_key_that_is_not_needed_is_not_asked_for(
+    ssh_box: Box, make_key: Any, tmp_path: Path
+) -> None:
     async def ask(prompt: str) -> str | None:
         raise AssertionError(prompt)
 
@@ -184,29 +206,40 @@ def agent(folder: Path, key: Path) -> Iterator[str]:
         while not path.exists() and time.monotonic() < limit:
             time.sleep(0.01)
         environment = {**os.environ, "SSH_AUTH_SOCK": str(path)}
-        subprocess.run(["ssh-add", "-q", str(key)], env=environment, check=True, capture_output=True)
+        subprocess.run(
+            ["ssh-add", "-q", str(key)], env=environment, check=True, capture_output=True
+        )
         yield str(path)
     finally:
         process.kill()
         process.wait()
 
 
-async def test_the_agent_has_the_key(ssh_box: Box, own_tmux: str, make_key: Any, tmp_path: Path) -> None:
+async def test_the_agent_has_the_key(
+    ssh_box: Box, own_tmux: str, make_key: Any, tmp_path: Path
+) -> None:
     with agent(Path(own_tmux), ssh_box.server.key) as path:
         target = ssh_box.target(keys=(tmp_path / "none",), agent=path)
         async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()) as host:
             assert (await host.run(["true"])).ok
         with pytest.raises(LoginRefused, match="refused") as caught:
-            await connect_ssh(ssh_box.target(agent=path, user="nobody-there"), known_hosts=ssh_box.known_hosts())
+            await connect_ssh(
+                ssh_box.target(agent=path, user="nobody-there"), known_hosts=ssh_box.known_hosts()
+            )
         assert "user_key of the agent" in words(caught.value)
         other = make_key(tmp_path / "other")
         with pytest.raises(LoginRefused) as caught:  # of the agent's keys only those that are named
-            await connect_ssh(ssh_box.target(keys=(other,), agent=path, identities_only=True), known_hosts=ssh_box.known_hosts())
+            await connect_ssh(
+                ssh_box.target(keys=(other,), agent=path, identities_only=True),
+                known_hosts=ssh_box.known_hosts(),
+            )
         assert "of the agent" not in words(caught.value)
         locked = make_key(tmp_path / "locked", words="x")
         await LocalHost().run(["ssh-add", "-q", "-D"], env={"SSH_AUTH_SOCK": path})
         with pytest.raises(LoginRefused, match="no key"):
-            await connect_ssh(ssh_box.target(keys=(locked,), agent=path), known_hosts=ssh_box.known_hosts())
+            await connect_ssh(
+                ssh_box.target(keys=(locked,), agent=path), known_hosts=ssh_box.known_hosts()
+            )
 
 
 async def test_a_host_that_is_closed_while_it_connects(ssh_box: Box, line: Any) -> None:
@@ -224,25 +257,30 @@ async def test_a_host_that_is_closed_while_it_connects(ssh_box: Box, line: Any) 
 
 async def test_a_wrong_login_keeps_no_host_key(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
     with pytest.raises(LoginRefused):
-        await connect_ssh(ssh_box.target(keys=(make_key(tmp_path / "wrong"),)), known_hosts=ssh_box.known_hosts())
+        await connect_ssh(
+            ssh_box.target(keys=(make_key(tmp_path / "wrong"),)), known_hosts=ssh_box.known_hosts()
+        )
     assert ssh_box.known_hosts().known(ssh_box.target().machine) is None
 
 
 async def test_machines_that_do_not_answer(ssh_box: Box, line: Any) -> None:
     line.silent = True
     with pytest.raises(Disconnected, match=r"did not answer within 0.5 s"):
-        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), timeout=0.5)
+        await connect_ssh(
+            ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), timeout=0.5
+        )
     await line.refuse()
     with pytest.raises(Disconnected, match="refused the connection"):
         await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts())
     with pytest.raises(Disconnected, match="is not known") as caught:
         await connect_ssh(
-            SshTarget("a", "no-such-machine.invalid", keys=(ssh_box.server.key,), agent=""), known_hosts=ssh_box.known_hosts()
+            SshTarget("a", "no-such-machine.invalid", keys=(ssh_box.server.key,), agent=""),
+            known_hosts=ssh_box.known_hosts(),
         )
     assert caught.value.fix
 
 
-# --- names ----------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def test_targets_from_the_ssh_config(tmp_path: Path) -> None:
@@ -251,13 +289,20 @@ def test_targets_from_the_ssh_config(tmp_path: Path) -> None:
     (folder / "more").write_text("Host *.example\n  Port 2200\n")
     (folder / "config").write_text(
         "Include more\n"
-        "Host box gpu?\n  HostName 10.0.0.7\n  User trainer\n  Port 2222\n  IdentityFile ~/.ssh/box_key\n"
+        "Host box gpu?\n  HostName 10.0.0.7\n  User trainer\n  Port 2222\n  IdentityFile "
+        "~/.ssh/box_key\n"
         "  IdentityAgent none\n  IdentitiesOnly yes\n  ProxyJump jumper@gate:2022,second\n"
         "Host second\n  HostName second.example\n"
         "Host *\n  User everybody\n  IdentityFile %d/.ssh/common\n"
     )
     box = parse_target("box", pin="pod-1")
-    assert (box.user, box.host, box.port, box.pin, box.agent) == ("trainer", "10.0.0.7", 2222, "pod-1", "")
+    assert (box.user, box.host, box.port, box.pin, box.agent) == (
+        "trainer",
+        "10.0.0.7",
+        2222,
+        "pod-1",
+        "",
+    )
     assert box.keys == (folder / "box_key", folder / "common") and box.identities_only
     assert [hop.name for hop in box.jump] == ["jumper@gate:2022", "everybody@second.example:22"]
     assert box.name == "trainer@10.0.0.7:2222" and box.machine == "pod-1"
@@ -288,7 +333,18 @@ def test_targets_without_a_config(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "a@", "@host", "a b@host", "host:port", "a@host:0", "a@host:70000", "-oProxyCommand=x", "a@-host", "a@host/x"),
+        *(
+            "",
+            "a@",
+            "@host",
+            "a b@host",
+            "host:port",
+            "a@host:0",
+            "a@host:70000",
+            "-oProxyCommand=x",
+            "a@-host",
+            "a@host/x",
+        ),
         *("h;id", "a@$(id)", "`id`", "a|b@host", "h&", "${IFS}", "a'b", 'a"b', "h>x"),
     ],
 )
@@ -320,7 +376,8 @@ while data := s.recv(65536): os.write(1, data)
 
 @pytest.fixture
 def proxied(ssh_box: Box) -> Callable[[str], Any]:
-    """Makes a target of a command in `~/.ssh/config`; `~/bin/proxy` is a program that leads to the machine."""
+    """Makes a target of a command in `~/.ssh/config`; `~/bin/proxy` is a program that leads to the
+    machine."""
     program = Path.home() / "bin" / "proxy"
     program.parent.mkdir(exist_ok=True)
     program.write_text(PROXY)
@@ -328,7 +385,10 @@ def proxied(ssh_box: Box) -> Callable[[str], Any]:
     whole = ssh_box.target()
 
     def make(command: str) -> Any:
-        text = f"Host behind\n  HostName {whole.host}\n  Port {whole.port}\n  User {whole.user}\n  ProxyCommand {command}\n"
+        text = (
+            f"Host behind\n  HostName {whole.host}\n  Port {whole.port}\n  User {whole.user}\n  "
+            f"ProxyCommand {command}\n"
+        )
         folder = Path.home() / ".ssh"
         folder.mkdir(exist_ok=True)
         (folder / "config").write_text(text)
@@ -352,7 +412,11 @@ def proxied(ssh_box: Box) -> Callable[[str], Any]:
 )
 @pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", None])
 async def test_through_a_proxy_command_as_ssh_runs_it(
-    ssh_box: Box, proxied: Callable[[str], Any], command: str, shell: str | None, monkeypatch: pytest.MonkeyPatch
+    ssh_box: Box,
+    proxied: Callable[[str], Any],
+    command: str,
+    shell: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SHELL", shell) if shell else monkeypatch.delenv("SHELL", raising=False)
     target = proxied(command)
@@ -366,17 +430,25 @@ async def test_through_a_proxy_command_as_ssh_runs_it(
         assert given[2:] == [target.user, "behind", "%"]
 
 
-async def test_a_proxy_command_that_fails_says_why(ssh_box: Box, proxied: Callable[[str], Any]) -> None:
+async def test_a_proxy_command_that_fails_says_why(
+    ssh_box: Box, proxied: Callable[[str], Any]
+) -> None:
     for command, said in (
         ("~/bin/nowhere %h %p", "nowhere"),
         ("sh -c 'echo no way >&2; exit 3'", "ended with status 3: no way"),
     ):
         with pytest.raises(Disconnected) as caught:
             await connect_ssh(proxied(command), known_hosts=ssh_box.known_hosts())
-        assert said in str(caught.value) and "ProxyCommand" in str(caught.value) and "~/.ssh/config" in str(caught.value)
+        assert (
+            said in str(caught.value)
+            and "ProxyCommand" in str(caught.value)
+            and "~/.ssh/config" in str(caught.value)
+        )
 
 
-async def test_a_proxy_command_ends_with_its_connection(ssh_box: Box, proxied: Callable[[str], Any]) -> None:
+async def test_a_proxy_command_ends_with_its_connection(
+    ssh_box: Box, proxied: Callable[[str], Any]
+) -> None:
     target = proxied("sh -c 'echo $$ >~/proxy.pid; ~/bin/proxy %h %p; sleep 1000'")
     async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()):
         process = (Path.home() / "proxy.pid").read_text().strip()
@@ -392,7 +464,9 @@ def _living(group: str) -> list[str]:
     return [row for row in rows if row.split()[0] == group and not row.split()[1].startswith("Z")]
 
 
-def test_the_systems_ssh_fills_in_no_proxy_command_twice(ssh_box: Box, proxied: Callable[[str], Any]) -> None:
+def test_the_systems_ssh_fills_in_no_proxy_command_twice(
+    ssh_box: Box, proxied: Callable[[str], Any]
+) -> None:
     target = proxied("~/bin/proxy %h %p %%h")
     assert target.proxy_command is not None and target.proxy_command.endswith(f"{target.port} %h")
     assert f"ProxyCommand=~/bin/proxy {target.host} {target.port} %%h" in ssh_argv(target, _Known())
@@ -423,7 +497,9 @@ async def test_through_another_machine(ssh_box: Box) -> None:
 async def test_one_connection_for_each_machine(ssh_box: Box, line: Any) -> None:
     async with aclosing(HostPool(ssh_box.known_hosts())) as pool:
         target = ssh_box.target(port=line.port)
-        first, second = cast(tuple[SshHost, SshHost], await asyncio.gather(pool.open(target), pool.open(target)))
+        first, second = cast(
+            tuple[SshHost, SshHost], await asyncio.gather(pool.open(target), pool.open(target))
+        )
         assert await first.reach() is await second.reach() and line.accepted == 1
         assert isinstance(await pool.open("local"), LocalHost)
         await line.refuse()
@@ -441,7 +517,8 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
     folder = Path.home() / ".ssh"
     folder.mkdir()
     (folder / "config").write_text(
-        f"Host box\n  HostName 127.0.0.1\n  Port {ssh_box.port}\n  IdentityFile {ssh_box.server.key}\n  IdentityAgent none\n"
+        f"Host box\n  HostName 127.0.0.1\n  Port {ssh_box.port}\n  IdentityFile "
+        f"{ssh_box.server.key}\n  IdentityAgent none\n"
     )
     try:
         host = await open_host("box")
@@ -470,23 +547,29 @@ async def test_a_terminal_of_ones_own(ssh_box: Box) -> None:
         ssh_argv(target, known_hosts, ["true"])
     async with await connect_ssh(target, known_hosts=known_hosts):
         pass
-    assert "-t" in ssh_argv(target, known_hosts) and "-t" not in ssh_argv(target, known_hosts, ["true"], tty=False)
+    assert "-t" in ssh_argv(target, known_hosts) and "-t" not in ssh_argv(
+        target, known_hosts, ["true"], tty=False
+    )
     argv = ssh_argv(target, known_hosts, ["sh", "-c", "printf '%s|' \"$@\"", "x", "a  b", "$HOME"])
     done = await LocalHost().run(argv)
     assert (done.exit_status, done.stdout) == (0, "a  b|$HOME|"), done.stderr
     other = ssh_box.target(pin="pod 8")
-    known_hosts.path(other.machine).write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())  # some other key
+    known_hosts.path(other.machine).write_bytes(
+        ssh_box.server.key.with_suffix(".pub").read_bytes()
+    )  # some other key
     done = await LocalHost().run(ssh_argv(other, known_hosts, ["true"]))
     assert done.exit_status == 255 and "CHANGED" in done.stderr
 
 
-# --- lost connections -----------------------------------------------------------------------------------------------------
+# --- lost connections -----------------------------------------------------------------------------
 
 
 async def test_a_command_is_not_repeated_when_it_may_have_run(ssh_box: Box, line: Any) -> None:
     script = "echo x >> runs; while [ ! -e go ]; do sleep 0.05; done; echo done"
     runs = ssh_box.home / "runs"
-    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
+    async with await connect_ssh(
+        ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+    ) as host:
         task = asyncio.create_task(host.run(["sh", "-c", script]))
         await eventually(runs.exists)
         line.cut()
@@ -504,7 +587,9 @@ async def test_a_command_is_not_repeated_when_it_may_have_run(ssh_box: Box, line
 
 async def test_work_on_files_goes_on_after_a_cut(ssh_box: Box, line: Any) -> None:
     data = random.Random(5).randbytes(600_000)
-    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
+    async with await connect_ssh(
+        ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+    ) as host:
         for size in (100_000, 700_000):
             line.cut_after(size)
             await host.put(data, "file")
@@ -567,7 +652,9 @@ async def test_a_machine_that_gives_more_than_was_asked_for(
     assert (tmp_path / "copy").read_bytes() == b"x" * 10
 
 
-async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_the_network_is_no_error_of_a_file(
+    ssh_box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         link: Any = await host.reach()
         files = await link.files()
@@ -583,14 +670,20 @@ async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monke
 
 
 async def test_patience_ends(ssh_box: Box, line: Any) -> None:
-    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), patience=0.5) as host:
+    async with await connect_ssh(
+        ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), patience=0.5
+    ) as host:
         await line.refuse()
         for action in (host.get("x"), host.stat("x"), host.put(b"", "x"), host.run(["true"])):
             with pytest.raises(Disconnected, match="refused the connection"):
                 await action
         assert (await host.reach()).trouble is not None and not (await host.reach()).live
         await line.open()
-        assert (await host.run(["true"])).ok and (await host.reach()).trouble is None and (await host.reach()).live
+        assert (
+            (await host.run(["true"])).ok
+            and (await host.reach()).trouble is None
+            and (await host.reach()).live
+        )
 
 
 async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
@@ -627,7 +720,8 @@ async def test_a_home_folder_that_cannot_be_written(ssh_box: Box) -> None:
 async def test_why_a_machine_refused_to_write(
     ssh_box: Box, monkeypatch: pytest.MonkeyPatch, values: dict[str, int], expected: str
 ) -> None:
-    """SFTP says no more than "failure": the state of the disk, which is pretended here, tells the rest."""
+    """SFTP says no more than "failure": the state of the disk, which is pretended here, tells the
+    rest."""
     import asyncssh
 
     async def statvfs(self: Any, path: str) -> Any:
@@ -643,16 +737,20 @@ async def test_why_a_machine_refused_to_write(
     assert os.listdir(ssh_box.home) == ["folder"]
 
 
-# --- large files ----------------------------------------------------------------------------------------------------------
+# --- large files ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cuts", [0, 2])
-async def test_large_files_there_and_back(ssh_box: Box, line: Any, tmp_path: Path, cuts: int) -> None:
+async def test_large_files_there_and_back(
+    ssh_box: Box, line: Any, tmp_path: Path, cuts: int
+) -> None:
     source, back = tmp_path / "source", tmp_path / "new" / "back"
     data = random.Random(11).randbytes(12_000_000)
     source.write_bytes(data)
     seen: list[tuple[int, int]] = []
-    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
+    async with await connect_ssh(
+        ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+    ) as host:
 
         def progress(done: int, total: int) -> None:
             seen.append((done, total))
@@ -690,12 +788,16 @@ async def test_a_part_of_something_else_is_not_taken(ssh_box: Box, tmp_path: Pat
 
 
 @pytest.mark.parametrize("hashes", [True, False])
-@pytest.mark.parametrize("part", [".back.part", ".back.unknown.part", ".back.{old}.part", ".back.{new}.part"])
+@pytest.mark.parametrize(
+    "part", [".back.part", ".back.unknown.part", ".back.{old}.part", ".back.{new}.part"]
+)
 async def test_a_download_is_never_half_of_two_versions(
     ssh_box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashes: bool, part: str
 ) -> None:
     old, new = b"old!" * 50_000, b"new!" * 100_000
-    digests = {name: hashlib.sha256(data).hexdigest()[:16] for name, data in (("old", old), ("new", new))}
+    digests = {
+        name: hashlib.sha256(data).hexdigest()[:16] for name, data in (("old", old), ("new", new))
+    }
     remote, back = ssh_box.home / "file", tmp_path / "back"
     remote.write_bytes(new)
     (tmp_path / part.format(**digests)).write_bytes(old)
@@ -717,8 +819,12 @@ async def test_a_download_is_never_half_of_two_versions(
     assert left <= {".back.part"}, "parts of what the file was before are cleared"
 
 
-@pytest.mark.parametrize(("programs", "verified"), [(("sh", "python3"), True), (("sh", "head"), False)])
-async def test_without_sha256sum(ssh_box: Box, tmp_path: Path, programs: tuple[str, ...], verified: bool) -> None:
+@pytest.mark.parametrize(
+    ("programs", "verified"), [(("sh", "python3"), True), (("sh", "head"), False)]
+)
+async def test_without_sha256sum(
+    ssh_box: Box, tmp_path: Path, programs: tuple[str, ...], verified: bool
+) -> None:
     folder = tmp_path / "programs"
     folder.mkdir()
     import sys
@@ -734,17 +840,24 @@ async def test_without_sha256sum(ssh_box: Box, tmp_path: Path, programs: tuple[s
         assert (await host._remote_digest(str(ssh_box.home / "file"), 7) is not None) is verified
 
 
-# --- machines that say nothing --------------------------------------------------------------------------------------------
+# --- machines that say nothing --------------------------------------------------------------------
 
-_NO_FILES = "case ${SSH_ORIGINAL_COMMAND:-} in internal-sftp*|*/sftp-server*) cat >/dev/null; exit ;; esac"
+_NO_FILES = (
+    "case ${SSH_ORIGINAL_COMMAND:-} in internal-sftp*|*/sftp-server*) cat >/dev/null; exit ;; esac"
+)
 _NO_COMMANDS = (
-    "case ${SSH_ORIGINAL_COMMAND:-} in internal-sftp*|*/sftp-server*) ;; *) exec tail -s 0.1 --pid=$PPID -f /dev/null ;; esac"
+    "case ${SSH_ORIGINAL_COMMAND:-} in internal-sftp*|*/sftp-server*) ;; *) exec tail -s 0.1 "
+    "--pid=$PPID -f /dev/null ;; esac"
 )
 
 
 @pytest.mark.parametrize("what", ["stat", "get", "put", "download", "upload"])
-async def test_files_of_a_machine_that_says_nothing_end_in_words(ssh_box: Box, tmp_path: Path, what: str) -> None:
-    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0) as host:
+async def test_files_of_a_machine_that_says_nothing_end_in_words(
+    ssh_box: Box, tmp_path: Path, what: str
+) -> None:
+    async with await connect_ssh(
+        ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0
+    ) as host:
         assert (await host.run(["true"])).ok
         ssh_box.world(before=_NO_FILES)
         (tmp_path / "here").write_text("x")
@@ -764,9 +877,13 @@ async def test_files_of_a_machine_that_says_nothing_end_in_words(ssh_box: Box, t
 
 
 @pytest.mark.parametrize("what", ["stat", "get", "download"])
-async def test_a_machine_that_falls_silent_in_the_middle_ends_in_words(ssh_box: Box, tmp_path: Path, what: str) -> None:
+async def test_a_machine_that_falls_silent_in_the_middle_ends_in_words(
+    ssh_box: Box, tmp_path: Path, what: str
+) -> None:
     (ssh_box.home / "x").write_text("x")
-    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0) as host:
+    async with await connect_ssh(
+        ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0
+    ) as host:
         link = await host.reach()
         await host.stat("x")
         server = next(pid for pid in sftp_servers(ssh_box.server))
@@ -779,13 +896,17 @@ async def test_a_machine_that_falls_silent_in_the_middle_ends_in_words(ssh_box: 
                     await host.get("x", limit=1)
                 else:
                     await host.download("x", tmp_path / "x", digest="0" * 64)
-            assert (await host.stat("x")) is not None and link.connects == 1, "a new file service answers"
+            assert (await host.stat("x")) is not None and link.connects == 1, (
+                "a new file service answers"
+            )
         finally:
             os.kill(server, signal.SIGKILL)
 
 
 async def test_a_command_that_is_never_begun_ends_in_words(ssh_box: Box) -> None:
-    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0) as host:
+    async with await connect_ssh(
+        ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0
+    ) as host:
         ssh_box.world(before=_NO_COMMANDS)
         began = time.monotonic()
         with pytest.raises(Silent, match="did not begin `date` within 1 s"):
@@ -798,10 +919,12 @@ async def test_a_command_that_prints_nothing_for_long_is_ended(ssh_box: Box) -> 
         with pytest.raises(MachineError, match=r"printed nothing for 0\.5 s, and was ended"):
             await host.run(["sh", "-c", "echo x; exec sleep 600"], timeout=900.0, silence=0.5)
         words = "for n in 1 2 3 4 5 6; do echo x; sleep 0.2; done"
-        assert (await host.run(["sh", "-c", words], timeout=900.0, silence=60.0)).stdout == "x\n" * 6
+        assert (
+            await host.run(["sh", "-c", words], timeout=900.0, silence=60.0)
+        ).stdout == "x\n" * 6
 
 
-# --- tunnels --------------------------------------------------------------------------------------------------------------
+# --- tunnels --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -842,8 +965,12 @@ async def connect_soon(port: int, text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
-async def test_tunnels_outlive_the_connection(ssh_box: Box, line: Any, echo: int, direction: str) -> None:
-    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
+async def test_tunnels_outlive_the_connection(
+    ssh_box: Box, line: Any, echo: int, direction: str
+) -> None:
+    async with await connect_ssh(
+        ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+    ) as host:
         tunnel = (host.forward if direction == "forward" else host.reverse)(0, "127.0.0.1", echo)
         async with tunnel as port:
             assert port not in (0, echo)
@@ -857,7 +984,10 @@ async def test_tunnels_outlive_the_connection(ssh_box: Box, line: Any, echo: int
 
 async def test_a_port_that_is_in_use(ssh_box: Box, echo: int) -> None:
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
-        for tunnel in (host.forward(echo, "127.0.0.1", echo), host.reverse(echo, "127.0.0.1", echo)):
+        for tunnel in (
+            host.forward(echo, "127.0.0.1", echo),
+            host.reverse(echo, "127.0.0.1", echo),
+        ):
             with pytest.raises(MachineError, match=f"port {echo}"):
                 async with tunnel:
                     pass

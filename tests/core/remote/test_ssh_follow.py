@@ -34,7 +34,9 @@ async def collect(host: Any, path: str, size: int, progress: Any = None) -> byte
     return bytes(got)
 
 
-async def test_a_log_is_copied_exactly_over_many_disconnects(faults: Any, ssh_box: Box, tmp_path: Path) -> None:
+async def test_a_log_is_copied_exactly_over_many_disconnects(
+    faults: Any, ssh_box: Box, tmp_path: Path
+) -> None:
     """The machine has no program but a shell."""
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -50,7 +52,9 @@ async def test_a_slow_line_moves_on(ssh_box: Box, bad_line: Any) -> None:
     (ssh_box.home / "log").write_bytes(data)
     async with (
         bad_line(ssh_box.port) as line,
-        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+        await connect_ssh(
+            ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+        ) as host,
     ):
         line.rate = 400_000.0
         await host.run(["true"])
@@ -64,12 +68,16 @@ async def test_a_slow_line_moves_on(ssh_box: Box, bad_line: Any) -> None:
         assert line.cuts == 3
 
 
-async def test_a_line_that_is_cut_before_a_whole_piece_is_there_moves_on(ssh_box: Box, bad_line: Any) -> None:
+async def test_a_line_that_is_cut_before_a_whole_piece_is_there_moves_on(
+    ssh_box: Box, bad_line: Any
+) -> None:
     data = os.urandom(200_000)
     (ssh_box.home / "log").write_bytes(data)
     async with (
         bad_line(ssh_box.port) as line,
-        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+        await connect_ssh(
+            ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+        ) as host,
     ):
         await host.run(["true"])
 
@@ -89,13 +97,17 @@ async def test_a_line_that_is_cut_before_a_whole_piece_is_there_moves_on(ssh_box
 
 
 @pytest.mark.parametrize("kind", ["rotated", "truncated", "replaced"])
-async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, bad_line: Any, kind: str) -> None:
+async def test_what_happened_to_the_file_while_the_line_was_down(
+    ssh_box: Box, bad_line: Any, kind: str
+) -> None:
     path = ssh_box.home / "log"
     path.write_bytes(b"one\n")
     got: list[tuple[int, bytes]] = []
     async with (
         bad_line(ssh_box.port) as line,
-        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+        await connect_ssh(
+            ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+        ) as host,
     ):
         stream: Any = host.follow("log")
         got.append(((await anext(stream)).offset, b"one\n"))
@@ -119,12 +131,16 @@ async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, b
         await stream.aclose()
 
 
-async def test_a_cut_soon_after_a_new_beginning_doubles_nothing(ssh_box: Box, bad_line: Any) -> None:
+async def test_a_cut_soon_after_a_new_beginning_doubles_nothing(
+    ssh_box: Box, bad_line: Any
+) -> None:
     path = ssh_box.home / "log"
     path.write_bytes(b"the old content\n")
     async with (
         bad_line(ssh_box.port) as line,
-        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+        await connect_ssh(
+            ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+        ) as host,
     ):
         stream: Any = host.follow("log")
         found = [await anext(stream)]
@@ -135,17 +151,24 @@ async def test_a_cut_soon_after_a_new_beginning_doubles_nothing(ssh_box: Box, ba
             writer.write(b"more\n")
         async with asyncio.timeout(60):
             found.append(await anext(stream))
-        assert [(chunk.offset, chunk.data) for chunk in found[1:]] == [(0, b"new\n"), (4, b"more\n")]
+        assert [(chunk.offset, chunk.data) for chunk in found[1:]] == [
+            (0, b"new\n"),
+            (4, b"more\n"),
+        ]
         await stream.aclose()
 
 
-async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_that_falls_silent_is_noticed(
+    ssh_box: Box, bad_line: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hudtui.core.remote.ssh_connection.KEEP_ALIVE", 0.3)
     path = ssh_box.home / "log"
     path.write_bytes(b"one\n")
     async with (
         bad_line(ssh_box.port) as line,
-        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+        await connect_ssh(
+            ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()
+        ) as host,
     ):
         stream: Any = host.follow("log")
         assert (await anext(stream)).data == b"one\n"
@@ -162,7 +185,8 @@ async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, 
 
 
 async def test_nothing_is_left_there_when_the_connection_is_cut(ssh_box: Box) -> None:
-    """`own_tmux` fails the test when a process is left; here the connection is cut from their side."""
+    """`own_tmux` fails the test when a process is left; here the connection is cut from their
+    side."""
     (ssh_box.home / "log").write_bytes(b"one\n")
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         stream: Any = host.follow("log")
@@ -185,13 +209,17 @@ async def test_many_files_are_followed_over_one_channel(ssh_box: Box) -> None:
         with pytest.raises(MachineError, match="cannot be read"):
             await anext(missing)
         (ssh_box.home / "1").write_bytes(b"xxz")
-        assert (await anext(streams[1])).data == b"z"  # what is wrong with one file is no matter to another
+        assert (
+            await anext(streams[1])
+        ).data == b"z"  # what is wrong with one file is no matter to another
         for stream in streams:
             await stream.aclose()
 
 
 @pytest.mark.parametrize("host_kind", ["here", "behind SSH"])
-async def test_a_log_that_is_rotated_while_it_is_followed(ssh_box: Box, tmp_path: Path, host_kind: str) -> None:
+async def test_a_log_that_is_rotated_while_it_is_followed(
+    ssh_box: Box, tmp_path: Path, host_kind: str
+) -> None:
     folder = tmp_path if host_kind == "here" else ssh_box.home
     path = folder / "log"
     path.write_bytes(b"one\n")

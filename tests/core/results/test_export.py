@@ -49,7 +49,10 @@ def everything(tmp_path: Path) -> ResultIndex:
     )
     write_lines(folder / "b" / "traces.jsonl", verifiers_episode("v", agents=2))
     write_lines(folder / "c" / "traces.jsonl", verifiers_episode("w", 3.0))
-    write_art_parquet(folder / "d" / "trajectories" / "train" / "0003.parquet", [art_trajectory(0.5, task_id="art")])
+    write_art_parquet(
+        folder / "d" / "trajectories" / "train" / "0003.parquet",
+        [art_trajectory(0.5, task_id="art")],
+    )
     return opened(folder)
 
 
@@ -58,7 +61,9 @@ def write(index: ResultIndex, form: ExportForm, path: Path, **options: Any) -> W
 
 
 def test_records_are_read_again_by_what_wrote_them(tmp_path: Path) -> None:
-    source = write_own(tmp_path / "t.jsonl", *(own_episode(f"t{number}", number / 4) for number in range(4)))
+    source = write_own(
+        tmp_path / "t.jsonl", *(own_episode(f"t{number}", number / 4) for number in range(4))
+    )
     index, path = opened(source), tmp_path / "new" / "x.jsonl"
     made = export_results(index, [3, 1], "jsonl", path)
     assert (made.episodes, made.skipped, made.size) == (2, 0, path.stat().st_size)
@@ -100,13 +105,22 @@ def test_markdown(everything: ResultIndex, tmp_path: Path) -> None:
 
 
 def test_markdown_holds_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
-    index = opened(write_own(tmp_path / "t.jsonl", own_episode("\x1b]0;x\x07# a\n# b", replies=("\x1b[2J\u202eleft()",))))
+    index = opened(
+        write_own(
+            tmp_path / "t.jsonl",
+            own_episode("\x1b]0;x\x07# a\n# b", replies=("\x1b[2J\u202eleft()",)),
+        )
+    )
     write(index, "markdown", tmp_path / "x.md")
     text = (tmp_path / "x.md").read_text()
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text) and text.startswith("# \\# a \\# b\n")
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text) and text.startswith(
+        "# \\# a \\# b\n"
+    )
 
 
-def test_atif_is_valid_by_the_models_of_its_own_package(everything: ResultIndex, tmp_path: Path) -> None:
+def test_atif_is_valid_by_the_models_of_its_own_package(
+    everything: ResultIndex, tmp_path: Path
+) -> None:
     path = tmp_path / "x.jsonl"
     assert write(everything, "atif", path).episodes == 6
     read = [Trajectory.model_validate_json(line) for line in path.read_text().splitlines()]
@@ -116,7 +130,10 @@ def test_atif_is_valid_by_the_models_of_its_own_package(everything: ResultIndex,
     assert step.tool_calls is not None and step.tool_calls[0].arguments == {"direction": "left"}
     assert step.observation is not None and step.observation.results[0].content == "Moved 1"
     assert step.observation.results[0].source_call_id == step.tool_calls[0].tool_call_id
-    assert step.metrics is not None and (step.metrics.prompt_tokens, step.metrics.completion_tokens) == (10, 3)
+    assert step.metrics is not None and (
+        step.metrics.prompt_tokens,
+        step.metrics.completion_tokens,
+    ) == (10, 3)
     assert own.agent.model_name == "m" and own.extra is not None and own.extra["reward"] == 0.5
     assert own.final_metrics is not None and own.final_metrics.total_steps == 4
     assert broken.extra is not None and broken.extra["error"] == "it broke"
@@ -134,19 +151,42 @@ def test_what_is_written_as_atif_is_read_again(everything: ResultIndex, tmp_path
     again = opened(path)
     assert not again.unread
     for before, after in zip(everything.entries, again.entries, strict=True):
-        for name in ("task", "step", "split", "rollout", "reward", "parts", "stop", "tokens", "seconds", "started_at"):
+        for name in (
+            "task",
+            "step",
+            "split",
+            "rollout",
+            "reward",
+            "parts",
+            "stop",
+            "tokens",
+            "seconds",
+            "started_at",
+        ):
             assert getattr(after, name) == getattr(before, name), (name, before.task)
         assert bool(after.error) is bool(before.error)
         old, new = everything.read(before), again.read(after)
         assert [turn.reply for turn in new.turns] == [turn.reply for turn in old.turns]
         assert [turn.thought for turn in new.turns] == [turn.thought for turn in old.turns]
         assert [[(call.name, call.arguments) for call in turn.calls] for turn in new.turns] == [
-            [(call.name, call.arguments if isinstance(call.arguments, dict) else {"text": call.arguments}) for call in turn.calls]
+            [
+                (
+                    call.name,
+                    call.arguments
+                    if isinstance(call.arguments, dict)
+                    else {"text": call.arguments},
+                )
+                for call in turn.calls
+            ]
             for turn in old.turns
         ]
         assert [turn.tokens for turn in new.turns] == [dict(turn.tokens) for turn in old.turns]
         assert [turn.is_error for turn in new.turns] == [turn.is_error for turn in old.turns]
-        assert len(new.opening) == len(old.opening) and new.tools == old.tools and new.error == old.error
+        assert (
+            len(new.opening) == len(old.opening)
+            and new.tools == old.tools
+            and new.error == old.error
+        )
     write(again, "atif", tmp_path / "twice.jsonl")
     twice = [json.loads(line) for line in (tmp_path / "twice.jsonl").read_text().splitlines()]
     once = [json.loads(line) for line in path.read_text().splitlines()]
@@ -171,22 +211,50 @@ def test_a_document_of_harbor_is_read(tmp_path: Path) -> None:
             "timestamp": "2026-11-01T10:00:00Z",
             "source": "agent",
             "message": "",
-            "tool_calls": [{"tool_call_id": "c", "function_name": "ls", "arguments": {"path": "."}}],
-            "observation": {"results": [{"source_call_id": "c", "content": "a.txt"}, {"content": None}]},
+            "tool_calls": [
+                {"tool_call_id": "c", "function_name": "ls", "arguments": {"path": "."}}
+            ],
+            "observation": {
+                "results": [{"source_call_id": "c", "content": "a.txt"}, {"content": None}]
+            },
         },
         {"step_id": 3, "source": "odd", "message": 7},
-        {"step_id": 4, "source": "agent", "message": "Done.", "metrics": {"prompt_tokens": 5, "cost_usd": 0.1}},
+        {
+            "step_id": 4,
+            "source": "agent",
+            "message": "Done.",
+            "metrics": {"prompt_tokens": 5, "cost_usd": 0.1},
+        },
     ]
-    document = {"schema_version": "ATIF-v1.6", "session_id": "s-1", "agent": {"name": "terminus", "version": "2"}, "steps": steps}
+    document = {
+        "schema_version": "ATIF-v1.6",
+        "session_id": "s-1",
+        "agent": {"name": "terminus", "version": "2"},
+        "steps": steps,
+    }
     (tmp_path / "trajectory.json").write_text(json.dumps(document, indent=2))
-    (tmp_path / "odd.jsonl").write_text("".join(json.dumps({**document, "steps": odd}) + "\n" for odd in ([], [7, None], [{}])))
+    (tmp_path / "odd.jsonl").write_text(
+        "".join(json.dumps({**document, "steps": odd}) + "\n" for odd in ([], [7, None], [{}]))
+    )
     index = opened(tmp_path / "trajectory.json")
     (entry,) = index.entries
-    assert (entry.task, entry.reward, entry.turns, entry.started_at) == ("s-1", None, 2, "2026-11-01T10:00:00Z")
+    assert (entry.task, entry.reward, entry.turns, entry.started_at) == (
+        "s-1",
+        None,
+        2,
+        "2026-11-01T10:00:00Z",
+    )
     found = index.read(entry)
     assert content_text(found.opening[0]["content"]) == "Look.\n[image a.png]"
-    assert [(turn.reply, turn.observation) for turn in found.turns] == [("", "a.txt"), ("Done.", "")]
-    assert found.turns[0].calls[0].name == "ls" and found.turns[1].tokens == {"prompt": 5} and found.info["agent"] == "terminus 2"
+    assert [(turn.reply, turn.observation) for turn in found.turns] == [
+        ("", "a.txt"),
+        ("Done.", ""),
+    ]
+    assert (
+        found.turns[0].calls[0].name == "ls"
+        and found.turns[1].tokens == {"prompt": 5}
+        and found.info["agent"] == "terminus 2"
+    )
     odd = opened(tmp_path / "odd.jsonl")
     assert [one.turns for one in odd.entries] == [0, 0, 0] and not odd.unread
     assert [len(odd.read(one).turns) for one in odd.entries] == [0, 0, 0]
@@ -200,9 +268,17 @@ def test_sft_data_is_read_by_datasets(everything: ResultIndex, tmp_path: Path, s
     made = write(everything, "sft", path)
     assert (made.episodes, made.skipped) == (5, 1)  # one has no reply to learn from
     loader = "json" if suffix == "jsonl" else suffix
-    rows = load_dataset(loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train")
-    assert rows["reward"] == [0.5, pytest.approx(0.6), pytest.approx(0.6), pytest.approx(1.6), 0.5] and rows["task"][0] == "own"
-    assert [(message["role"], message["content"]) for message in rows[0]["prompt"]] == [("system", "You play."), ("user", "Go ✓")]
+    rows = load_dataset(
+        loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train"
+    )
+    assert (
+        rows["reward"] == [0.5, pytest.approx(0.6), pytest.approx(0.6), pytest.approx(1.6), 0.5]
+        and rows["task"][0] == "own"
+    )
+    assert [(message["role"], message["content"]) for message in rows[0]["prompt"]] == [
+        ("system", "You play."),
+        ("user", "Go ✓"),
+    ]
     assert [(message["role"], message["content"]) for message in rows[0]["completion"]] == [
         ("assistant", "<tool>left()</tool>"),
         ("user", "Moved 1"),
@@ -210,14 +286,21 @@ def test_sft_data_is_read_by_datasets(everything: ResultIndex, tmp_path: Path, s
     ]
     for row in rows.select(range(1, 5)):
         call = row["completion"][0]["tool_calls"][0]
-        assert call["function"]["name"] == "move" and json.loads(call["function"]["arguments"]) == {"direction": "left"}
-        assert row["completion"][1]["tool_call_id"] == "c1" and row["completion"][-1]["content"] == "done"
+        assert call["function"]["name"] == "move" and json.loads(call["function"]["arguments"]) == {
+            "direction": "left"
+        }
+        assert (
+            row["completion"][1]["tool_call_id"] == "c1"
+            and row["completion"][-1]["content"] == "done"
+        )
 
 
 def test_halves_of_surrogate_pairs_are_replaced_in_parquet_too(tmp_path: Path) -> None:
     source = write_lines(
         tmp_path / "traces.jsonl",
-        verifiers_conversation({"role": "user", "content": "\ud800"}, {"role": "assistant", "content": "a\udc00"}),
+        verifiers_conversation(
+            {"role": "user", "content": "\ud800"}, {"role": "assistant", "content": "a\udc00"}
+        ),
     )
     assert r"\udc00" in source.read_text()
     write(opened(source), "sft", tmp_path / "x.parquet")

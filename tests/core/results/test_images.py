@@ -34,10 +34,16 @@ def read(path: Path) -> Transcript:
 
 def test_images_are_counted_through_the_episode(tmp_path: Path) -> None:
     episode = with_images(
-        own_episode(replies=["left()", "up()"]), KeptImage("text/html", 1, PNG), KeptImage("image/gif", 9_000_000)
+        own_episode(replies=["left()", "up()"]),
+        KeptImage("text/html", 1, PNG),
+        KeptImage("image/gif", 9_000_000),
     )
     found = images_by_turn(read(write_own(tmp_path / "traces.jsonl", episode)))
-    assert {turn: [number for number, _ in images] for turn, images in found.items()} == {0: [1], 1: [2, 3], 2: [4, 5]}
+    assert {turn: [number for number, _ in images] for turn, images in found.items()} == {
+        0: [1],
+        1: [2, 3],
+        2: [4, 5],
+    }
     told = [describe_image(image) for _, image in found[1]]
     assert told == [f"image/png, 24x16, {len(RAW) / 1000:.1f} kB", "image/gif, 9000.0 kB, not kept"]
     assert image_data(found[1][0][1]) == RAW
@@ -60,9 +66,15 @@ def test_images_of_other_frameworks_stand_in_the_messages(tmp_path: Path) -> Non
         image_data(address)
 
 
-def test_an_image_is_written_under_the_ending_of_its_own_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_written_under_the_ending_of_its_own_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    transcript = read(write_own(tmp_path / "traces.jsonl", with_images(own_episode(), KeptImage("image/gif", 1, PNG))))
+    transcript = read(
+        write_own(
+            tmp_path / "traces.jsonl", with_images(own_episode(), KeptImage("image/gif", 1, PNG))
+        )
+    )
     path, told = write_image(transcript, 2)
     assert path.name == "episode-0-image-2.png" and path.read_bytes() == RAW and "24x16" in told
     with pytest.raises(InputError, match="exists already"):
@@ -73,7 +85,12 @@ def test_an_image_is_written_under_the_ending_of_its_own_bytes(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "image", [TranscriptImage("image/png", "%%%"), TranscriptImage("image/png", None, 5), TranscriptImage("", "x")]
+    "image",
+    [
+        TranscriptImage("image/png", "%%%"),
+        TranscriptImage("image/png", None, 5),
+        TranscriptImage("", "x"),
+    ],
 )
 def test_what_is_damaged_or_not_there_has_words(image: TranscriptImage) -> None:
     assert describe_image(image)

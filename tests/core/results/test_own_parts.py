@@ -1,4 +1,5 @@
-"""The parts of a reward that a user's own code adds stand wherever it is taken apart, and without noise in their digits."""
+"""The parts of a reward that a user's own code adds stand wherever it is taken apart, and without
+noise in their digits."""
 
 from __future__ import annotations
 
@@ -37,17 +38,31 @@ def index(tmp_path: Path) -> ResultIndex:
 
 def test_the_bars_of_playing() -> None:
     lines = score_lines(SCORES, GymConfig(), None, judged=True, key="e").plain.splitlines()
-    assert [line.split()[0] for line in lines] == ["task", "tool", "format", "brevity", "kept_word", "reward"]
+    assert [line.split()[0] for line in lines] == [
+        "task",
+        "tool",
+        "format",
+        "brevity",
+        "kept_word",
+        "reward",
+    ]
     assert " 0.250 x 1" in lines[3] and " 0.300 x 1" in lines[4]
     hidden = replace(SCORES, own={"brevity": 1.0})
-    assert "▼ -0.750" in score_lines(SCORES, GymConfig(), hidden, judged=True, key="e").plain.splitlines()[3]
+    assert (
+        "▼ -0.750"
+        in score_lines(SCORES, GymConfig(), hidden, judged=True, key="e").plain.splitlines()[3]
+    )
 
 
 def test_the_table_of_an_evaluation() -> None:
     plain = outcome_of(replace(EPISODE, task_id="b", scores=replace(SCORES, own={})))
     summary = summarise([outcome_of(EPISODE), plain], [Task("a", "", {}), Task("b", "", {})])
     title, first, second = (line.split() for line in reward_table(summary))
-    assert title[6:8] == ["brevity", "kept_word"] and first[6:8] == ["0.250", "0.300"] and "0.250" not in second
+    assert (
+        title[6:8] == ["brevity", "kept_word"]
+        and first[6:8] == ["0.250", "0.300"]
+        and "0.250" not in second
+    )
 
 
 def test_the_head_of_an_episode_and_its_markdown(tmp_path: Path) -> None:
@@ -60,13 +75,20 @@ def test_the_head_of_an_episode_and_its_markdown(tmp_path: Path) -> None:
 
 
 def test_no_mean_is_shown_with_the_noise_of_its_sum(tmp_path: Path) -> None:
-    episodes = [replace(EPISODE, scores=replace(SCORES, reward=reward)) for reward in (0.1, 0.2, 0.3)]
+    episodes = [
+        replace(EPISODE, scores=replace(SCORES, reward=reward)) for reward in (0.1, 0.2, 0.3)
+    ]
     outcomes = [outcome_of(episode) for episode in episodes]
     summary = summarise(outcomes, [Task("a", "", {})], 3)
     found = ResultIndex(results_at(write_own(tmp_path / "traces.jsonl", *episodes)))
     while not found.advance(1.0).complete:
         pass
-    assert summary.reward == metrics_line(1, outcomes, tasks=1)["reward"] == found.groups()[0].reward == 0.2
+    assert (
+        summary.reward
+        == metrics_line(1, outcomes, tasks=1)["reward"]
+        == found.groups()[0].reward
+        == 0.2
+    )
 
 
 class Judge:
@@ -74,12 +96,16 @@ class Judge:
 
     tools: Mapping[str, Tool] = {}
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         return ToolResult((), structured={"reward": 0.1 + 0.2})
 
 
 async def test_what_an_evaluation_answers_is_recorded_without_that_noise() -> None:
-    player = EpisodePlayer(Judge(), GymConfig(), Task("a", "", {}, evaluate=(ToolCall("evaluate"),)), max_turns=1)
+    player = EpisodePlayer(
+        Judge(), GymConfig(), Task("a", "", {}, evaluate=(ToolCall("evaluate"),)), max_turns=1
+    )
     await player.start()
     await player.step("nothing")
     scores = (await player.finish()).scores

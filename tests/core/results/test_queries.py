@@ -33,7 +33,12 @@ from hudtui.core.row_filter import arrange
 
 
 def entry(
-    reward: float | None = 0.5, *, task: str = "a", number: int = 0, error: str | None = None, stop: str = "done"
+    reward: float | None = 0.5,
+    *,
+    task: str = "a",
+    number: int = 0,
+    error: str | None = None,
+    stop: str = "done",
 ) -> EpisodeEntry:
     return EpisodeEntry(
         number=number, run="r", file=0, offset=0, length=1, part=0, task=task, step=None, split="",
@@ -55,11 +60,16 @@ def test_histogram() -> None:
 
 @given(st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=40), st.integers(1, 12))
 def test_a_bar_counts_the_rewards_between_its_ends(rewards: list[float], buckets: int) -> None:
-    bars = histogram([entry(reward, number=number) for number, reward in enumerate(rewards)], buckets)
+    bars = histogram(
+        [entry(reward, number=number) for number, reward in enumerate(rewards)], buckets
+    )
     assert sum(bar.count for bar in bars) == len(rewards)
     for bar in bars:
         last = bar is bars[-1]
-        assert sum(bar.low <= reward < bar.high or (last and reward == bar.high) for reward in rewards) == bar.count
+        assert (
+            sum(bar.low <= reward < bar.high or (last and reward == bar.high) for reward in rewards)
+            == bar.count
+        )
 
 
 def test_causes() -> None:
@@ -71,8 +81,15 @@ def test_causes() -> None:
         "request 3f2a9c4d-11aa refused",
         "request 99aa0cde-0b1c refused",
     ]
-    entries = [entry(0.0, task=f"t{number // 2}", number=number, error=text, stop="error") for number, text in enumerate(told)]
-    entries += [entry(1.0, number=6), entry(0.0, number=7, stop="cancelled"), entry(0.0, number=8, error=told[0], stop="error")]
+    entries = [
+        entry(0.0, task=f"t{number // 2}", number=number, error=text, stop="error")
+        for number, text in enumerate(told)
+    ]
+    entries += [
+        entry(1.0, number=6),
+        entry(0.0, number=7, stop="cancelled"),
+        entry(0.0, number=8, error=told[0], stop="error"),
+    ]
     found = failures(entries)
     assert [(one.cause, one.numbers, one.tasks) for one in found] == [
         ("the server at <n>:<n> died after <n> s".replace("<n>:<n>", "<n>"), (0, 1, 8), 2),
@@ -81,14 +98,18 @@ def test_causes() -> None:
         ("cancelled", (7,), 1),
     ]
     assert found[0].example == told[0] and cause_of(entries[6]) is None
-    assert [one.number for one in arrange(entries, EPISODE_FIELDS, wanted='cause:"the server"')] == [0, 1, 8]
+    assert [
+        one.number for one in arrange(entries, EPISODE_FIELDS, wanted='cause:"the server"')
+    ] == [0, 1, 8]
 
 
 def test_ends_without_a_solution_are_causes_too() -> None:
     def ended(number: int, stop: str, completion: float, tools: float, form: float) -> EpisodeEntry:
         names = ("task_completion", "tool_execution", "format_compliance")
         made = entry(0.5, task=f"t{number % 2}", number=number, stop=stop)
-        return msgspec.structs.replace(made, part_names=names, part_values=(completion, tools, form))
+        return msgspec.structs.replace(
+            made, part_names=names, part_values=(completion, tools, form)
+        )
 
     entries = [
         ended(0, "max_turns", 0, 0, 0),
@@ -117,7 +138,9 @@ def test_ends_without_a_solution_are_causes_too() -> None:
 def test_what_went_wrong_within_episodes_is_counted() -> None:
     made = [
         msgspec.structs.replace(entry(0.5, task=f"t{number % 2}", number=number), slips=told)
-        for number, told in enumerate([(("no_call", 3),), (), (("no_call", 1), ("failed", 9)), (("refused", 1),)])
+        for number, told in enumerate(
+            [(("no_call", 3),), (), (("no_call", 1), ("failed", 9)), (("refused", 1),)]
+        )
     ]
     assert [(one.times, one.cause, one.numbers, one.tasks) for one in slips(made)] == [
         (9, "calls that the environment answered with an error", (2,), 1),
@@ -126,11 +149,17 @@ def test_what_went_wrong_within_episodes_is_counted() -> None:
     ]
 
 
-@given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
-def test_pass_at_k_is_the_share_of_all_choices_of_k_with_a_success(numbers: tuple[int, int, int]) -> None:
+@given(
+    st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
+)
+def test_pass_at_k_is_the_share_of_all_choices_of_k_with_a_success(
+    numbers: tuple[int, int, int],
+) -> None:
     n, c, k = numbers
     tries = [True] * c + [False] * (n - c)
-    assert pass_at_k(n, c, k) == pytest.approx(fmean(any(choice) for choice in itertools.combinations(tries, k)))
+    assert pass_at_k(n, c, k) == pytest.approx(
+        fmean(any(choice) for choice in itertools.combinations(tries, k))
+    )
 
 
 def test_pass_at_k_of_more_than_there_are_is_refused() -> None:
@@ -142,10 +171,16 @@ def test_pass_at_k_of_more_than_there_are_is_refused() -> None:
 def test_pass_table() -> None:
     rewards = {"a": [1.0, 0.0, 0.0, 1.0], "b": [0.0, 0.0], "c": [1.0]}
     entries = [entry(reward, task=task) for task, found in rewards.items() for reward in found]
-    entries.append(entry(1.0, task="c", error="it broke", stop="error"))  # says nothing, whatever its reward
+    entries.append(
+        entry(1.0, task="c", error="it broke", stop="error")
+    )  # says nothing, whatever its reward
     entries.append(entry(None, task="c"))
     table = pass_table(entries, (1, 2, 4, 8))
-    assert [(one.task, one.episodes, one.solved) for one in table.tasks] == [("a", 4, 2), ("b", 2, 0), ("c", 2, 1)]
+    assert [(one.task, one.episodes, one.solved) for one in table.tasks] == [
+        ("a", 4, 2),
+        ("b", 2, 0),
+        ("c", 2, 1),
+    ]
     assert table.tasks[0].rates == {1: 0.5, 2: pytest.approx(5 / 6), 4: 1.0}
     assert table.rates[1] == pytest.approx((0.5 + 0 + 1 / 2) / 3) and table.rates[4] == 1.0
     assert dict(table.counted) == {1: 3, 2: 3, 4: 1}
@@ -168,14 +203,18 @@ def make(tmp_path: Path) -> ResultIndex:
 
 def test_groups_side_by_side(tmp_path: Path) -> None:
     groups = make(tmp_path).groups()
-    pairs = compare_groups(*([group for group in groups if group.key.run == run] for run in ("one", "two")))
+    pairs = compare_groups(
+        *([group for group in groups if group.key.run == run] for run in ("one", "two"))
+    )
     assert [(pair.task, pair.gain) for pair in pairs] == [("a", 0.5), ("b", None), ("c", None)]
     assert pairs[1].right is None and pairs[2].left is None
 
 
 def test_groups_by_task_and_step() -> None:
     def group(step: int | None, split: str, task: str, reward: float | None) -> ResultGroup:
-        return ResultGroup(GroupKey("r", split, step, task), (0,), 0, reward, None, reward, reward, 1.0)
+        return ResultGroup(
+            GroupKey("r", split, step, task), (0,), 0, reward, None, reward, reward, 1.0
+        )
 
     played = (
         (3, "eval", "a", 0.6),
@@ -185,8 +224,14 @@ def test_groups_by_task_and_step() -> None:
         (None, "", "c", 7.0),
     )
     found = step_map(group(*one) for one in played)
-    assert [found.name(task) for task in found.tasks] == ["a", "b", "a (eval)"] and found.steps == (1, 3)
-    cells = [[found.digit(found.groups.get((task, step))) for step in found.steps] for task in found.tasks]
+    assert [found.name(task) for task in found.tasks] == ["a", "b", "a (eval)"] and found.steps == (
+        1,
+        3,
+    )
+    cells = [
+        [found.digit(found.groups.get((task, step))) for step in found.steps]
+        for task in found.tasks
+    ]
     assert cells == [["0", "9"], ["-", " "], [" ", "4"]] and (found.low, found.high) == (0.25, 1.0)
     assert step_map(()).steps == ()
 

@@ -53,13 +53,22 @@ async def test_where_a_text_is(tmp_path: Path) -> None:
     assert await where(path, "moved 1") == [(0, 1, "observation"), (1, 1, "observation")]
     assert await where(path, "Go ✓") == [(0, 0, "opening"), (1, 0, "opening")]
     assert await where(path, "ünïted") == [(0, 2, "reply")]
-    assert await where(path, "port CLOSED") == [] and await where(path, "port closed") == [(1, 0, "error")]
+    assert await where(path, "port CLOSED") == [] and await where(path, "port closed") == [
+        (1, 0, "error")
+    ]
     assert await where(path, 'say("') == [(0, 2, "reply")]
     assert await where(path, "second") == [(1, 0, "task")]
-    assert await where(path, "observation") == []  # a name of the record is no text of the conversation
+    assert (
+        await where(path, "observation") == []
+    )  # a name of the record is no text of the conversation
     assert await where(path, "is_error") == [] and await where(path, '"score":') == []
-    names = write_own(tmp_path / "names.jsonl", own_episode("x", replies=('say({"reward": 1})', "the reward")))
-    assert await where(names, "reward") == [(0, 1, "reply"), (0, 2, "reply")]  # as text it is found all the same
+    names = write_own(
+        tmp_path / "names.jsonl", own_episode("x", replies=('say({"reward": 1})', "the reward"))
+    )
+    assert await where(names, "reward") == [
+        (0, 1, "reply"),
+        (0, 2, "reply"),
+    ]  # as text it is found all the same
     (hit,) = await hits(path, "Moved 2")
     assert hit.excerpt[hit.start : hit.end] == "Moved 2"
     for nothing in ("", "  ", "x" * 10_000):
@@ -68,18 +77,33 @@ async def test_where_a_text_is(tmp_path: Path) -> None:
 
 
 async def test_every_format(tmp_path: Path) -> None:
-    write_lines(tmp_path / "v" / "traces.jsonl", verifiers_episode("x"), verifiers_episode("y", agents=2))
-    assert await where(tmp_path / "v", "i move") == [(0, 1, "reply"), (1, 1, "reply"), (2, 1, "reply")]
+    write_lines(
+        tmp_path / "v" / "traces.jsonl", verifiers_episode("x"), verifiers_episode("y", agents=2)
+    )
+    assert await where(tmp_path / "v", "i move") == [
+        (0, 1, "reply"),
+        (1, 1, "reply"),
+        (2, 1, "reply"),
+    ]
     assert await where(tmp_path / "v", "given up") == []  # in a branch that is not shown
-    write_lines(tmp_path / "o" / "traces.jsonl", verifiers_episode("x"), verifiers_episode("y", error="Quota used up"))
+    write_lines(
+        tmp_path / "o" / "traces.jsonl",
+        verifiers_episode("x"),
+        verifiers_episode("y", error="Quota used up"),
+    )
     assert await where(tmp_path / "o", "quota") == [(1, 0, "error")]
     trajectories = [art_trajectory(task_id=name) for name in ("a", "bee")]
     write_art_parquet(tmp_path / "p" / "trajectories" / "train" / "0001.parquet", trajectories)
-    assert await where(tmp_path / "p", "moved left") == [(0, 1, "observation"), (1, 1, "observation")]
+    assert await where(tmp_path / "p", "moved left") == [
+        (0, 1, "observation"),
+        (1, 1, "observation"),
+    ]
     assert await where(tmp_path / "p", "bee") == [(1, 0, "task")]
     escaped = {**version_1(own_episode()), "error": "é"}
     write_lines(tmp_path / "e.jsonl", escaped)
-    assert "\\u00e9" in (tmp_path / "e.jsonl").read_text() and await where(tmp_path / "e.jsonl", "é") == [(0, 0, "error")]
+    assert "\\u00e9" in (tmp_path / "e.jsonl").read_text() and await where(
+        tmp_path / "e.jsonl", "é"
+    ) == [(0, 0, "error")]
 
 
 async def test_a_text_is_found_wherever_it_stands_among_the_blocks(tmp_path: Path) -> None:
@@ -91,7 +115,9 @@ async def test_a_text_is_found_wherever_it_stands_among_the_blocks(tmp_path: Pat
         for number in range(60):
             padding = "x" * (BLOCK // 10 + 977 * number)
             said = f"needle-{number}-end"
-            file.write(json.dumps({**record, "error": f"{padding}{said}{padding[:5000]}"}).encode() + b"\n")
+            file.write(
+                json.dumps({**record, "error": f"{padding}{said}{padding[:5000]}"}).encode() + b"\n"
+            )
             marks.append(said)
     index = ResultIndex(results_at(path))
     assert [hit.number for hit in await hits(index, "needle-")] == list(range(60))
@@ -101,7 +127,9 @@ async def test_a_text_is_found_wherever_it_stands_among_the_blocks(tmp_path: Pat
 
 
 async def test_a_search_ends_at_its_limit_and_when_it_is_closed(tmp_path: Path) -> None:
-    path = write_own(tmp_path / "traces.jsonl", *(own_episode(f"t{number}") for number in range(30)))
+    path = write_own(
+        tmp_path / "traces.jsonl", *(own_episode(f"t{number}") for number in range(30))
+    )
     assert len(await hits(path, "moved", limit=7)) == 7
     async with aclosing(search(ResultIndex(results_at(path)), "moved")) as pieces:
         async for piece in pieces:

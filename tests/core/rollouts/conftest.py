@@ -1,4 +1,5 @@
-"""What the tests of rollouts share: an endpoint on loopback, the bundled environment without the wire, a config, a task."""
+"""What the tests of rollouts share: an endpoint on loopback, the bundled environment without the
+wire, a config, a task."""
 
 import contextlib
 import json
@@ -17,8 +18,8 @@ from hudtui.envs.text_2048 import environment
 class Stub:
     """Answers each POST with the next of `answers`, the last one again and again.
 
-    An answer is a text (a completion with that content), a pair (status, body), a triple with headers, None (the line goes dead),
-    or a function of the request.
+    An answer is a text (a completion with that content), a pair (status, body), a triple with
+    headers, None (the line goes dead), or a function of the request.
     """
 
     def __init__(self):
@@ -32,7 +33,9 @@ class Stub:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                stub.requests.append({"path": self.path, "headers": dict(self.headers), "body": body})
+                stub.requests.append(
+                    {"path": self.path, "headers": dict(self.headers), "body": body}
+                )
                 stub.arrived.set()
                 answer = stub.answers.pop(0) if len(stub.answers) > 1 else stub.answers[0]
                 if callable(answer):
@@ -43,7 +46,9 @@ class Stub:
                 if isinstance(answer, str):
                     answer = (200, completion(answer))
                 status, content, *more = answer
-                data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+                data = (
+                    content.encode() if isinstance(content, str) else json.dumps(content).encode()
+                )
                 with contextlib.suppress(ConnectionError):  # some tests do not wait for the answer
                     self.send_response(status)
                     for name, value in (more[0] if more else {}).items():
@@ -58,7 +63,9 @@ class Stub:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         self.thread.start()
 
     def close(self):
@@ -69,7 +76,13 @@ class Stub:
 
 def completion(content, **message):
     return {
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": "stop"}],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": content, **message},
+                "finish_reason": "stop",
+            }
+        ],
         "usage": {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13},
     }
 
@@ -89,14 +102,20 @@ def as_completion():
 class TableSession:
     """The bundled environment without the wire: its own tools and game, called in this process.
 
-    `before` is called with every call before it is made, and may raise or give a result in its place.
+    `before` is called with every call before it is made, and may raise or give a result in its
+    place.
     """
 
     def __init__(self, seed=1):
         self.table = environment.GameTable(seed)
         kinds = {"setup": "setup", "evaluate": "evaluate"}
         self.tools = {
-            tool["name"]: Tool(tool["name"], tool["description"], tool["inputSchema"], kinds.get(tool["name"], "agent"))
+            tool["name"]: Tool(
+                tool["name"],
+                tool["description"],
+                tool["inputSchema"],
+                kinds.get(tool["name"], "agent"),
+            )
             for tool in environment.TOOLS
         }
         self.calls = []
@@ -113,7 +132,9 @@ class TableSession:
         answer = self.table.call(name, arguments)
         if answer is None:
             return ToolResult((ContentBlock("text", text=f"Unknown tool: {name}"),), is_error=True)
-        return ToolResult((ContentBlock("text", text=answer["text"]),), answer["structured"], answer["is_error"])
+        return ToolResult(
+            (ContentBlock("text", text=answer["text"]),), answer["structured"], answer["is_error"]
+        )
 
 
 @pytest.fixture
@@ -159,7 +180,9 @@ def task():
     return Task(
         id="board",
         prompt="Reach 64.",
-        mcp_config={"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}},
+        mcp_config={
+            "text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}
+        },
         setup=(ToolCall("setup", {"name": "board", "arguments": {"board_size": 4, "seed": 7}}),),
         evaluate=(ToolCall("evaluate", {"name": "max_number", "arguments": {"target": 64}}),),
     )

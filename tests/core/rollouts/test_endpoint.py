@@ -36,11 +36,21 @@ async def test_a_reply(stub, open_endpoint):
     async with open_endpoint(temperature=0.5, max_tokens=64) as endpoint:
         policy = ChatPolicy(endpoint, seed=7)
         assert await policy(MESSAGES) == "<tool>left()</tool>"
-        assert to_plain(policy.usage) == {"prompt_tokens": 10, "completion_tokens": 3, "requests": 1}
+        assert to_plain(policy.usage) == {
+            "prompt_tokens": 10,
+            "completion_tokens": 3,
+            "requests": 1,
+        }
     (request,) = stub.requests
     assert request["path"] == "/v1/chat/completions"
     assert request["headers"]["Authorization"] == f"Bearer {KEY}"
-    assert request["body"] == {"model": "tiny", "messages": list(MESSAGES), "temperature": 0.5, "max_tokens": 64, "seed": 7}
+    assert request["body"] == {
+        "model": "tiny",
+        "messages": list(MESSAGES),
+        "temperature": 0.5,
+        "max_tokens": 64,
+        "seed": 7,
+    }
 
 
 async def test_nothing_is_sent_that_was_not_asked_for(stub, open_endpoint):
@@ -55,12 +65,33 @@ async def test_nothing_is_sent_that_was_not_asked_for(stub, open_endpoint):
     ("message", "reply"),
     [
         ({"content": None}, ""),
-        ({"content": [{"type": "text", "text": "a"}, {"type": "refusal"}, {"type": "text", "text": "b"}]}, "ab"),
-        ({"content": "<tool>up()</tool>", "reasoning_content": " hm "}, "<think>hm</think>\n<tool>up()</tool>"),
+        (
+            {
+                "content": [
+                    {"type": "text", "text": "a"},
+                    {"type": "refusal"},
+                    {"type": "text", "text": "b"},
+                ]
+            },
+            "ab",
+        ),
+        (
+            {"content": "<tool>up()</tool>", "reasoning_content": " hm "},
+            "<think>hm</think>\n<tool>up()</tool>",
+        ),
         ({"content": "<think>x</think>", "reasoning": "x"}, "<think>x</think>"),
-        ({"content": 'say("<think>")', "reasoning": "a </think> b"}, '<think>a [/think] b</think>\nsay("<think>")'),
-        ({"content": [{"type": "reasoning", "text": "x"}, {"type": "text", "text": "y"}]}, "<think>x</think>\ny"),
-        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "x"}]}]}, "<think>x</think>\n"),
+        (
+            {"content": 'say("<think>")', "reasoning": "a </think> b"},
+            '<think>a [/think] b</think>\nsay("<think>")',
+        ),
+        (
+            {"content": [{"type": "reasoning", "text": "x"}, {"type": "text", "text": "y"}]},
+            "<think>x</think>\ny",
+        ),
+        (
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "x"}]}]},
+            "<think>x</think>\n",
+        ),
     ],
 )
 async def test_forms_of_a_message(stub, open_endpoint, as_completion, message, reply):
@@ -69,7 +100,10 @@ async def test_forms_of_a_message(stub, open_endpoint, as_completion, message, r
         assert await endpoint.complete(MESSAGES) == reply
 
 
-@pytest.mark.parametrize("failure", [(429, {"error": {"message": "slow down"}}), (500, "oops"), (503, "<html>busy</html>"), None])
+@pytest.mark.parametrize(
+    "failure",
+    [(429, {"error": {"message": "slow down"}}), (500, "oops"), (503, "<html>busy</html>"), None],
+)
 async def test_what_may_pass_is_tried_again(stub, open_endpoint, failure):
     stub.answers = [failure, failure, "<tool>up()</tool>"]
     async with open_endpoint() as endpoint:
@@ -81,7 +115,11 @@ async def test_what_may_pass_is_tried_again(stub, open_endpoint, failure):
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_the_endpoint_may_name_the_pause(stub, open_endpoint, form):
-    after = "7" if form == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=7), usegmt=True)
+    after = (
+        "7"
+        if form == "seconds"
+        else format_datetime(datetime.now(UTC) + timedelta(seconds=7), usegmt=True)
+    )
     stub.answers = [
         (429, {}, {"Retry-After": after}),
         (429, {}, {"Retry-After": "86400"}),
@@ -108,11 +146,31 @@ async def test_it_gives_up_with_the_last_reason(stub, open_endpoint):
 @pytest.mark.parametrize(
     ("answer", "what", "fix"),
     [
-        ((401, {"error": {"message": f"Incorrect API key: {KEY}"}}), "wants a valid key", "Check OPENAI_API_KEY."),
-        ((403, {"error": "no access"}), "does not allow this key to use tiny", "Check OPENAI_API_KEY."),
-        ((404, {"error": {"message": "The model `tiny` does not exist"}}), "knows no model tiny, or no path /v1/chat", "/v1"),
-        ((429, {"error": {"code": "insufficient_quota", "message": "You exceeded"}}), "no quota left", "billing"),
-        ((307, "", {"Location": "http://127.0.0.1:1/elsewhere"}), "redirects to http://127.0.0.1:1/elsewhere", "final address"),
+        (
+            (401, {"error": {"message": f"Incorrect API key: {KEY}"}}),
+            "wants a valid key",
+            "Check OPENAI_API_KEY.",
+        ),
+        (
+            (403, {"error": "no access"}),
+            "does not allow this key to use tiny",
+            "Check OPENAI_API_KEY.",
+        ),
+        (
+            (404, {"error": {"message": "The model `tiny` does not exist"}}),
+            "knows no model tiny, or no path /v1/chat",
+            "/v1",
+        ),
+        (
+            (429, {"error": {"code": "insufficient_quota", "message": "You exceeded"}}),
+            "no quota left",
+            "billing",
+        ),
+        (
+            (307, "", {"Location": "http://127.0.0.1:1/elsewhere"}),
+            "redirects to http://127.0.0.1:1/elsewhere",
+            "final address",
+        ),
         ((200, "<html>Welcome to nginx</html>"), "did not answer with a chat completion", "/v1"),
         ((200, {"choices": []}), "did not answer with a chat completion", "/v1"),
     ],
@@ -146,11 +204,22 @@ async def test_without_a_key_the_words_say_so(stub, open_endpoint):
 
 
 async def test_models_that_call_the_limit_otherwise(stub, open_endpoint):
-    refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
+    refusal = {
+        "error": {
+            "message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+        }
+    }
     stub.answers = [(400, refusal), "one", "two"]
     async with open_endpoint(max_tokens=9) as endpoint:
-        assert [await endpoint.complete(MESSAGES), await endpoint.complete(MESSAGES)] == ["one", "two"]
-    assert [request["body"].get("max_completion_tokens") for request in stub.requests] == [None, 9, 9]
+        assert [await endpoint.complete(MESSAGES), await endpoint.complete(MESSAGES)] == [
+            "one",
+            "two",
+        ]
+    assert [request["body"].get("max_completion_tokens") for request in stub.requests] == [
+        None,
+        9,
+        9,
+    ]
     assert "max_tokens" not in stub.requests[-1]["body"]
 
 
@@ -190,7 +259,16 @@ async def test_cancelling_ends_the_request(stub, open_endpoint):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost:8000/v1", "ftp://host/v1", "https://", "https://user:pass@host/v1", "http://[::1", "http://h:x/v1"]
+    "url",
+    [
+        "",
+        "localhost:8000/v1",
+        "ftp://host/v1",
+        "https://",
+        "https://user:pass@host/v1",
+        "http://[::1",
+        "http://h:x/v1",
+    ],
 )
 def test_base_urls_that_cannot_be(url):
     with pytest.raises(InputError):
@@ -220,7 +298,12 @@ def test_base_urls(base, url):
 
 @pytest.mark.parametrize(
     ("base", "sent"),
-    [("https://host/v1", True), ("http://localhost:8000/v1", True), ("http://[::1]:1/v1", True), ("http://host/v1", False)],
+    [
+        ("https://host/v1", True),
+        ("http://localhost:8000/v1", True),
+        ("http://[::1]:1/v1", True),
+        ("http://host/v1", False),
+    ],
 )
 def test_the_key_never_travels_in_the_clear(base, sent):
     assert ChatEndpoint("m", ChatOptions(base_url=base, key=KEY)).sends_key is sent

@@ -1,4 +1,5 @@
-"""A part of `tests/faults/environments.py`: no fault of an environment is a score, and no odd but healthy episode is left out."""
+"""A part of `tests/faults/environments.py`: no fault of an environment is a score, and no odd but
+healthy episode is left out."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("transport", world.TRANSPORTS)
 async def test_no_fault_is_a_score_and_no_oddity_is_a_fault(transport, tmp_path):
-    faults = {**world.FAULTS[transport], **{name: words for name, (_, words) in wire.EVALUATIONS.items()}}
+    faults = {
+        **world.FAULTS[transport],
+        **{name: words for name, (_, words) in wire.EVALUATIONS.items()},
+    }
     cases = [world.Case(0, transport, "plain")]
     for name in FAULTS[transport]:
         for stage in ("evaluate",) if name in wire.EVALUATIONS else wire.STAGES:
@@ -33,5 +37,14 @@ def test_the_campaign_has_25_faults_of_each_transport_at_each_stage():
     cases = world.faulted(2_000, random.Random(1))
     for transport in world.TRANSPORTS:
         for stage in wire.STAGES:
-            assert len({case.name for case in cases if (case.transport, case.stage) == (transport, stage)}) >= 25
+            assert (
+                len(
+                    {
+                        case.name
+                        for case in cases
+                        if (case.transport, case.stage) == (transport, stage)
+                    }
+                )
+                >= 25
+            )
     assert cases == world.faulted(2_000, random.Random(1))

@@ -28,7 +28,13 @@ from hudtui.core.tasks.task import ToolCall
 def tasks(task):
     def seeded(number):
         return replace(
-            task, id=f"t{number}", setup=(ToolCall("setup", {"name": "board", "arguments": {"board_size": 4, "seed": number}}),)
+            task,
+            id=f"t{number}",
+            setup=(
+                ToolCall(
+                    "setup", {"name": "board", "arguments": {"board_size": 4, "seed": number}}
+                ),
+            ),
         )
 
     return [seeded(number) for number in range(4)]
@@ -36,7 +42,8 @@ def tasks(task):
 
 @pytest.fixture
 def world(new_session):
-    """Connections to the environment without the wire; counts them, and lets a test spoil sessions."""
+    """Connections to the environment without the wire; counts them, and lets a test spoil
+    sessions."""
 
     class World:
         def __init__(self):
@@ -89,9 +96,13 @@ async def test_every_task_is_played_and_recorded(run, tasks, world, tmp_path):
     assert [event.number for event in done(events)] == [1, 2, 3, 4]
     assert {event.total for event in done(events)} == {4}
     traces = list(read_trace(tmp_path / "out" / "traces.jsonl"))
-    assert traces == [replace(event.episode, info=dict(event.episode.info)) for event in done(events)]
+    assert traces == [
+        replace(event.episode, info=dict(event.episode.info)) for event in done(events)
+    ]
     assert {episode.task_id for episode in traces} == {"t0", "t1", "t2", "t3"}
-    assert all(episode.info["policy"] == "greedy" and episode.info["rollout"] == 0 for episode in traces)
+    assert all(
+        episode.info["policy"] == "greedy" and episode.info["rollout"] == 0 for episode in traces
+    )
     assert (world.opened, world.closed, world.open_now) == (4, 4, 0)
     assert next(event for event in events if isinstance(event, Progress)).total == 4
     for line in (event.line() for event in done(events)):
@@ -102,14 +113,27 @@ async def test_metrics_have_a_trainers_names(run, tasks, tmp_path):
     judge = (ToolCall("evaluate", {"name": "efficiency", "arguments": {"min_ratio": 50}}),)
     await run([replace(task, evaluate=judge) for task in tasks], "random", group=3, seed=5)
     lines = metrics_of(tmp_path / "out")
-    assert [(line["step"], line["total_steps"]) for line in lines] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [(line["step"], line["total_steps"]) for line in lines] == [
+        (1, 4),
+        (2, 4),
+        (3, 4),
+        (4, 4),
+    ]
     outcomes = read_outcomes(tmp_path / "out")
     for line in lines:
         rewards = [outcome.reward for outcome in outcomes if outcome.task == line["task"]]
         assert len(rewards) == line["episodes"] == 3
         assert line["reward"] == pytest.approx(sum(rewards) / 3)
         assert line["reward_std"] == pytest.approx(stdev(rewards))
-        assert {"task_completion", "tool_execution", "format_compliance", "turns", "errors", "seconds", "time"} <= set(line)
+        assert {
+            "task_completion",
+            "tool_execution",
+            "format_compliance",
+            "turns",
+            "errors",
+            "seconds",
+            "time",
+        } <= set(line)
     assert any(line["reward_std"] > 0 for line in lines)
 
 
@@ -140,7 +164,12 @@ async def test_a_connection_that_broke_is_not_used_again(run, tasks, world):
 
     world.spoil = spoil
     events = await run(tasks, concurrency=1, reuse=True)
-    assert [event.episode.stop for event in done(events)] == ["error", "max_turns", "max_turns", "max_turns"]
+    assert [event.episode.stop for event in done(events)] == [
+        "error",
+        "max_turns",
+        "max_turns",
+        "max_turns",
+    ]
     assert world.opened == 2
 
 
@@ -157,7 +186,10 @@ async def test_an_environment_that_cannot_be_reached(run, tasks, world, tmp_path
     stops = {event.episode.task_id: event.episode.stop for event in done(events)}
     assert stops == {"t0": "max_turns", "t1": "error", "t2": "max_turns", "t3": "max_turns"}
     (failed,) = [event for event in done(events) if event.episode.stop == "error"]
-    assert failed.line() == 'episode 2/4 task=t1 reward=none turns=0 stop=error error="no such image; Build it."'
+    assert (
+        failed.line()
+        == 'episode 2/4 task=t1 reward=none turns=0 stop=error error="no such image; Build it."'
+    )
     assert len(list(read_trace(tmp_path / "out" / "traces.jsonl"))) == 4
 
 
@@ -167,7 +199,12 @@ async def test_a_connection_that_tears_down_its_own_task(run, tasks, world):
 
     world.spoil = lambda session: setattr(session, "before", tear) if world.opened == 2 else None
     events = await run(tasks, concurrency=1)
-    assert sorted(event.episode.stop for event in done(events)) == ["error", "max_turns", "max_turns", "max_turns"]
+    assert sorted(event.episode.stop for event in done(events)) == [
+        "error",
+        "max_turns",
+        "max_turns",
+        "max_turns",
+    ]
 
 
 async def test_a_connection_that_closes_badly_spoils_no_episode(run, tasks, world):
@@ -184,17 +221,23 @@ async def test_a_connection_that_closes_badly_spoils_no_episode(run, tasks, worl
 
 
 async def test_a_failed_evaluation_shows_in_the_log(run, tasks):
-    broken = replace(tasks[0], evaluate=(ToolCall("evaluate", {"name": "max_number", "target": "\x1b[2Jhigh"}),))
+    broken = replace(
+        tasks[0], evaluate=(ToolCall("evaluate", {"name": "max_number", "target": "\x1b[2Jhigh"}),)
+    )
     (event,) = done(await run([broken]))
     assert re.search(
-        r'reward=none turns=12 stop=error error="the evaluation failed: .*max_number.target must be .*high', event.line()
+        r'reward=none turns=12 stop=error error="the evaluation failed: .*max_number.target must '
+        r"be .*high",
+        event.line(),
     )
     assert "\x1b" not in event.line()
 
 
 def judged(structured):
     def spoil(session):
-        session.before = lambda name, arguments: ToolResult((), structured) if name == "evaluate" else None
+        session.before = lambda name, arguments: (
+            ToolResult((), structured) if name == "evaluate" else None
+        )
 
     return spoil
 
@@ -216,7 +259,10 @@ async def test_a_reward_that_is_not_finite_is_none_and_named(run, tasks, world):
 
 
 async def test_hopeless_work_is_given_up(run, tasks, world):
-    broken = [replace(task, setup=(ToolCall("setup", {"name": f"no such board {task.id}"}),)) for task in tasks]
+    broken = [
+        replace(task, setup=(ToolCall("setup", {"name": f"no such board {task.id}"}),))
+        for task in tasks
+    ]
     with pytest.raises(HudtuiError, match="the first 8 episodes all broke off"):
         await run(broken, group=20, concurrency=1)
     assert world.opened == 8
@@ -237,7 +283,10 @@ async def test_an_environment_that_no_longer_starts_ends_it_and_resuming_plays_t
         async with world.connect(mcp_config) as session:
             yield session
 
-    words = f"{in_a_row} episodes in a row broke off for the same reason, and {36 - in_a_row} are not played"
+    words = (
+        f"{in_a_row} episodes in a row broke off for the same reason, and {36 - in_a_row} are not "
+        "played"
+    )
     with pytest.raises(HudtuiError, match=words) as caught:
         await run(tasks, connect=connect, group=10, concurrency=at_once)
     assert caught.value.why == "docker is not running" and "--resume" in caught.value.fix
@@ -261,37 +310,61 @@ async def test_one_environment_of_two_that_does_not_start_ends_nothing(run, task
         async with world.connect(mcp_config) as session:
             yield session
 
-    events = await run([replace(task, id=f"{task.id}-{n}") for n in range(4) for task in mixed], connect=connect, concurrency=1)
+    events = await run(
+        [replace(task, id=f"{task.id}-{n}") for n in range(4) for task in mixed],
+        connect=connect,
+        concurrency=1,
+    )
     assert [event.episode.ok for event in done(events)] == [False, True] * 8
 
 
-async def test_an_endpoint_that_is_gone_ends_it_and_resuming_plays_the_rest(stub, config, tasks, world, tmp_path):
+async def test_an_endpoint_that_is_gone_ends_it_and_resuming_plays_the_rest(
+    stub, config, tasks, world, tmp_path
+):
     async def play(base_url, seen, **options):
-        source = policy_source("openai:tiny", config, endpoint=ChatOptions(base_url=base_url, retries=0))
+        source = policy_source(
+            "openai:tiny", config, endpoint=ChatOptions(base_url=base_url, retries=0)
+        )
         try:
             events = evaluate(
-                tasks, config, policy=source, connect=world.connect, out_dir=tmp_path / "out", group=5, concurrency=1, **options
+                tasks,
+                config,
+                policy=source,
+                connect=world.connect,
+                out_dir=tmp_path / "out",
+                group=5,
+                concurrency=1,
+                **options,
             )
             async with aclosing(events):
                 async for event in events:
                     seen.append(event)
                     if len(done(seen)) == 6 and not options:
-                        stub.answers = [None]  # the connection that is kept open ends with its next request
+                        stub.answers = [
+                            None
+                        ]  # the connection that is kept open ends with its next request
                         stub.close()
         finally:
             await source.aclose()
 
     seen = []
-    with pytest.raises(HudtuiError, match="3 episodes in a row broke off for the same reason, and 11 are not played") as caught:
+    with pytest.raises(
+        HudtuiError,
+        match="3 episodes in a row broke off for the same reason, and 11 are not played",
+    ) as caught:
         await play(stub.url, seen)
-    assert re.match(r"no answer from http://127\.0\.0\.1:\d+/v1; nothing answers there", caught.value.why)
+    assert re.match(
+        r"no answer from http://127\.0\.0\.1:\d+/v1; nothing answers there", caught.value.why
+    )
     assert [event.episode.ok for event in done(seen)] == [True] * 6 + [False] * 3
     back, again = type(stub)(), []
     try:
         await play(back.url, again, resume=True)
     finally:
         back.close()
-    assert len(done(again)) == 14 and all(outcome.failed is False for outcome in read_outcomes(tmp_path / "out"))
+    assert len(done(again)) == 14 and all(
+        outcome.failed is False for outcome in read_outcomes(tmp_path / "out")
+    )
 
 
 async def test_a_policy_that_never_will_ends_it_at_once(stub, config, tasks, world, tmp_path):
@@ -300,7 +373,14 @@ async def test_a_policy_that_never_will_ends_it_at_once(stub, config, tasks, wor
     seen = []
     with pytest.raises(PolicyError, match="wants a valid key"):
         async with aclosing(
-            evaluate(tasks, config, policy=source, connect=world.connect, out_dir=tmp_path / "out", concurrency=1)
+            evaluate(
+                tasks,
+                config,
+                policy=source,
+                connect=world.connect,
+                out_dir=tmp_path / "out",
+                concurrency=1,
+            )
         ) as events:
             async for event in events:
                 seen.append(event)
@@ -312,7 +392,9 @@ async def test_a_policy_that_never_will_ends_it_at_once(stub, config, tasks, wor
 async def test_tokens_are_counted(stub, config, tasks, world, tmp_path):
     stub.answers = ["<tool>done()</tool>"]
     source = policy_source("openai:tiny", config, endpoint=ChatOptions(base_url=stub.url))
-    async for _ in evaluate(tasks[:1], config, policy=source, connect=world.connect, out_dir=tmp_path, group=2):
+    async for _ in evaluate(
+        tasks[:1], config, policy=source, connect=world.connect, out_dir=tmp_path, group=2
+    ):
         pass
     await source.aclose()
     (line,) = metrics_of(tmp_path)
@@ -324,7 +406,10 @@ async def test_a_folder_that_holds_an_evaluation_is_not_mixed_up(run, tasks, tmp
     before = (tmp_path / "out" / "traces.jsonl").read_bytes()
     with pytest.raises(InputError, match="holds an evaluation already"):
         await run(tasks)
-    for options, what in (({"seed": 9}, "seed is 0, not 9"), ({"max_turns": 5}, "max_turns is 12, not 5")):
+    for options, what in (
+        ({"seed": 9}, "seed is 0, not 9"),
+        ({"max_turns": 5}, "max_turns is 12, not 5"),
+    ):
         with pytest.raises(InputError, match=what):
             await run(tasks, resume=True, **options)
     with pytest.raises(InputError, match="policy is 'greedy', not 'random'"):
@@ -344,18 +429,35 @@ async def test_going_on_plays_what_is_missing_and_what_broke(run, tasks, world, 
     with path.open("ab") as stream:
         stream.write(b'{"task": "t3", "half')  # what a killed process leaves
     events = await run(tasks, concurrency=1, group=2, resume=True)
-    assert [(event.episode.task_id, event.rollout) for event in done(events)] == [("t1", 0), ("t3", 0), ("t3", 1)]
+    assert [(event.episode.task_id, event.rollout) for event in done(events)] == [
+        ("t1", 0),
+        ("t3", 0),
+        ("t3", 1),
+    ]
     assert [event.number for event in done(events)] == [6, 7, 8]
-    assert "5 of 8 episodes are recorded already" in next(event.message for event in events if isinstance(event, Notice))
+    assert "5 of 8 episodes are recorded already" in next(
+        event.message for event in events if isinstance(event, Notice)
+    )
     outcomes = read_outcomes(tmp_path / "out")
     assert len(outcomes) == 8 and not any(outcome.failed for outcome in outcomes)
-    assert [(line["step"], line["episodes"]) for line in metrics_of(tmp_path / "out")] == [(1, 2), (2, 2), (3, 2), (4, 2)]
+    assert [(line["step"], line["episodes"]) for line in metrics_of(tmp_path / "out")] == [
+        (1, 2),
+        (2, 2),
+        (3, 2),
+        (4, 2),
+    ]
     assert done(await run(tasks, group=2, resume=True)) == []
 
 
 async def test_leaving_the_iterator_closes_everything(config, tasks, world, tmp_path):
     events = evaluate(
-        tasks, config, policy=policy_source("greedy", config), connect=world.connect, out_dir=tmp_path, group=5, concurrency=3
+        tasks,
+        config,
+        policy=policy_source("greedy", config),
+        connect=world.connect,
+        out_dir=tmp_path,
+        group=5,
+        concurrency=3,
     )
     async with aclosing(events):
         async for event in events:
@@ -402,13 +504,20 @@ async def test_no_tasks_no_episodes(run):
 
 
 def test_tokens_of_logins_are_secret_before_and_after_they_are_renewed(own_world, monkeypatch):
-    login = KeptLogin("https://one.example/mcp", {"access_token": "first-token", "refresh_token": "renewal"})
+    login = KeptLogin(
+        "https://one.example/mcp", {"access_token": "first-token", "refresh_token": "renewal"}
+    )
     write_login(login)
-    write_login(replace(login, server="https://two.example/mcp", tokens={"access_token": "other-token"}))
+    write_login(
+        replace(login, server="https://two.example/mcp", tokens={"access_token": "other-token"})
+    )
     assert set(secrets_of({}, None)) == {"first-token", "renewal", "other-token"}
     write_login(replace(login, tokens={"access_token": "second-token", "refresh_token": "renewal"}))
     assert set(secrets_of({}, None)) == {"first-token", "second-token", "renewal", "other-token"}
-    monkeypatch.setattr("hudtui.core.environment.login_file.read_json", lambda path: pytest.fail("a file is read once"))
+    monkeypatch.setattr(
+        "hudtui.core.environment.login_file.read_json",
+        lambda path: pytest.fail("a file is read once"),
+    )
     assert set(secrets_of({}, None)) == {"first-token", "second-token", "renewal", "other-token"}
 
 
@@ -419,19 +528,27 @@ async def test_secrets_of_the_servers_stay_out_of_the_traces(config, task, world
         mcp_config={
             "hud": {
                 "url": "https://x/mcp",
-                "headers": {"Authorization": "Bearer ${MY_KEY}", "X-Token": literal, "Mcp-Image": "org/env:1"},
+                "headers": {
+                    "Authorization": "Bearer ${MY_KEY}",
+                    "X-Token": literal,
+                    "Mcp-Image": "org/env:1",
+                },
             }
         },
     )
 
     def spoil(session):
         told = f"env: MY_KEY={secret} X-Token={literal} image=org/env:1"
-        session.before = lambda name, arguments: ToolResult((ContentBlock("text", text=told),)) if name == "move" else None
+        session.before = lambda name, arguments: (
+            ToolResult((ContentBlock("text", text=told),)) if name == "move" else None
+        )
 
     world.spoil = spoil
     lookup = {"MY_KEY": secret}.get
     policy = policy_source("random", config)
-    async for _ in evaluate([task], config, policy=policy, connect=world.connect, out_dir=tmp_path, lookup=lookup):
+    async for _ in evaluate(
+        [task], config, policy=policy, connect=world.connect, out_dir=tmp_path, lookup=lookup
+    ):
         pass
     text = (tmp_path / "traces.jsonl").read_text()
     assert secret not in text and literal not in text and "org/env:1" in text
@@ -440,38 +557,77 @@ async def test_secrets_of_the_servers_stay_out_of_the_traces(config, task, world
 def test_what_counts_as_a_secret():
     lookup = {"A": "value-of-a", "HOST_DIR": "/some/where", "API_KEY": "value-of-key"}.get
     config = {
-        "one": {"command": "${HOST_DIR}/x", "args": ["--key", "$API_KEY"], "env": {"X": "$A", "MODE": "development"}},
-        "two": {"url": "u", "headers": {"Authorization": "Bearer literal-key", "Accept": "application/json"}},
+        "one": {
+            "command": "${HOST_DIR}/x",
+            "args": ["--key", "$API_KEY"],
+            "env": {"X": "$A", "MODE": "development"},
+        },
+        "two": {
+            "url": "u",
+            "headers": {"Authorization": "Bearer literal-key", "Accept": "application/json"},
+        },
         "odd": "text",
     }
-    assert set(secrets_of(config, lookup)) == {"value-of-a", "value-of-key", "Bearer literal-key", "literal-key"}
+    assert set(secrets_of(config, lookup)) == {
+        "value-of-a",
+        "value-of-key",
+        "Bearer literal-key",
+        "literal-key",
+    }
 
 
 async def test_summary(run, tasks):
     events = await run(tasks, "random", group=2)
     outcomes = [outcome_of(event.episode) for event in done(events)]
     summary = summarise(reversed(outcomes), tasks, 2)
-    assert [(outcome.task, outcome.rollout) for outcome in summary.outcomes] == [(f"t{n}", m) for n in range(4) for m in range(2)]
+    assert [(outcome.task, outcome.rollout) for outcome in summary.outcomes] == [
+        (f"t{n}", m) for n in range(4) for m in range(2)
+    ]
     told = json.loads(json.dumps(summary.to_json()))
-    assert (told["episodes"], told["expected"], told["failed"], told["stops"]) == (8, 8, 0, {"max_turns": 8})
+    assert (told["episodes"], told["expected"], told["failed"], told["stops"]) == (
+        8,
+        8,
+        0,
+        {"max_turns": 8},
+    )
     assert told["reward"] == pytest.approx(sum(outcome.reward for outcome in outcomes) / 8)
     assert [row["task"] for row in told["tasks"]] == ["t0", "t1", "t2", "t3"]
     assert summarise([], tasks).to_json()["reward"] is None
 
 
-# -- the real environment -----------------------------------------------------------------------------------------------------
+# -- the real environment
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_over_the_wire_as_without_it(config, tasks, new_session, world, tmp_path):
-    """The same episodes come out whether the environment is called in this process or as a server of its own."""
+    """The same episodes come out whether the environment is called in this process or as a server
+    of its own."""
     source = policy_source("greedy", config)
     played = {}
-    for name, connect in (("wire", partial(connect_environment, timeout=30)), ("direct", world.connect)):
-        events = evaluate(tasks[:2], config, policy=source, connect=connect, out_dir=tmp_path / name, concurrency=2)
-        played[name] = {event.episode.task_id: event.episode async for event in events if isinstance(event, EpisodeDone)}
+    for name, connect in (
+        ("wire", partial(connect_environment, timeout=30)),
+        ("direct", world.connect),
+    ):
+        events = evaluate(
+            tasks[:2],
+            config,
+            policy=source,
+            connect=connect,
+            out_dir=tmp_path / name,
+            concurrency=2,
+        )
+        played[name] = {
+            event.episode.task_id: event.episode
+            async for event in events
+            if isinstance(event, EpisodeDone)
+        }
     for identity, episode in played["wire"].items():
         other = played["direct"][identity]
-        assert (episode.stop, episode.messages, episode.scores) == (other.stop, other.messages, other.scores)
+        assert (episode.stop, episode.messages, episode.scores) == (
+            other.stop,
+            other.messages,
+            other.scores,
+        )
         assert episode.evaluation == other.evaluation
         assert episode.scores.reward_found
 
@@ -479,7 +635,8 @@ async def test_over_the_wire_as_without_it(config, tasks, new_session, world, tm
 async def test_a_server_that_is_killed_in_an_episode(config, task, tmp_path):
     marker = tmp_path / "pid"
     shim = (
-        f"import os; open({str(marker)!r}, 'w').write(str(os.getpid())); from hudtui.envs.text_2048.__main__ import main; main()"
+        f"import os; open({str(marker)!r}, 'w').write(str(os.getpid())); from "
+        "hudtui.envs.text_2048.__main__ import main; main()"
     )
     task = replace(task, mcp_config={"env": {"command": sys.executable, "args": ["-c", shim]}})
 
@@ -523,7 +680,14 @@ async def test_cancelling_leaves_no_server_behind(config, task, tmp_path):
     async def consume():
         connect = partial(connect_environment, timeout=30)
         async with aclosing(
-            evaluate([task], config, policy=Thinkers(), connect=connect, out_dir=tmp_path / "out", group=2)
+            evaluate(
+                [task],
+                config,
+                policy=Thinkers(),
+                connect=connect,
+                out_dir=tmp_path / "out",
+                group=2,
+            )
         ) as events:
             async for _ in events:
                 pass

@@ -39,8 +39,14 @@ def image(data="QUJD"):
         (ToolResult(structured={"x": "é"}), '{"x": "é"}'),
         (ToolResult((text("a"),), structured={"x": 1}), "a"),
         (ToolResult((ContentBlock("resource", text="inside", uri="file:///x"),)), "inside"),
-        (ToolResult((ContentBlock("resource_link", uri="file:///x"),)), "[resource_link: file:///x]"),
-        (ToolResult((ContentBlock("audio", data="QUJD", mime_type="audio/mpeg"),)), "[audio/mpeg, 3 bytes, not shown]"),
+        (
+            ToolResult((ContentBlock("resource_link", uri="file:///x"),)),
+            "[resource_link: file:///x]",
+        ),
+        (
+            ToolResult((ContentBlock("audio", data="QUJD", mime_type="audio/mpeg"),)),
+            "[audio/mpeg, 3 bytes, not shown]",
+        ),
         (ToolResult((ContentBlock("hologram"),)), "[hologram, not shown]"),
     ],
 )
@@ -55,10 +61,17 @@ def test_images_are_kept_by_what_they_are_and_within_bounds():
     def said(data, kind="text/html"):
         return ContentBlock("image", data=data, mime_type=kind)
 
-    (found,) = images_of(ToolResult((said(PNG), said("PHN2Zy8+"), said("%%%"), said(""), ContentBlock("image"))), 10_000)
-    assert found == KeptImage("image/png", 108, PNG), "what is no image stays out, whatever the server calls it"
+    (found,) = images_of(
+        ToolResult((said(PNG), said("PHN2Zy8+"), said("%%%"), said(""), ContentBlock("image"))),
+        10_000,
+    )
+    assert found == KeptImage("image/png", 108, PNG), (
+        "what is no image stays out, whatever the server calls it"
+    )
     first, second = images_of(ToolResult((said(PNG), said(PNG))), len(PNG) + 1)
-    assert first.data == PNG and second == KeptImage("image/png", 108, None), "the second one has no room"
+    assert first.data == PNG and second == KeptImage("image/png", 108, None), (
+        "the second one has no room"
+    )
     assert len(images_of(ToolResult((said(PNG),) * (MAX_IMAGES + 2)), 10_000)) == MAX_IMAGES
     large = PNG + PNG * (KEPT_IMAGE // len(PNG))
     (noted,) = images_of(ToolResult((said(large),)), 10 * KEPT_IMAGE)
@@ -89,9 +102,9 @@ def test_bounded_text_keeps_both_ends(value, limit):
 
 def test_a_prompt_is_never_cut():
     prompt = "p" * 100
-    assert join([Observation("x" * 50), Observation("", ("url",))], lead=prompt, limit=10).text.startswith(
-        prompt + "\n\nxxxxxxxx\n[..."
-    )
+    assert join(
+        [Observation("x" * 50), Observation("", ("url",))], lead=prompt, limit=10
+    ).text.startswith(prompt + "\n\nxxxxxxxx\n[...")
     assert join([], lead=prompt) == Observation(prompt)
     assert join([Observation("", ("url",))], lead="").images == ("url",)
 

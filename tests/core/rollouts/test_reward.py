@@ -1,4 +1,5 @@
-"""The user's own parts of the reward: loading, weights, failures, trust; in an evaluation, over OpenEnv, and with the trainer."""
+"""The user's own parts of the reward: loading, weights, failures, trust; in an evaluation, over
+OpenEnv, and with the trainer."""
 
 from __future__ import annotations
 
@@ -106,15 +107,22 @@ def config_file(folder: Path, name: str) -> Path:
 async def test_parts_are_added_by_their_weights(folder, session, task, name, own, more):
     config = load_playable_config(config_file(folder, name), folder)
     task = replace(task, prompt="Play.")
-    plain = await play(session, replace(config, reward="", own_parts=None), task, ReplayPolicy(TURNS))
+    plain = await play(
+        session, replace(config, reward="", own_parts=None), task, ReplayPolicy(TURNS)
+    )
     episode = await play(type(session)(), config, task, ReplayPolicy(TURNS))
     if name == "Own":
         own = {**own, "kept": plain.scores.task_completion}
         more = 0.5 * plain.scores.task_completion + 0.125
     assert episode.ok and episode.scores.own == own
     assert episode.scores.reward == pytest.approx(plain.scores.reward + more, abs=1e-12)
-    assert episode_from_json(json.loads(json.dumps(episode_to_json(episode)))).scores == episode.scores
-    assert f"{next(iter(own))} " in transcript(episode) and "own" not in episode_to_json(plain)["scores"]
+    assert (
+        episode_from_json(json.loads(json.dumps(episode_to_json(episode)))).scores == episode.scores
+    )
+    assert (
+        f"{next(iter(own))} " in transcript(episode)
+        and "own" not in episode_to_json(plain)["scores"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,18 +173,28 @@ def test_an_installed_function_is_taken(folder):
     assert with_reward(config, "os.path:basename", folder).own_parts is not None
 
 
-@pytest.mark.parametrize("value", ["../up.py:x", "/etc/x.py:x", "rewards.py", "a b.py:x", "[1]", "rewards.py:"])
+@pytest.mark.parametrize(
+    "value", ["../up.py:x", "/etc/x.py:x", "rewards.py", "a b.py:x", "[1]", "rewards.py:"]
+)
 def test_a_name_that_leaves_the_folder_is_an_error(folder, value):
     path = folder / "c.yaml"
-    path.write_text(CONFIG.replace('"code/rewards.py:NAME"', json.dumps(value) if value != "[1]" else value))
+    path.write_text(
+        CONFIG.replace('"code/rewards.py:NAME"', json.dumps(value) if value != "[1]" else value)
+    )
     with pytest.raises(ConfigError, match=r"`reward` is FILE\.py:NAME"):
         load_playable_config(path, folder)
 
 
 def test_weights_of_own_parts_are_expected_only_with_a_reward():
     config, findings = parse_config(CONFIG, name="c.yaml")
-    assert not findings and config.weights["brevity"] == 0.25 and config.reward == "code/rewards.py:NAME"
-    _, findings = parse_config(CONFIG.replace('reward: "code/rewards.py:NAME", ', ""), name="c.yaml")
+    assert (
+        not findings
+        and config.weights["brevity"] == 0.25
+        and config.reward == "code/rewards.py:NAME"
+    )
+    _, findings = parse_config(
+        CONFIG.replace('reward: "code/rewards.py:NAME", ', ""), name="c.yaml"
+    )
     assert {finding.code for finding in findings} == {"unknown-key"}
 
 
@@ -201,7 +219,9 @@ class TestTrust:
 
     def test_a_module_beside_the_code_is_agreed_to_with_it(self, folder):
         path = config_file(folder, "brevity")
-        (folder / "code" / "rewards.py").write_text("def brevity(episode, task):\n    import helper\n    return helper.VALUE\n")
+        (folder / "code" / "rewards.py").write_text(
+            "def brevity(episode, task):\n    import helper\n    return helper.VALUE\n"
+        )
         (folder / "code" / "helper.py").write_text("from deeper import VALUE\n")
         (folder / "code" / "deeper.py").write_text("VALUE = 1.0\n")
         (folder / "code" / "unused.py").write_text("")
@@ -210,7 +230,9 @@ class TestTrust:
         agree(folder, [power])
         config = load_playable_config(path, folder)
         (folder / "code" / "deeper.py").write_text("VALUE = 0.0\n")
-        assert config.own_parts is not None and config.own_parts.parts(None, None) == {"brevity": 1.0}  # as it was agreed to
+        assert config.own_parts is not None and config.own_parts.parts(None, None) == {
+            "brevity": 1.0
+        }  # as it was agreed to
         with pytest.raises(Untrusted):
             load_playable_config(path, folder)
         (folder / "code" / "deeper.py").write_text("VALUE = 1.0\n")
@@ -221,10 +243,14 @@ class TestTrust:
         path = config_file(folder, "brevity")
         file = folder / "code" / "rewards.py"
         file.write_text("open('ran', 'w').close()\n" + CODE)
-        py_compile.compile(str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        py_compile.compile(
+            str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
         file.write_text("import beside\n" + CODE)
         agree(folder, survey(folder))
-        with pytest.raises(InputError, match="cannot be loaded"):  # there is no `beside`, and none is looked for
+        with pytest.raises(
+            InputError, match="cannot be loaded"
+        ):  # there is no `beside`, and none is looked for
             load_playable_config(path, folder)
         (folder / "code" / "beside").mkdir()
         (folder / "code" / "beside" / "__init__.py").write_text("open('ran', 'w').close()\n")
@@ -250,7 +276,10 @@ class TestTrust:
 
     def test_code_that_the_user_names_needs_none(self, folder):
         path = config_file(folder, "raises")
-        assert load_playable_config(path, folder, reward="code/rewards.py:brevity").reward == "code/rewards.py:brevity"
+        assert (
+            load_playable_config(path, folder, reward="code/rewards.py:brevity").reward
+            == "code/rewards.py:brevity"
+        )
 
     def test_a_run_needs_agreement(self, folder):
         path = config_file(folder, "brevity")
@@ -262,7 +291,12 @@ def record(number: int) -> dict[str, object]:
     return {
         "id": f"t{number}",
         "prompt": "Play.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
+        "mcp_config": {
+            "env": {
+                "command": "${HUDTUI_PYTHON:-/nowhere}",
+                "args": ["-m", "hudtui.envs.text_2048"],
+            }
+        },
         "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": number}},
         "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
     }
@@ -278,7 +312,9 @@ async def test_an_evaluation_counts_and_shows_it(folder):
     (episode,) = read_trace(folder / "out" / "traces.jsonl")
     assert outcome.own == episode.scores.own == {"patience": 1.0}
     told = finished.summary.to_json()
-    assert told["scores"]["patience"] == 1.0 and told["tasks"][0]["episodes"][0]["own"] == {"patience": 1.0}
+    assert told["scores"]["patience"] == 1.0 and told["tasks"][0]["episodes"][0]["own"] == {
+        "patience": 1.0
+    }
     again = replace(request, resume=True, reward="code/rewards.py:brevity")
     with pytest.raises(InputError, match="another evaluation: its config"):
         async with aclosing(run_eval(again, load_settings(folder, HUD))) as events:
@@ -287,14 +323,24 @@ async def test_an_evaluation_counts_and_shows_it(folder):
 
 async def test_it_judges_tasks_that_name_no_evaluate_tool(folder):
     (folder / "tasks.json").write_text(json.dumps([{**record(1), "evaluate_tool": None}]))
-    request = EvalRequest("tasks.json", config_file(folder, "patience"), policy="random", out_dir=Path("out"))
+    request = EvalRequest(
+        "tasks.json", config_file(folder, "patience"), policy="random", out_dir=Path("out")
+    )
     async with aclosing(run_eval(request, load_settings(folder, HUD))) as events:
         (finished,) = [event async for event in events if isinstance(event, EvalFinished)]
     (outcome,) = finished.summary.outcomes
-    assert outcome.own == {"patience": 1.0} and outcome.reward_found and outcome.task_completion == 0.0
-    (folder / "c.yaml").write_text(CONFIG.replace('reward: "code/rewards.py:NAME", ', "").replace("brevity: 0.25, kept: 0.5", ""))
+    assert (
+        outcome.own == {"patience": 1.0} and outcome.reward_found and outcome.task_completion == 0.0
+    )
+    (folder / "c.yaml").write_text(
+        CONFIG.replace('reward: "code/rewards.py:NAME", ', "").replace(
+            "brevity: 0.25, kept: 0.5", ""
+        )
+    )
     with pytest.raises(InputError, match="no task can be") as caught:
-        async with aclosing(run_eval(replace(request, out_dir=Path("more")), load_settings(folder, HUD))) as events:
+        async with aclosing(
+            run_eval(replace(request, out_dir=Path("more")), load_settings(folder, HUD))
+        ) as events:
             [event async for event in events]
     assert "neither the task nor `rubric.reward`" in str(caught.value.why)
 
@@ -305,7 +351,9 @@ def test_the_code_goes_along_with_a_run(folder, engine):
     (folder / "tasks.json").write_text(json.dumps([record(number) for number in range(4)]))
     (folder / "code" / "helper.py").write_text("")
     (folder / "code" / "rewards.py").write_text("import helper\n" + CODE)
-    request = RunRequest(engine=engine, policy="random", tasks="tasks.json", config=path, rehearse=True)
+    request = RunRequest(
+        engine=engine, policy="random", tasks="tasks.json", config=path, rehearse=True
+    )
     spec = spec_of(request, open_workspace(folder))
     made = find_engine(engine).plan(spec, Site(".hudtui/runs/r", ("python3",)))
     code = [file.path for file in made.files if file.path.startswith("files/config/code/")]
@@ -320,7 +368,9 @@ def test_the_trainer_reads_it(folder, monkeypatch):
     path = config_file(folder, "brevity")
     (folder / "tasks.json").write_text(json.dumps([record(number) for number in range(5)]))
     (folder / "recipe.json").write_text("{}")
-    given = argparse.Namespace(recipe="recipe.json", config=str(path), tasks="tasks.json", model=None)
+    given = argparse.Namespace(
+        recipe="recipe.json", config=str(path), tasks="tasks.json", model=None
+    )
     with pytest.raises(Untrusted):
         read_all(given, load_settings(folder, HUD))
     monkeypatch.setenv("HUDTUI_TRUST_RUN", str(folder))

@@ -29,12 +29,15 @@ from hudtui.core.settings import load_settings
 
 odd_http = servers.odd_http
 CONFIG = "action_mappings:\n" + "".join(
-    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "right", "up", "down")
+    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n"
+    for name in ("left", "right", "up", "down")
 )
 RECORD = {
     "id": "one",
     "prompt": "Play.",
-    "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
+    "mcp_config": {
+        "env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}
+    },
     "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": 1}},
     "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
 }
@@ -48,7 +51,9 @@ def project(own_world):
 
 
 async def carry_out(project, **changes):
-    request = EvalRequest(**{"tasks": "tasks.json", "config": Path("c.yaml"), "max_turns": 2, **changes})
+    request = EvalRequest(
+        **{"tasks": "tasks.json", "config": Path("c.yaml"), "max_turns": 2, **changes}
+    )
     async with aclosing(run_eval(request, load_settings(project, HUD))) as events:
         return [event async for event in events]
 
@@ -57,7 +62,11 @@ async def test_from_files_to_a_summary(project, monkeypatch):
     monkeypatch.chdir("/")  # relative paths start in the project, wherever the program runs
     events = await carry_out(project, group=2)
     prepared = next(event for event in events if isinstance(event, EvalPrepared))
-    assert (prepared.policy, prepared.episodes, [task.id for task in prepared.tasks]) == ("greedy", 2, ["one"])
+    assert (prepared.policy, prepared.episodes, [task.id for task in prepared.tasks]) == (
+        "greedy",
+        2,
+        ["one"],
+    )
     assert len([event for event in events if isinstance(event, EpisodeDone)]) == 2
     finished = events[-1]
     assert isinstance(finished, EvalFinished)
@@ -68,7 +77,12 @@ async def test_from_files_to_a_summary(project, monkeypatch):
 async def test_a_login_counts_without_a_question_and_its_tokens_reach_no_trace(project, odd_http):
     world = await OAuthWorld.start(odd_http)
     settings = load_settings(project, HUD)
-    await log_in(parse_source(world.url), ScriptedPerson(world.browse), settings, options=LoginOptions(browser=False))
+    await log_in(
+        parse_source(world.url),
+        ScriptedPerson(world.browse),
+        settings,
+        options=LoginOptions(browser=False),
+    )
     world.says = "you came with TOKEN"
     Path("c.yaml").write_text("action_mappings:\n  say: {_tool: say}\n")
     Path("tasks.json").write_text(json.dumps([{**RECORD, "mcp_config": {"w": {"url": world.url}}}]))
@@ -81,7 +95,9 @@ async def test_a_login_counts_without_a_question_and_its_tokens_reach_no_trace(p
 async def test_the_setting_limits_a_call_where_the_request_does_not(project, monkeypatch):
     server = "import sys, time; sys.stderr.write('loading'); time.sleep(3600)"
     Path("tasks.json").write_text(
-        json.dumps([{**RECORD, "mcp_config": {"env": {"command": sys.executable, "args": ["-c", server]}}}])
+        json.dumps(
+            [{**RECORD, "mcp_config": {"env": {"command": sys.executable, "args": ["-c", server]}}}]
+        )
     )
     monkeypatch.setenv("HUD_CLIENT_TIMEOUT", "0.5")
     (outcome,) = (await carry_out(project))[-1].summary.outcomes
@@ -113,7 +129,9 @@ async def test_tasks_are_played_in_the_source_whatever_they_name(project, own):
     Path("tasks.json").write_text(json.dumps([record]))
     events = await carry_out(project, source="text-2048")
     (task,) = next(event for event in events if isinstance(event, EvalPrepared)).tasks
-    assert list(task.mcp_config) == ["text-2048"], "its servers, whose secrets are masked in the records"
+    assert list(task.mcp_config) == ["text-2048"], (
+        "its servers, whose secrets are masked in the records"
+    )
     assert events[-1].summary.failed == 0
 
 
@@ -131,13 +149,20 @@ async def test_a_configuration_with_errors_plays_nothing(project):
 
 
 def test_output_folders_have_names_of_their_own(project):
-    request = EvalRequest("tasks.json", Path("configs/my gym.yaml"), policy="openai:org/Model-1.5 x")
+    request = EvalRequest(
+        "tasks.json", Path("configs/my gym.yaml"), policy="openai:org/Model-1.5 x"
+    )
     first = new_out_dir(project, request)
     assert first.parts[0] == "outputs" and first.name.startswith("my gym-Model-1.5-x-")
     (project / first).mkdir(parents=True)
     second = new_out_dir(project, request)
     assert second != first
-    assert "/" not in new_out_dir(project, EvalRequest("t", Path("c.yaml"), policy="replay:../a/b.jsonl")).name
+    assert (
+        "/"
+        not in new_out_dir(
+            project, EvalRequest("t", Path("c.yaml"), policy="replay:../a/b.jsonl")
+        ).name
+    )
 
 
 def test_the_python_of_the_bundled_environments():
@@ -150,4 +175,7 @@ async def test_actions_whose_tool_judges_are_told_of(project):
     judged = {**RECORD, "evaluate_tool": {"name": "move", "arguments": {"direction": "left"}}}
     Path("tasks.json").write_text(json.dumps([judged]))
     told = [event.message for event in await carry_out(project) if isinstance(event, Notice)]
-    assert any(text.startswith("left, right, up, down cannot be called: the tool judges task one") for text in told)
+    assert any(
+        text.startswith("left, right, up, down cannot be called: the tool judges task one")
+        for text in told
+    )

@@ -37,9 +37,13 @@ TASK = Task(id="t", prompt="Mark.", mcp_config={"notes": {"command": sys.executa
 class Notes:
     """An environment in memory that answers nothing."""
 
-    tools: Mapping[str, Tool] = {"note": Tool("note", "", {"type": "object", "properties": {"n": {"type": "integer"}}})}
+    tools: Mapping[str, Tool] = {
+        "note": Tool("note", "", {"type": "object", "properties": {"n": {"type": "integer"}}})
+    }
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+    ) -> ToolResult:
         return ToolResult((ContentBlock("text", "."),))
 
 
@@ -66,7 +70,14 @@ def test_the_replies_are_of_all_kinds() -> None:
     assert 200 < sum(one is not None for one in WANTED) < 800
     for kind in ("</think>", "<think>", "<tool>mark"):
         assert sum(kind in reply for reply in REPLIES) > 200
-    assert sum("<think>" not in reply.partition("</think>")[0] for reply in REPLIES if "</think>" in reply) > 50
+    assert (
+        sum(
+            "<think>" not in reply.partition("</think>")[0]
+            for reply in REPLIES
+            if "</think>" in reply
+        )
+        > 50
+    )
 
 
 async def test_eval_over_an_endpoint(config: GymConfig) -> None:
@@ -85,22 +96,39 @@ async def test_eval_over_an_endpoint(config: GymConfig) -> None:
 
 @pytest.mark.parametrize("opens", ["", "<think>\n", "<think>\n\n</think>\n\n"])
 async def test_the_trainer(config: GymConfig, opens: str) -> None:
-    """Where the chat template opens the thought, one that is never closed takes all calls with it."""
+    """Where the chat template opens the thought, one that is never closed takes all calls with
+    it."""
     scribe = ChatTokens(Letters(opens=opens))
     left = iter(REPLIES)
 
     def generate(prompts: list[list[int]]) -> Any:
-        return [scribe.tokenizer(next(left), add_special_tokens=False)["input_ids"] for _ in prompts], None
+        return [
+            scribe.tokenizer(next(left), add_special_tokens=False)["input_ids"] for _ in prompts
+        ], None
 
-    runner = EpisodeRunner(config, scribe, notes, max_tokens=500, max_seq_len=10_000_000, max_turns=100)
-    turns = [turn for _ in range(10) for one in await runner.play([TASK], BatchReplies(generate)) for turn in one.episode.turns]
+    runner = EpisodeRunner(
+        config, scribe, notes, max_tokens=500, max_seq_len=10_000_000, max_turns=100
+    )
+    turns = [
+        turn
+        for _ in range(10)
+        for one in await runner.play([TASK], BatchReplies(generate))
+        for turn in one.episode.turns
+    ]
     prefilled = opens == "<think>\n"
-    wanted = [None if prefilled and "</think>" not in reply else one for reply, one in zip(REPLIES, WANTED, strict=True)]
+    wanted = [
+        None if prefilled and "</think>" not in reply else one
+        for reply, one in zip(REPLIES, WANTED, strict=True)
+    ]
     assert played(turns) == wanted
     # Format, and with it the reward, is that of the same reply elsewhere.
     alone = [split_reply(reply, config.parser.use_thinking).tags for reply in REPLIES]
     told = [bool(turn.interpretation["format"]["xml"]) for turn in turns]
-    assert told == ([tags and "</think>" in reply for tags, reply in zip(alone, REPLIES, strict=True)] if prefilled else alone)
+    assert told == (
+        [tags and "</think>" in reply for tags, reply in zip(alone, REPLIES, strict=True)]
+        if prefilled
+        else alone
+    )
 
 
 async def test_playing_by_hand_and_openenv(config: GymConfig) -> None:
@@ -125,7 +153,9 @@ async def test_playing_by_hand_and_openenv(config: GymConfig) -> None:
 def test_config_try(config: GymConfig, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CONFIG % str(config.parser.use_thinking).lower())
     lines = "".join(json.dumps({"text": reply}) + "\n" for reply in REPLIES)
-    done = CliRunner().invoke(build(), ["config", "try", str(tmp_path / "c.yaml"), "--jsonl", "--calls"], input=lines)
+    done = CliRunner().invoke(
+        build(), ["config", "try", str(tmp_path / "c.yaml"), "--jsonl", "--calls"], input=lines
+    )
     assert done.exit_code == 0, done.output
     calls = [json.loads(line)["call"] for line in done.stdout.splitlines()]
     assert [None if call is None else call["arguments"]["n"] for call in calls] == WANTED
@@ -139,12 +169,23 @@ def test_what_an_endpoint_keeps_apart_is_thought(config: GymConfig, place: str) 
         content = f"<tool>mark({number + 5_000_000})</tool>"
         message: dict[str, Any] = {"content": content, place: reply}
         if place == "parts":
-            kind = {"type": "reasoning", "text": reply} if number % 2 else {"type": "thinking", "thinking": [{"text": reply}]}
+            kind = (
+                {"type": "reasoning", "text": reply}
+                if number % 2
+                else {"type": "thinking", "thinking": [{"text": reply}]}
+            )
             message = {"content": [kind, {"type": "text", "text": content}]}
         meaning = interpreter.interpret(reply_text(message))
-        assert meaning.call is not None and meaning.call.arguments == {"n": number + 5_000_000}, reply
+        assert meaning.call is not None and meaning.call.arguments == {"n": number + 5_000_000}, (
+            reply
+        )
         assert meaning.format == (1, 1) or (not reply.strip() and config.parser.use_thinking)
-        assert interpreter.interpret(reply_text({**message, "content": None if place != "parts" else [kind]})).call is None
+        assert (
+            interpreter.interpret(
+                reply_text({**message, "content": None if place != "parts" else [kind]})
+            ).call
+            is None
+        )
 
 
 async def test_what_a_model_says_beside_a_call_of_its_own_is_thought(config: GymConfig) -> None:

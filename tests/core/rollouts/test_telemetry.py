@@ -1,4 +1,5 @@
-"""Telemetry against a stub on this machine: what is sent where, what is not, and that no episode is held up by it."""
+"""Telemetry against a stub on this machine: what is sent where, what is not, and that no episode is
+held up by it."""
 
 import json
 import re
@@ -18,7 +19,13 @@ from hudtui.core.gym.config import parse_config
 from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.platform import BUCKEYE, HUD, find_platform
 from hudtui.core.project import Project
-from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, EvalRequest, run_eval
+from hudtui.core.rollouts.evaluate import (
+    EpisodeDone,
+    EvalFinished,
+    EvalPrepared,
+    EvalRequest,
+    run_eval,
+)
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry, read_job
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Episode, Scores
@@ -71,8 +78,12 @@ def play(project, stub):
             "GAME_TOKEN": SECRET,
             **(environ or {}),
         }
-        settings = load_settings(project, platform, environ={name: value for name, value in environ.items() if value})
-        request = EvalRequest(**{"tasks": "tasks.json", "config": Path("c.yaml"), "max_turns": 2, **changes})
+        settings = load_settings(
+            project, platform, environ={name: value for name, value in environ.items() if value}
+        )
+        request = EvalRequest(
+            **{"tasks": "tasks.json", "config": Path("c.yaml"), "max_turns": 2, **changes}
+        )
         async with aclosing(run_eval(request, settings)) as events:
             return [event async for event in events]
 
@@ -84,7 +95,11 @@ def job_of(events):
 
 
 def warnings_of(events):
-    return [event.message for event in events if isinstance(event, Notice) and event.severity == "warning"]
+    return [
+        event.message
+        for event in events
+        if isinstance(event, Notice) and event.severity == "warning"
+    ]
 
 
 def told(stub):
@@ -93,7 +108,9 @@ def told(stub):
 
 
 @pytest.mark.parametrize("platform", [HUD, BUCKEYE], ids=lambda platform: platform.name)
-async def test_a_job_with_a_trace_for_each_episode_as_the_seeds_spell_it(play, stub, project, platform):
+async def test_a_job_with_a_trace_for_each_episode_as_the_seeds_spell_it(
+    play, stub, project, platform
+):
     events = await play(platform, group=2, out_dir=Path("out"))
     assert isinstance(events[-1], EvalFinished) and warnings_of(events) == []
     job = job_of(events)
@@ -110,7 +127,9 @@ async def test_a_job_with_a_trace_for_each_episode_as_the_seeds_spell_it(play, s
     expected = {"dataset": "hud-evals/2048-taskset", "policy": "greedy", "tasks": 2, "group": 2}
     assert expected.items() <= began["metadata"].items()
     traces = list(read_trace(project / "out" / "traces.jsonl"))
-    assert {episode.info["job"] for episode in traces} == {job.id} and len({episode.info["trace"] for episode in traces}) == 4
+    assert {episode.info["job"] for episode in traces} == {job.id} and len(
+        {episode.info["trace"] for episode in traces}
+    ) == 4
     for episode in traces:
         number = episode.info["trace"]
         mine = [(path, body) for path, body in others if number in path]
@@ -120,22 +139,42 @@ async def test_a_job_with_a_trace_for_each_episode_as_the_seeds_spell_it(play, s
             f"/trace/{number}/status",
         ]
         (_, begun), (_, uploaded), (_, over) = mine
-        assert (begun["status"], begun["job_id"], begun["task_id"]) == ("running", job.id, episode.task_id)
+        assert (begun["status"], begun["job_id"], begun["task_id"]) == (
+            "running",
+            job.id,
+            episode.task_id,
+        )
         assert (over["status"], over["metadata"]["reward"]) == ("completed", episode.scores.reward)
         assert over["metadata"]["agent_steps"] == over["metadata"]["mcp_tool_steps"] == 2
         root, *spans = uploaded["telemetry"]
-        assert [span["attributes"]["category"] for span in spans] == ["agent", "mcp", "agent", "mcp"]
+        assert [span["attributes"]["category"] for span in spans] == [
+            "agent",
+            "mcp",
+            "agent",
+            "mcp",
+        ]
         for span in (root, *spans):
-            assert re.fullmatch(r"[0-9a-f]{32}", span["trace_id"]) and span["trace_id"] == uuid.UUID(number).hex
-            assert re.fullmatch(r"[0-9a-f]{16}", span["span_id"]) and span["start_time"] <= span["end_time"]
+            assert (
+                re.fullmatch(r"[0-9a-f]{32}", span["trace_id"])
+                and span["trace_id"] == uuid.UUID(number).hex
+            )
+            assert (
+                re.fullmatch(r"[0-9a-f]{16}", span["span_id"])
+                and span["start_time"] <= span["end_time"]
+            )
             assert span["attributes"]["task_run_id"] == number and span["status_code"] == "OK"
-        assert root["parent_span_id"] is None and {span["parent_span_id"] for span in spans} == {root["span_id"]}
+        assert root["parent_span_id"] is None and {span["parent_span_id"] for span in spans} == {
+            root["span_id"]
+        }
         assert spans[0]["attributes"]["result"]["content"] == episode.turns[0].reply
         assert spans[1]["attributes"]["request"] == {
             "method": "tools/call",
             "params": {"name": "move", "arguments": dict(episode.turns[0].call["arguments"])},
         }
-        assert spans[1]["attributes"]["result"] == {"content": episode.turns[0].observation, "isError": False}
+        assert spans[1]["attributes"]["result"] == {
+            "content": episode.turns[0].observation,
+            "isError": False,
+        }
         assert [m["role"] for m in root["attributes"]["request"]["messages"]] == ["system", "user"]
     assert len(others) == 12
 
@@ -147,12 +186,22 @@ async def test_the_spelling_of_today_s_service(play, stub, project):
     groups = set()
     for episode in read_trace(project / "out" / "traces.jsonl"):
         number = episode.info["trace"]
-        (first, entered), (second, uploaded), (third, left) = [(path, body) for path, body in sent if number in path]
+        (first, entered), (second, uploaded), (third, left) = [
+            (path, body) for path, body in sent if number in path
+        ]
         assert (first, third) == (f"/api/v2/trace/{number}/enter", f"/api/v2/trace/{number}/exit")
         assert second == f"/trace/{number}/telemetry-upload" and set(uploaded) == {"telemetry"}
-        assert (entered["job_id"], entered["task_slug"], entered["model"]) == (job.id, episode.task_id, "greedy")
+        assert (entered["job_id"], entered["task_slug"], entered["model"]) == (
+            job.id,
+            episode.task_id,
+            "greedy",
+        )
         groups.add((episode.task_id, entered["group_id"]))
-        assert (left["status"], left["reward"], left["stop_reason"]) == ("completed", episode.scores.reward, "max_turns")
+        assert (left["status"], left["reward"], left["stop_reason"]) == (
+            "completed",
+            episode.scores.reward,
+            "max_turns",
+        )
         assert left["evaluation_result"] == episode.evaluation and "error" not in left
         for span in uploaded["telemetry"]:
             assert span["attributes"]["hud.task_run_id"] == number and span["kind"] == "INTERNAL"
@@ -169,39 +218,70 @@ async def test_the_spelling_of_today_s_service(play, stub, project):
         (BUCKEYE, {"BUCKEYE_TELEMETRY_ENABLED": "no"}, CONFIG, None),
         (BUCKEYE, {"BUCKEYE_TELEMETRY_URL": ""}, CONFIG, None),
         (HUD, {}, "system_prompt" + CONFIG.partition("system_prompt")[2], None),
-        (HUD, {"HUD_TELEMETRY_ENABLED": "perhaps"}, CONFIG, "HUD_TELEMETRY_ENABLED: this is neither true nor false"),
-        (HUD, {"HUD_TELEMETRY_URL": "http://telemetry.example/api"}, CONFIG, "http://telemetry.example/api is not https"),
+        (
+            HUD,
+            {"HUD_TELEMETRY_ENABLED": "perhaps"},
+            CONFIG,
+            "HUD_TELEMETRY_ENABLED: this is neither true nor false",
+        ),
+        (
+            HUD,
+            {"HUD_TELEMETRY_URL": "http://telemetry.example/api"},
+            CONFIG,
+            "http://telemetry.example/api is not https",
+        ),
         (
             HUD,
             {"HUD_API_KEY": "two words"},
             CONFIG,
-            "HUD_API_KEY: a key is one word of ASCII letters, digits and signs; character 4 is not one of them",
+            "HUD_API_KEY: a key is one word of ASCII letters, digits and signs; character 4 is not "
+            "one of them",
         ),
-        (HUD, {"HUD_API_KEY": "your-hud-api-key"}, CONFIG, "HUD_API_KEY: this is the placeholder of an example, not a key"),
+        (
+            HUD,
+            {"HUD_API_KEY": "your-hud-api-key"},
+            CONFIG,
+            "HUD_API_KEY: this is the placeholder of an example, not a key",
+        ),
     ],
 )
 async def test_when_it_is_off(play, stub, project, platform, environ, config, words):
     Path("c.yaml").write_text(config)
     events = await play(platform, environ, out_dir=Path("out"))
-    assert stub.requests == [] and job_of(events) is None and not (project / "out" / "job.json").exists()
-    assert [f"telemetry is off: {words}"] == warnings_of(events) if words else warnings_of(events) == []
+    assert (
+        stub.requests == []
+        and job_of(events) is None
+        and not (project / "out" / "job.json").exists()
+    )
+    assert (
+        [f"telemetry is off: {words}"] == warnings_of(events)
+        if words
+        else warnings_of(events) == []
+    )
     assert events[-1].summary.failed == 0
 
 
-async def test_a_key_goes_to_the_address_that_its_owner_set_and_to_no_other(play, stub, project, monkeypatch):
+async def test_a_key_goes_to_the_address_that_its_owner_set_and_to_no_other(
+    play, stub, project, monkeypatch
+):
     """With the telemetry's address moved, the platform's own API is not told either."""
     assert warnings_of(await play()) == []
     assert {path.split("/")[1] for path, _ in told(stub)} == {"jobs", "trace"}
     stub.requests.clear()
     monkeypatch.delenv("HUDTUI_TRUST")
-    (project / ".env").write_text(f"HUD_TELEMETRY_URL={stub.url}\n")  # a folder's word alone moves nothing
-    settings = load_settings(project, HUD, environ={"HUD_API_KEY": KEY, "HUD_TELEMETRY_ENABLED": "true"})
+    (project / ".env").write_text(
+        f"HUD_TELEMETRY_URL={stub.url}\n"
+    )  # a folder's word alone moves nothing
+    settings = load_settings(
+        project, HUD, environ={"HUD_API_KEY": KEY, "HUD_TELEMETRY_ENABLED": "true"}
+    )
     assert settings.withheld and settings.url("telemetry") == HUD.urls["telemetry"]
 
 
 @pytest.mark.parametrize("secure", ["telemetry", "api"])
 async def test_the_key_goes_over_no_tls_that_nobody_checked(play, stub, tmp_path, secure):
-    """Two addresses, one of them on this machine without TLS: the other one's certificate counts all the same."""
+    """Two addresses, one of them on this machine without TLS: the other one's certificate counts
+    all the same."""
     files = tls.write(tls.certificate("itself"), tmp_path, "itself")
     async with tls.relayed(stub.url.removeprefix("http://").partition("/")[0], files) as relay:
         services = {"telemetry": stub.url, "api": stub.url, secure: f"https://{relay}/secure"}
@@ -212,9 +292,14 @@ async def test_the_key_goes_over_no_tls_that_nobody_checked(play, stub, tmp_path
 
 async def test_the_folder_of_spans_needs_no_key(play, stub, project, tmp_path):
     spans = tmp_path / "spans"
-    events = await play(environ={"HUD_API_KEY": "", "HUD_TELEMETRY_LOCAL_DIR": str(spans)}, out_dir=Path("out"))
+    events = await play(
+        environ={"HUD_API_KEY": "", "HUD_TELEMETRY_LOCAL_DIR": str(spans)}, out_dir=Path("out")
+    )
     assert stub.requests == [] and job_of(events).url is None
-    found = {file.name: [json.loads(line) for line in file.read_text().splitlines()] for file in spans.iterdir()}
+    found = {
+        file.name: [json.loads(line) for line in file.read_text().splitlines()]
+        for file in spans.iterdir()
+    }
     traces = list(read_trace(project / "out" / "traces.jsonl"))
     assert set(found) == {f"{uuid.UUID(episode.info['trace']).hex}.jsonl" for episode in traces}
     assert all(len(lines) == 5 for lines in found.values())
@@ -222,8 +307,13 @@ async def test_the_folder_of_spans_needs_no_key(play, stub, project, tmp_path):
 
 async def test_no_secret_is_sent_or_written(play, stub, project, tmp_path):
     Path("c.yaml").write_text(CONFIG.replace("hud-evals/2048-taskset", f"{KEY} {SECRET}"))
-    environ = {"HUD_TELEMETRY_LOCAL_DIR": str(tmp_path / "spans"), "OPENAI_API_KEY": "sk-openai-99999999"}
-    Path("tasks.json").write_text(json.dumps([{**RECORD, "prompt": f"{SECRET} sk-openai-99999999"}]))
+    environ = {
+        "HUD_TELEMETRY_LOCAL_DIR": str(tmp_path / "spans"),
+        "OPENAI_API_KEY": "sk-openai-99999999",
+    }
+    Path("tasks.json").write_text(
+        json.dumps([{**RECORD, "prompt": f"{SECRET} sk-openai-99999999"}])
+    )
     await play(environ=environ)
     sent = json.dumps([body for path, body in told(stub) if "/trace/" in path])
     written = "".join(file.read_text() for file in (tmp_path / "spans").iterdir())
@@ -248,7 +338,11 @@ async def test_a_service_that_fails_is_told_of_once_and_then_left_alone(play, st
     finished = events[-1].summary
     assert len(finished.outcomes) == 4 and finished.failed == 0
     (warning,) = warnings_of(events)
-    assert re.search(words, warning) and "the episodes continue without it" in warning and KEY not in warning
+    assert (
+        re.search(words, warning)
+        and "the episodes continue without it" in warning
+        and KEY not in warning
+    )
     again = 2 if answer is None or answer[0] == 500 else 1
     assert len(stub.requests) <= 3 * again
 
@@ -256,7 +350,10 @@ async def test_a_service_that_fails_is_told_of_once_and_then_left_alone(play, st
 async def test_nothing_listens_there(play):
     events = await play(environ={"HUD_TELEMETRY_URL": "http://127.0.0.1:9/api"})
     (warning,) = warnings_of(events)
-    assert "telemetry: traces cannot be sent to http://127.0.0.1:9/api (nothing answers there)" in warning
+    assert (
+        "telemetry: traces cannot be sent to http://127.0.0.1:9/api (nothing answers there)"
+        in warning
+    )
     assert events[-1].summary.failed == 0
 
 
@@ -267,7 +364,9 @@ async def test_a_refusal_that_passes_costs_nothing(play, stub):
 
 
 def an_episode():
-    return Episode("t", (), (), Scores(1, 1, 1, 1, True), "done", started_at="2026-11-23T10:00:00+00:00")
+    return Episode(
+        "t", (), (), Scores(1, 1, 1, 1, True), "done", started_at="2026-11-23T10:00:00+00:00"
+    )
 
 
 def opened(folder, **environ):
@@ -286,9 +385,13 @@ def test_a_service_that_hangs_holds_nothing_up(stub, own_world):
         assert stub.arrived.wait(30)
         for _ in range(2_000):  # none of them waits, and what waits is bounded
             telemetry.end(telemetry.begin("t", "m"), an_episode())
-        assert telemetry.warnings() == [f"telemetry: {stub.url} is too slow; some episodes are not sent"]
+        assert telemetry.warnings() == [
+            f"telemetry: {stub.url} is too slow; some episodes are not sent"
+        ]
         telemetry.close(within=0.1)
-        assert telemetry.warnings() == [f"telemetry: {stub.url} is too slow; not everything was sent"]
+        assert telemetry.warnings() == [
+            f"telemetry: {stub.url} is too slow; not everything was sent"
+        ]
         assert len(stub.requests) == 1
     finally:
         stuck.set()
@@ -308,7 +411,9 @@ async def test_a_resumed_evaluation_goes_on_with_its_job(play, stub, project):
     first = job_of(await play(out_dir=Path("out")))
     second = job_of(await play(out_dir=Path("out"), resume=True, group=2))
     assert first == second
-    assert len({body["name"] for path, body in told(stub) if path == f"/jobs/{first.id}/status"}) == 1
+    assert (
+        len({body["name"] for path, body in told(stub) if path == f"/jobs/{first.id}/status"}) == 1
+    )
 
 
 async def test_a_folder_that_holds_an_evaluation_begins_no_job(play, stub, project):
@@ -323,12 +428,16 @@ async def test_an_episode_that_broke_off_is_an_error_of_its_trace(play, stub, pr
     broken = {**RECORD, "id": "broken", "mcp_config": {"env": {"command": "/nowhere/at-all"}}}
     Path("tasks.json").write_text(json.dumps([RECORD, broken]))
     events = await play(concurrency=1)
-    (lost,) = [event.episode for event in events if isinstance(event, EpisodeDone) and not event.episode.ok]
+    (lost,) = [
+        event.episode for event in events if isinstance(event, EpisodeDone) and not event.episode.ok
+    ]
     over = [body for path, body in told(stub) if lost.info["trace"] in path][-1]
     assert over["status"] == "error" and over["error_message"] == lost.error
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"id": 1, "name": "x", "url": null}', '{"id": "x"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"id": 1, "name": "x", "url": null}', '{"id": "x"}']
+)
 def test_a_damaged_job_is_none(tmp_path, text):
     (tmp_path / "job.json").write_text(text)
     assert read_job(tmp_path / "job.json") is None
@@ -336,7 +445,9 @@ def test_a_damaged_job_is_none(tmp_path, text):
 
 
 @pytest.mark.parametrize("number", ["../../keys", "a/b", "a?b=c", "", "a" * 101])
-def test_a_job_whose_id_would_lead_to_another_address_counts_as_none(tmp_path: Path, number: str) -> None:
+def test_a_job_whose_id_would_lead_to_another_address_counts_as_none(
+    tmp_path: Path, number: str
+) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"id": number, "name": "n", "url": None}))
     assert read_job(tmp_path / "job.json") is None
 
@@ -346,7 +457,9 @@ def test_a_platform_of_one_s_own(own_world, stub):
     (own_world / ".hudtui" / "platforms" / "acme.yaml").write_text("title: Acme\n")
     acme = find_platform("acme", own_world)
     config, _ = parse_config(CONFIG, name="c.yaml")
-    settings = load_settings(own_world, acme, environ={"ACME_API_KEY": KEY, "ACME_TELEMETRY_URL": stub.url})
+    settings = load_settings(
+        own_world, acme, environ={"ACME_API_KEY": KEY, "ACME_TELEMETRY_URL": stub.url}
+    )
     stub.answers = [(200, {})]
     telemetry = open_telemetry(config, settings, own_world)
     assert isinstance(telemetry, Telemetry)
@@ -392,7 +505,9 @@ async def test_an_episode_that_is_played_is_a_job_of_its_own(told_by_keys, stub)
 
 
 async def test_serving_is_one_job_with_a_trace_for_each_episode(told_by_keys, stub):
-    request = ServeRequest(config=Path("c.yaml"), tasks="tasks.json", port=0, open=True, out_dir=Path("out"))
+    request = ServeRequest(
+        config=Path("c.yaml"), tasks="tasks.json", port=0, open=True, out_dir=Path("out")
+    )
     async with aclosing(serve_environment(request, told_by_keys.settings())) as events:
         serving = await anext(event async for event in events if isinstance(event, Serving))
         async with connected(serving.url) as client:

@@ -60,10 +60,16 @@ def test_round_trip(tmp_path):
 
 def test_what_went_wrong_in_the_turns_stands_in_the_head_of_a_record(tmp_path):
     unread = replace(TURN, interpretation={"action": None}, call=None, is_error=True)
-    refused = replace(TURN, interpretation={"action": {"name": "left", "arguments": {}}}, call=None, is_error=True)
+    refused = replace(
+        TURN, interpretation={"action": {"name": "left", "arguments": {}}}, call=None, is_error=True
+    )
     failed = replace(TURN, is_error=True)
-    done = replace(TURN, interpretation={"action": {"name": "done", "arguments": {}}, "done": True}, call=None)
-    record = episode_to_json(replace(EPISODE, turns=(unread, TURN, refused, unread, failed, failed, failed, done)))
+    done = replace(
+        TURN, interpretation={"action": {"name": "done", "arguments": {}}, "done": True}, call=None
+    )
+    record = episode_to_json(
+        replace(EPISODE, turns=(unread, TURN, refused, unread, failed, failed, failed, done))
+    )
     assert record["slips"] == {"no_call": 2, "refused": 1, "failed": 3}
     write_episode(tmp_path / "traces.jsonl", replace(EPISODE, turns=(unread, failed)))
     (entry,) = entries((tmp_path / "traces.jsonl").read_bytes(), Place(run="r", file=0))
@@ -108,7 +114,14 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "record", [[], {}, {"task": "a"}, {**episode_to_json(EPISODE), "turns": [{}]}, {**episode_to_json(EPISODE), "scores": 3}]
+    "record",
+    [
+        [],
+        {},
+        {"task": "a"},
+        {**episode_to_json(EPISODE), "turns": [{}]},
+        {**episode_to_json(EPISODE), "scores": 3},
+    ],
 )
 def test_what_is_no_record_is_refused(record, tmp_path):
     with pytest.raises(InputError, match="trace record"):
@@ -142,12 +155,17 @@ def test_images_are_kept_with_their_turn_and_in_no_message(tmp_path):
         ],
     }
     kept = (KeptImage("image/png", 3000, data), KeptImage("image/gif", 9_000_000))
-    written = replace(EPISODE, messages=(shown,), turns=(replace(TURN, images=kept),), images=kept[:1])
+    written = replace(
+        EPISODE, messages=(shown,), turns=(replace(TURN, images=kept),), images=kept[:1]
+    )
     write_episode(path, written)
     assert path.read_bytes().count(data.encode()) == 2, "in the turn and in the opening"
     (episode,) = read_trace(path)
     assert episode.turns[0].images == kept and episode.images == kept[:1]
-    assert episode.messages[0]["content"][1] == {"type": "text", "text": "[image image/png, 3000 bytes]"}
+    assert episode.messages[0]["content"][1] == {
+        "type": "text",
+        "text": "[image image/png, 3000 bytes]",
+    }
 
 
 def test_images_do_not_fill_the_disk(tmp_path, monkeypatch):
@@ -155,12 +173,19 @@ def test_images_do_not_fill_the_disk(tmp_path, monkeypatch):
     path = tmp_path / "traces.jsonl"
     image = KeptImage("image/png", 3000, "QUJD" * 1000)
     for _ in range(3):
-        write_episode(path, replace(EPISODE, turns=(replace(TURN, images=(image,)),), images=(image,)))
+        write_episode(
+            path, replace(EPISODE, turns=(replace(TURN, images=(image,)),), images=(image,))
+        )
     told = [(episode.images[0], episode.turns[0].images[0]) for episode in read_trace(path)]
-    assert told == [(image, image), *[(KeptImage("image/png", 3000), KeptImage("image/png", 3000))] * 2]
+    assert told == [
+        (image, image),
+        *[(KeptImage("image/png", 3000), KeptImage("image/png", 3000))] * 2,
+    ]
 
 
-@pytest.mark.parametrize("images", [7, {"type": "image/png"}, ["x", 7, None, {"type": 7}, {"bytes": 1}]])
+@pytest.mark.parametrize(
+    "images", [7, {"type": "image/png"}, ["x", 7, None, {"type": 7}, {"bytes": 1}]]
+)
 def test_images_of_the_wrong_type_count_as_missing(tmp_path, images):
     assert images_from_json(images) == ()
     assert images_from_json([{"type": "x", "bytes": True, "data": 7}]) == (KeptImage("x", 0, None),)
@@ -187,7 +212,15 @@ def test_secrets_are_masked_wherever_they_were_echoed(tmp_path):
 
 @pytest.mark.parametrize(
     "secret",
-    ['a"quoted"key', "back\\slash\\key", "two\nlines\tkey", "schlüssel-数-🙂", "nabcdefgh", "\x1b[31mkey!", "/a/path/key"],
+    [
+        'a"quoted"key',
+        "back\\slash\\key",
+        "two\nlines\tkey",
+        "schlüssel-数-🙂",
+        "nabcdefgh",
+        "\x1b[31mkey!",
+        "/a/path/key",
+    ],
 )
 def test_a_secret_is_masked_however_json_writes_it(tmp_path, secret):
     around = f"before \n{secret}\\ after"
@@ -208,7 +241,13 @@ def test_whatever_a_server_sends_makes_a_line_that_can_be_read(tmp_path):
         value = value[0]
     odd = replace(
         EPISODE,
-        evaluation={"nan": float("nan"), "deep": deep, "half": "\ud800", "set": {1}, "line": "\u2028\n"},
+        evaluation={
+            "nan": float("nan"),
+            "deep": deep,
+            "half": "\ud800",
+            "set": {1},
+            "line": "\u2028\n",
+        },
         error="\x00\x1b[2J",
     )
     write_episode(path, odd)
@@ -221,7 +260,9 @@ def test_whatever_a_server_sends_makes_a_line_that_can_be_read(tmp_path):
     assert redact(5) == 5
 
 
-@pytest.mark.parametrize("secret, shown", [("", "token-0123456789"), ("token-0123456789", "********")])
+@pytest.mark.parametrize(
+    "secret, shown", [("", "token-0123456789"), ("token-0123456789", "********")]
+)
 def test_a_record_is_copied_value_by_value_with_and_without_secrets(secret, shown):
     class Word(str):
         pass
@@ -231,13 +272,20 @@ def test_a_record_is_copied_value_by_value_with_and_without_secrets(secret, show
         text: [text, 1, True, None, 0.5, float("nan"), Word(text)],
         7: (text, {"inner": MappingProxyType({"key": text, 8: -float("inf")})}),
     }
-    wanted = {shown: [shown, 1, True, None, 0.5, "nan", shown], "7": [shown, {"inner": {"key": shown, "8": "-inf"}}]}
+    wanted = {
+        shown: [shown, 1, True, None, 0.5, "nan", shown],
+        "7": [shown, {"inner": {"key": shown, "8": "-inf"}}],
+    }
     assert redact(value, [secret]) == wanted and value[text][0] == text
     deep = text
     for _ in range(100):
         deep = [deep]
     assert text in repr(redact(deep)) and "********" in repr(redact(deep, [text]))
-    for wrap in (lambda inner: [inner], lambda inner: {"a": inner}, lambda inner: MappingProxyType({"a": inner})):
+    for wrap in (
+        lambda inner: [inner],
+        lambda inner: {"a": inner},
+        lambda inner: MappingProxyType({"a": inner}),
+    ):
         assert "[nested too deeply]" in repr(redact(wrap(deep), [secret]))
 
 
@@ -257,7 +305,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
         "except InputError as error:\n"
         "    print(error.what)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
     assert "cannot be written" in done.stdout
     assert path.read_bytes() == before
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 200
@@ -287,9 +337,15 @@ def test_two_processes_append_without_mixing_lines(tmp_path):
 
 
 def test_replies_of_the_newest_rollouts(tmp_path):
-    old, new = tmp_path / "outputs" / "first" / "traces.jsonl", tmp_path / ".hudtui" / "runs" / "r1" / "out" / "traces.jsonl"
+    old, new = (
+        tmp_path / "outputs" / "first" / "traces.jsonl",
+        tmp_path / ".hudtui" / "runs" / "r1" / "out" / "traces.jsonl",
+    )
     write_episode(old, EPISODE)
-    write_episode(new, replace(EPISODE, task_id="newest", turns=(replace(TURN, reply="<tool>other()</tool>"),)))
+    write_episode(
+        new,
+        replace(EPISODE, task_id="newest", turns=(replace(TURN, reply="<tool>other()</tool>"),)),
+    )
     os.utime(old, ns=(1, 1))
     damaged = tmp_path / "outputs" / "second" / "traces.jsonl"
     damaged.parent.mkdir()

@@ -29,9 +29,15 @@ def project(own_world: Path) -> Path:
     """A folder with four tasks and a configuration for them."""
     server = {"game": {"url": "https://example.org/mcp"}}
     judge = {"name": "evaluate", "arguments": {}}
-    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
+    tasks = [
+        {"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge}
+        for n in range(4)
+    ]
     (own_world / "tasks.json").write_text(json.dumps(tasks))
-    config = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+    config = (
+        "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, "
+        "_tool: move}\n"
+    )
     (own_world / "play.yaml").write_text(config)
     return own_world
 
@@ -42,13 +48,27 @@ def make(store: RunStore) -> Callable[..., RunRecord]:
 
     def record(*scripts: str, run: str = "", host: str = "local", **more: Any) -> RunRecord:
         stages = tuple(
-            Stage(f"s{number}", ("bash", "-c", script), grace=1.0) for number, script in enumerate(scripts or ("true",))
+            Stage(f"s{number}", ("bash", "-c", script), grace=1.0)
+            for number, script in enumerate(scripts or ("true",))
         )
-        plan = Plan("rollouts", more.pop("stages", stages), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),), **more)
+        plan = Plan(
+            "rollouts",
+            more.pop("stages", stages),
+            outputs=(PlanOutput("out/metrics.jsonl", "metrics"),),
+            **more,
+        )
         identity = run or store.new_id("test")
         spec = RunSpec("rollouts", "test", str(store.state_dir.parent))
         return RunRecord(
-            identity, time.time(), "test", "rollouts", host, machine_label(), str(store.folder / identity), spec, plan
+            identity,
+            time.time(),
+            "test",
+            "rollouts",
+            host,
+            machine_label(),
+            str(store.folder / identity),
+            spec,
+            plan,
         )
 
     return record

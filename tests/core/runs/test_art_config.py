@@ -1,4 +1,5 @@
-"""The `config.yaml` of a training with ART: every key is read, every wrong one is named with its place."""
+"""The `config.yaml` of a training with ART: every key is read, every wrong one is named with its
+place."""
 
 from pathlib import Path
 
@@ -46,9 +47,16 @@ def test_the_file_of_the_integration():
 def test_the_file_that_ships_has_every_key_and_no_unknown_one():
     found = read_art_config(ROOT / "configs" / "art.yaml")
     assert set(found.environments) == {"2048", "browser", "gmail"}
-    assert found.setting("browser", "num_generations") == 3 and found.setting("browser", "scenarios") == 20
+    assert (
+        found.setting("browser", "num_generations") == 3
+        and found.setting("browser", "scenarios") == 20
+    )
     assert found.targets["2048"] == (128, 256, 512, 1024, 2048)
-    assert (found.gpu_memory_utilization, found.enforce_eager, found.backend) == (0.8, True, "local")
+    assert (found.gpu_memory_utilization, found.enforce_eager, found.backend) == (
+        0.8,
+        True,
+        "local",
+    )
     assert (found.wandb, found.wandb_project, found.log_level) == (False, "hud-art", "INFO")
     assert (found.save_every, found.eval_every) == (5, 5)
     assert found.base_models["large"] == "Qwen/Qwen2.5-14B-Instruct"
@@ -59,7 +67,12 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
     [
         ("enviroments: {}", 1, "no key 'enviroments'", "environments"),
         ("environments:\n  a:\n    max_turn: 3", 3, "a has no key 'max_turn'", "max_turns"),
-        ("environments:\n  a:\n    max_turns: many", 3, "max_turns is a whole number of 1 or more, not 'many'", None),
+        (
+            "environments:\n  a:\n    max_turns: many",
+            3,
+            "max_turns is a whole number of 1 or more, not 'many'",
+            None,
+        ),
         ("environments: 3", 1, "environments is a mapping", None),
         ("environments:\n  a: [x]", 2, "a is a mapping", None),
         ("environments:\n  a:\n    dataset: 3", 3, "dataset is text, not 3", None),
@@ -69,16 +82,46 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
         (f"{SERVER}\n        args: [x]", 4, "a server needs `command`", None),
         (f"{SERVER}\n        command: ''", 4, "a server needs `command`", None),
         (f"{SERVER}\n        command: 3", 4, "a server needs `command`", None),
-        (f"{SERVER}\n        command: x\n        url: http://y", 4, "either `command` or `url`", None),
-        (f"{SERVER}\n        command: x\n        args: --fast", 6, "this must be a list of texts", None),
-        (f"{SERVER}\n        command: x\n        args: [a, [b]]", 6, "this must be a list of texts", None),
+        (
+            f"{SERVER}\n        command: x\n        url: http://y",
+            4,
+            "either `command` or `url`",
+            None,
+        ),
+        (
+            f"{SERVER}\n        command: x\n        args: --fast",
+            6,
+            "this must be a list of texts",
+            None,
+        ),
+        (
+            f"{SERVER}\n        command: x\n        args: [a, [b]]",
+            6,
+            "this must be a list of texts",
+            None,
+        ),
         (f"{SERVER}\n        command: x\n        cwd: 3", 6, "this must be text", None),
-        (f"{SERVER}\n        command: x\n        env: [A]", 6, "this must be an object of texts", None),
-        (f"{SERVER}\n        command: x\n        env:\n          A: [1]", 7, "this must be text", None),
+        (
+            f"{SERVER}\n        command: x\n        env: [A]",
+            6,
+            "this must be an object of texts",
+            None,
+        ),
+        (
+            f"{SERVER}\n        command: x\n        env:\n          A: [1]",
+            7,
+            "this must be text",
+            None,
+        ),
         (f"{SERVER}\n        command: x\n        arg: [y]", 6, "no key 'arg'", "args"),
         (f"{SERVER}\n        url: localhost/mcp", 5, "an address begins with http://", None),
         (f"{SERVER}\n        url: 3", 5, "this must be text", None),
-        (f"{SERVER}\n        url: http://x\n        headers: [A]", 6, "this must be an object of texts", None),
+        (
+            f"{SERVER}\n        url: http://x\n        headers: [A]",
+            6,
+            "this must be an object of texts",
+            None,
+        ),
         (f"{SERVER}\n        url: http://x\n        args: [A]", 6, "no key 'args'", "headers"),
         (
             "training:\n  default:\n    learning_rate: fast",
@@ -87,15 +130,45 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
             None,
         ),
         ("training:\n  default:\n    learning_rate: 5", 3, "at most 1, not 5", None),
-        ("training:\n  default:\n    rollouts_per_group: 1", 3, "a whole number of 2 or more, not 1", None),
-        ("training:\n  default:\n    max_seq_length: 4", 3, "a whole number of 16 or more, not 4", None),
+        (
+            "training:\n  default:\n    rollouts_per_group: 1",
+            3,
+            "a whole number of 2 or more, not 1",
+            None,
+        ),
+        (
+            "training:\n  default:\n    max_seq_length: 4",
+            3,
+            "a whole number of 16 or more, not 4",
+            None,
+        ),
         ("training:\n  default:\n    ruler: true", 3, "ruler is text, not True", None),
         ("training:\n  default:\n    base_model: ''", 3, "base_model is text, not ''", None),
         ("training:\n  base_models:\n    small: 3", 3, "small is text, not 3", None),
-        ("training:\n  default:\n    learning_rate: .nan", 3, "learning_rate is a number above 0", None),
-        ("training:\n  default:\n    learning_rate: .inf", 3, "learning_rate is a number above 0", None),
-        ("training:\n  default:\n    learning_rate: -1", 3, "learning_rate is a number above 0", None),
-        ("training:\n  default:\n    rollout_per_group: 4", 3, "no key 'rollout_per_group'", "rollouts_per_group"),
+        (
+            "training:\n  default:\n    learning_rate: .nan",
+            3,
+            "learning_rate is a number above 0",
+            None,
+        ),
+        (
+            "training:\n  default:\n    learning_rate: .inf",
+            3,
+            "learning_rate is a number above 0",
+            None,
+        ),
+        (
+            "training:\n  default:\n    learning_rate: -1",
+            3,
+            "learning_rate is a number above 0",
+            None,
+        ),
+        (
+            "training:\n  default:\n    rollout_per_group: 4",
+            3,
+            "no key 'rollout_per_group'",
+            "rollouts_per_group",
+        ),
         ("training:\n  2049: {}", 2, "training has no key '2049'", "2048"),
         ("training: []", 1, "training is a mapping", None),
         ("scenarios:\n  2048_target: [1]", 2, "no key '2048_target'", "2048_targets"),
@@ -108,7 +181,12 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
         ("resources:\n  skypilot:\n    gpu: 3", 3, "gpu is text, not 3", None),
         ("monitoring:\n  log_level: LOUD", 2, "'LOUD' is no level", "DEBUG"),
         ("monitoring:\n  wandb:\n    enabled: 1", 3, "enabled is true or false", None),
-        ("monitoring:\n  validate_every: 0", 2, "validate_every is a whole number of 1 or more", None),
+        (
+            "monitoring:\n  validate_every: 0",
+            2,
+            "validate_every is a whole number of 1 or more",
+            None,
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text, line, what, fix):
@@ -121,7 +199,10 @@ def test_what_is_wrong_is_named_with_its_line(text, line, what, fix):
 
 
 def test_servers_are_kept_as_tasks_name_them():
-    text = f"{SERVER}\n        command: serve\n        args: [--port, 8080]\n        env: {{DEBUG: true}}"
+    text = (
+        f"{SERVER}\n        command: serve\n        args: [--port, 8080]\n        env: {{DEBUG: "
+        "true}"
+    )
     assert parse_art_config(text, name="c").environment("a").mcp_config == {
         "local": {"command": "serve", "args": ["--port", "8080"], "env": {"DEBUG": "true"}}
     }

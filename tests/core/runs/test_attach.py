@@ -25,12 +25,24 @@ class Shows(Monitor):
 
 def view(host: str = "local", **more: Any) -> RunView:
     return RunView(
-        RunSummary("a-1", "a", "rollouts", host, "/runs/a-1", **{"state": "running", "mode": "tmux", "stage": "s0", **more})
+        RunSummary(
+            "a-1",
+            "a",
+            "rollouts",
+            host,
+            "/runs/a-1",
+            **{"state": "running", "mode": "tmux", "stage": "s0", **more},
+        )
     )
 
 
 async def test_here_it_is_tmux_itself() -> None:
-    assert await attach_command(Shows(view()), "a-1") == ("tmux", "attach-session", "-t", "=hudtui-a-1")
+    assert await attach_command(Shows(view()), "a-1") == (
+        "tmux",
+        "attach-session",
+        "-t",
+        "=hudtui-a-1",
+    )
 
 
 async def test_the_session_of_a_run_that_has_just_started_is_waited_for() -> None:
@@ -41,7 +53,12 @@ async def test_the_session_of_a_run_that_has_just_started_is_waited_for() -> Non
 async def test_elsewhere_it_is_ssh_with_the_key_that_is_known(ssh_box: Any) -> None:
     config = Path.home() / ".ssh" / "config"
     config.parent.mkdir(mode=0o700)
-    lines = ("HostName 127.0.0.1", f"Port {ssh_box.port}", f"User {getpass.getuser()}", f"IdentityFile {ssh_box.server.key}")
+    lines = (
+        "HostName 127.0.0.1",
+        f"Port {ssh_box.port}",
+        f"User {getpass.getuser()}",
+        f"IdentityFile {ssh_box.server.key}",
+    )
     config.write_text("\n  ".join(("Host box", *lines, "IdentityAgent none")) + "\n")
     command = await attach_command(Shows(view("box")), "a-1")
     assert command[0] == "ssh" and "-t" in command and "attach-session" in " ".join(command)
@@ -54,7 +71,10 @@ async def test_elsewhere_it_is_ssh_with_the_key_that_is_known(ssh_box: Any) -> N
     [
         ({"mode": "processes"}, "detached processes"),
         ({"state": "finished"}, "the run has ended"),
-        ({"state": "planned", "mode": None, "stage": None}, "the run's first stage has not started yet"),
+        (
+            {"state": "planned", "mode": None, "stage": None},
+            "the run's first stage has not started yet",
+        ),
     ],
 )
 async def test_where_there_is_none_it_is_said(more: dict[str, Any], why: str) -> None:

@@ -29,12 +29,15 @@ async def test_results_come_once_whatever_python_the_user_has(
         bare.setenv("PATH", str(tmp_path))
         first = await fetch_results(machine, home)
     assert (first.files, first.size, first.fetched) == (1, 14, 14)
-    assert (home / "out" / "metrics.jsonl").read_text() == '{"reward": 1}\n' and not (home / "out" / "unasked").exists()
+    assert (home / "out" / "metrics.jsonl").read_text() == '{"reward": 1}\n' and not (
+        home / "out" / "unasked"
+    ).exists()
     assert (await fetch_results(machine, home)).fetched == 0
 
 
 class _Changing(LocalHost):
-    """A machine on which a file changes between its being listed and being fetched, so many times."""
+    """A machine on which a file changes between its being listed and being fetched, so many
+    times."""
 
     def __init__(self, path: Path, times: int) -> None:
         super().__init__()
@@ -48,7 +51,9 @@ class _Changing(LocalHost):
 
 
 @pytest.mark.parametrize("times", [0, 1, 3, 99])
-async def test_what_is_fetched_is_what_was_listed(make: Callable[..., RunRecord], tmp_path: Path, times: int) -> None:
+async def test_what_is_fetched_is_what_was_listed(
+    make: Callable[..., RunRecord], tmp_path: Path, times: int
+) -> None:
     record = make("true")
     out = Path(record.folder) / "out"
     out.mkdir(parents=True)
@@ -56,7 +61,9 @@ async def test_what_is_fetched_is_what_was_listed(make: Callable[..., RunRecord]
     machine = RunFolder(_Changing(out / "metrics.jsonl", times), record)
     if times < 99:
         await fetch_results(machine, tmp_path / "home")
-        assert (tmp_path / "home/out/metrics.jsonl").read_text() == (out / "metrics.jsonl").read_text()
+        assert (tmp_path / "home/out/metrics.jsonl").read_text() == (
+            out / "metrics.jsonl"
+        ).read_text()
     else:
         with pytest.raises(FileChanged, match="cannot be brought"):
             await fetch_results(machine, tmp_path / "home")

@@ -32,7 +32,11 @@ def test_a_name_and_a_comment_are_kept(store: RunStore, make: Make) -> None:
     assert summary.updated == before, "a name is no sign of life"
     assert store.find("larger batch") == "a-1"
     again = store.record("a-1")
-    assert again.name == "larger batch" and (again.id, again.folder, again.own) == (record.id, record.folder, record.own)
+    assert again.name == "larger batch" and (again.id, again.folder, again.own) == (
+        record.id,
+        record.folder,
+        record.own,
+    )
     store.comment("a-1", " ")
     assert store.summary("a-1").comment == ""
 
@@ -52,7 +56,10 @@ def test_tags_are_given_and_taken_together(store: RunStore, make: Make) -> None:
         store.add(make(run=run))
     store.tag(["a-1", "b-2"], add=["paper", "lr=1e-5"])
     store.tag(["b-2"], add=["flat"], remove=["paper", "never-given"])
-    assert [run.tags for run in RunStore(store.state_dir).runs()] == [("lr=1e-5", "paper"), ("flat", "lr=1e-5")]
+    assert [run.tags for run in RunStore(store.state_dir).runs()] == [
+        ("lr=1e-5", "paper"),
+        ("flat", "lr=1e-5"),
+    ]
     rows = [RunRow(run, now=0.0) for run in store.runs()]
     assert [row.summary.id for row in arrange(rows, RUN_FIELDS, wanted="tag:paper")] == ["a-1"]
     assert [row.summary.id for row in arrange(rows, RUN_FIELDS, wanted="-tag:paper")] == ["b-2"]
@@ -61,7 +68,14 @@ def test_tags_are_given_and_taken_together(store: RunStore, make: Make) -> None:
         "the tags are changed: +flat -never-given -paper",
     ]
     count = len(store.events("a-1"))
-    for wrong in (["two words"], [""], ["-x"], ["x" * 41], ["a\x1b[31m"], [f"t{n}" for n in range(20)]):
+    for wrong in (
+        ["two words"],
+        [""],
+        ["-x"],
+        ["x" * 41],
+        ["a\x1b[31m"],
+        [f"t{n}" for n in range(20)],
+    ):
         with pytest.raises(InputError, match=r"not a tag|at most 20 tags"):
             store.tag(["b-2", "a-1"], add=wrong)
     with pytest.raises(RunError, match="no run"):
@@ -86,7 +100,9 @@ def test_only_runs_that_are_over_are_hidden(store: RunStore, make: Make) -> None
     assert not store.summary("a-1").hidden
     store.archive(["a-1"])
     store.mirror("a-1", [{"seq": 1, "at": 5.0, "type": "started", "data": {"mode": "tmux"}}])
-    assert store.summary("a-1").archived and not store.summary("a-1").hidden, "it is in progress again"
+    assert store.summary("a-1").archived and not store.summary("a-1").hidden, (
+        "it is in progress again"
+    )
 
 
 def spec(record: RunRecord, **changes: Any) -> RunRecord:
@@ -95,11 +111,24 @@ def spec(record: RunRecord, **changes: Any) -> RunRecord:
 
 def test_settings_that_differ(make: Make) -> None:
     first = spec(make(run="a-1"), training={"rate": 1e-6, "steps": 200}, seed=1)
-    second = spec(make(run="b-2"), training={"rate": 1e-5, "steps": 200}, seed=1, name="other", workspace="/elsewhere")
+    second = spec(
+        make(run="b-2"),
+        training={"rate": 1e-5, "steps": 200},
+        seed=1,
+        name="other",
+        workspace="/elsewhere",
+    )
     assert differences([first, second]) == (Difference("training.rate", (1e-6, 1e-5)),)
     assert differences([first, first]) == ()
-    assert differences([spec(first, engine="rollouts", gpus=1), spec(first, engine="rollouts", gpus=2)]) == ()
-    assert differences([spec(first, engine="trl", gpus=1), spec(first, engine="trl", gpus=2)]) == (Difference("gpus", (1, 2)),)
+    assert (
+        differences(
+            [spec(first, engine="rollouts", gpus=1), spec(first, engine="rollouts", gpus=2)]
+        )
+        == ()
+    )
+    assert differences([spec(first, engine="trl", gpus=1), spec(first, engine="trl", gpus=2)]) == (
+        Difference("gpus", (1, 2)),
+    )
     third = spec(make(run="c-3"), training={"steps": 200}, seed=1)
     (one,) = differences([first, second, third])
     assert one.values == (1e-6, 1e-5, None) and one.texts == ("1e-06", "1e-05", "-")
@@ -113,13 +142,22 @@ def test_a_file_differs_by_its_content(make: Make) -> None:
     found = differences([first, spec(first, tasks=changed)])
     assert [one.field for one in found] == ["tasks.size", "tasks.sha256"]
     assert found[0].texts == ("10 B", "12 B") and found[1].texts == ("a" * 12, "b" * 12)
-    large, larger = FileRef("/a/tasks.json", 5 * 2**20, "a" * 64), FileRef("/a/tasks.json", 5 * 2**20 + 1, "b" * 64)
+    large, larger = (
+        FileRef("/a/tasks.json", 5 * 2**20, "a" * 64),
+        FileRef("/a/tasks.json", 5 * 2**20 + 1, "b" * 64),
+    )
     (size, _) = differences([spec(first, tasks=large), spec(first, tasks=larger)])
     assert size.texts == ("5242880", "5242881"), "with units they look the same"
 
 
 def test_sizes_have_units(make: Make) -> None:
-    record = spec(make(run="a-1"), engine="trl", gpus=1, gpu_memory=44.5, tasks=FileRef("/a/tasks.json", 2048, "a" * 64))
+    record = spec(
+        make(run="a-1"),
+        engine="trl",
+        gpus=1,
+        gpu_memory=44.5,
+        tasks=FileRef("/a/tasks.json", 2048, "a" * 64),
+    )
     found = by_name(record)
     assert (found["tasks.size"].text, found["tasks.size"].told) == ("2.0 KiB", "2.0 KiB")
     assert found["tasks.size"].to_json()["value"] == 2048
@@ -132,21 +170,36 @@ def by_name(record: RunRecord) -> dict[str, RunSetting]:
 
 def test_a_training_has_every_setting_of_its_trainer(make: Make) -> None:
     training = {"learning_rate": 2e-5, "num_generations": 16}
-    record = spec(make(run="a-1"), engine="trl", model="org/Big-7B", steps=40, training=training, seed=0)
+    record = spec(
+        make(run="a-1"), engine="trl", model="org/Big-7B", steps=40, training=training, seed=0
+    )
     found = by_name(record)
-    assert found["model"].shown == "org/Big-7B" and found["model"].changed and found["model"].group == "model"
+    assert (
+        found["model"].shown == "org/Big-7B"
+        and found["model"].changed
+        and found["model"].group == "model"
+    )
     rate = found["training.learning_rate"]
-    assert (rate.shown, rate.default, rate.label, rate.group) == (2e-5, 5e-6, "learning_rate", "trainer")
+    assert (rate.shown, rate.default, rate.label, rate.group) == (
+        2e-5,
+        5e-6,
+        "learning_rate",
+        "trainer",
+    )
     assert rate.told == "2e-05 (default 5e-06)"
     assert found["training.steps"].changed and found["training.steps"].about == "Training steps."
     same = found["training.num_generations"]
-    assert same.shown == 16 and not same.changed and same.told == "16", "what is set to the default is not changed"
+    assert same.shown == 16 and not same.changed and same.told == "16", (
+        "what is set to the default is not changed"
+    )
     assert found["training.loss_type"].shown == "dr_grpo" and "training.ruler" not in found
     assert "policy" not in found and "steps" not in found and "limits.run_budget" not in found
     groups = [one.group for one in settings_of(record)]
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index), "group by group"
     rehearsal = by_name(spec(record, model=None, steps=None, training={}, rehearse=True))
-    assert not [name for name, one in rehearsal.items() if one.changed], "its own defaults are those of a rehearsal"
+    assert not [name for name, one in rehearsal.items() if one.changed], (
+        "its own defaults are those of a rehearsal"
+    )
     assert rehearsal["model"].shown == "tiny"
 
 
@@ -156,33 +209,59 @@ def test_the_recipe_in_the_plan_counts(make: Make) -> None:
     recipe = PlanFile("files/recipe.json", content='{"steps": 77, "temperature": 0.5}')
     planned = replace(record, plan=replace(record.plan, files=(recipe,)))
     assert by_name(planned)["training.steps"].shown == 77
-    assert [one.field for one in differences([record, planned])] == ["training.steps", "training.temperature"]
-    later = replace(record, plan=replace(record.plan, files=(PlanFile("files/recipe.json", content='{"of_2030": 1}'),)))
+    assert [one.field for one in differences([record, planned])] == [
+        "training.steps",
+        "training.temperature",
+    ]
+    later = replace(
+        record,
+        plan=replace(record.plan, files=(PlanFile("files/recipe.json", content='{"of_2030": 1}'),)),
+    )
     assert "training.steps" not in by_name(later), "what is not understood is not guessed"
 
 
 def test_rollouts_have_the_settings_of_rollouts(make: Make) -> None:
     found = by_name(spec(make(run="a-1"), policy="openai:big", group=8))
-    assert found["group"].changed and found["group"].default == 1 and not found["concurrency"].changed
+    assert (
+        found["group"].changed and found["group"].default == 1 and not found["concurrency"].changed
+    )
     assert not {"training.steps", "steps", "model", "gpus"} & set(found)
 
 
 def test_no_secret_is_shown(make: Make) -> None:
-    variables = {"HUD_CLIENT_TIMEOUT": "90", "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2", "MY_DSN": "hunter2"}
+    variables = {
+        "HUD_CLIENT_TIMEOUT": "90",
+        "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2",
+        "MY_DSN": "hunter2",
+    }
     address = "https://me:hunter2@host/v1"
     asked = {"base_url": address, "name": "one"}
-    record = spec(make(run="a-1"), variables=variables, secrets=("MY_TOKEN",), base_url=address, asked=asked)
+    record = spec(
+        make(run="a-1"), variables=variables, secrets=("MY_TOKEN",), base_url=address, asked=asked
+    )
     found = by_name(record)
-    assert found["variables.HUD_CLIENT_TIMEOUT"].shown == "90" and "//••••@host/v1" in found["base_url"].text
+    assert (
+        found["variables.HUD_CLIENT_TIMEOUT"].shown == "90"
+        and "//••••@host/v1" in found["base_url"].text
+    )
     assert found["variables.MY_DSN"].shown == "••••" and found["secrets"].text == '["MY_TOKEN"]'
-    other = spec(record, variables={**variables, "MY_DSN": "hunter3"}, asked=asked | {"name": "two"})
+    other = spec(
+        record, variables={**variables, "MY_DSN": "hunter3"}, asked=asked | {"name": "two"}
+    )
     assert differences([record, other]) == (Difference("variables.MY_DSN", ("••••", "••••")),)
-    told = [one.to_json() for one in found.values()] + [repr(found), repr(differences([record, other]))]
+    told = [one.to_json() for one in found.values()] + [
+        repr(found),
+        repr(differences([record, other])),
+    ]
     assert "hunter" not in str(told)
 
 
 def test_a_plan_shows_no_variable_that_the_settings_mask(make: Make, store: RunStore) -> None:
-    variables = {"HUD_CLIENT_TIMEOUT": "90", "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2", "MY_DSN": "hunter2"}
+    variables = {
+        "HUD_CLIENT_TIMEOUT": "90",
+        "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2",
+        "MY_DSN": "hunter2",
+    }
     record = spec(make(run="a-1"), variables=variables, base_url="https://me:hunter2@host/v1")
     argv = ("hudtui", "eval", "--base-url", "https://me:hunter2@host/v1")
     stage = Stage("play", argv, env={**variables, "PYTHONUNBUFFERED": "1"}, secrets=("MY_TOKEN",))
@@ -191,7 +270,11 @@ def test_a_plan_shows_no_variable_that_the_settings_mask(make: Make, store: RunS
     (told,) = plan_json(record)["stages"]
     for text in (lines, str(told)):
         assert "hunter" not in text and "MY_DSN" in text and "••••" in text and "MY_TOKEN" in text
-    assert "HUD_CLIENT_TIMEOUT=90" in lines and "PYTHONUNBUFFERED=1" in lines and "//••••@host/v1" in lines
+    assert (
+        "HUD_CLIENT_TIMEOUT=90" in lines
+        and "PYTHONUNBUFFERED=1" in lines
+        and "//••••@host/v1" in lines
+    )
     assert told["env"]["MY_DSN"] == "••••" and told["env"]["HUD_CLIENT_TIMEOUT"] == "90"
     assert record.plan.stages[0].env["MY_DSN"] == "hunter2", "the run itself has it"
     (printed,) = without_hidden_variables(record.plan, record.spec).stages
@@ -206,8 +289,15 @@ def test_versions_are_those_of_the_lock_that_the_plan_installs(make: Make) -> No
     def planned(folder: str) -> RunRecord:
         _, stages, files = python_environment(record.spec, site, "train", [])
         argv = tuple(folder if word.startswith("/envs/") else word for word in stages[0].argv)
-        return replace(record, plan=replace(record.plan, stages=(replace(stages[0], argv=argv),), files=tuple(files)))
+        return replace(
+            record,
+            plan=replace(record.plan, stages=(replace(stages[0], argv=argv),), files=tuple(files)),
+        )
 
     found = by_name(planned(environment_folder("/envs", "train")))
-    assert {"versions.torch", "versions.trl", "versions.vllm"} <= set(found) and found["versions.trl"].shown[0].isdigit()
-    assert "versions.trl" not in by_name(planned("/envs/train-00000000")), "the lock of another hudtui"
+    assert {"versions.torch", "versions.trl", "versions.vllm"} <= set(found) and found[
+        "versions.trl"
+    ].shown[0].isdigit()
+    assert "versions.trl" not in by_name(planned("/envs/train-00000000")), (
+        "the lock of another hudtui"
+    )

@@ -46,10 +46,25 @@ def tmux(*arguments: str) -> str:
 def session(name: str, script: str, *, size: tuple[int, int] = (80, 24)) -> None:
     """A tmux session that waits for a line before it runs its script, and stays."""
     wide, tall = map(str, size)
-    tmux("new-session", "-d", "-x", wide, "-y", tall, "-s", name, "bash", "--norc", "-c", f"read go; {script}\nread end")
+    tmux(
+        "new-session",
+        "-d",
+        "-x",
+        wide,
+        "-y",
+        tall,
+        "-s",
+        name,
+        "bash",
+        "--norc",
+        "-c",
+        f"read go; {script}\nread end",
+    )
 
 
-async def until(watch: SessionWatcher, done: Callable[[list[SessionUpdate]], bool]) -> list[SessionUpdate]:
+async def until(
+    watch: SessionWatcher, done: Callable[[list[SessionUpdate]], bool]
+) -> list[SessionUpdate]:
     """What is seen until `done`; the test's own time limit ends a watch that never gets there."""
     seen: list[SessionUpdate] = []
     async with aclosing(watch.follow()) as events:
@@ -67,8 +82,9 @@ def lines_of(seen: list[SessionUpdate], source: str | None = None) -> list[str]:
 async def test_a_session_is_followed_line_by_line() -> None:
     wide = "x" * 200
     script = (
-        "for i in $(seq 300); do echo line $i; [ $((i % 50)) = 0 ] && sleep 0.3; done; "
-        f"for i in $(seq 40); do echo same; done; echo {wide}; echo 'step 5/9 reward=0.5 loss=0.25'; echo the end; echo"
+        "for i in $(seq 300); do echo line $i; [ $((i % 50)) = 0 ] && sleep 0.3; done; for i in "
+        f"$(seq 40); do echo same; done; echo {wide}; echo 'step 5/9 reward=0.5 loss=0.25'; echo "
+        "the end; echo"
     )
     session("theirs", script)
     before = tmux("list-panes", "-a", "-F", "#{pane_pipe} #{pane_in_mode} #{session_attached}")
@@ -78,18 +94,38 @@ async def test_a_session_is_followed_line_by_line() -> None:
     tmux("send-keys", "-t", "=theirs:", "go", "Enter")
     seen = await until(watch, lambda seen: "the end" in lines_of(seen))
     lines = lines_of(seen)
-    assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(1, 301)]
+    assert [line for line in lines if line.startswith("line ")] == [
+        f"line {n}" for n in range(1, 301)
+    ]
     assert lines.count("same") == 40 and lines.count(wide) == 1
     assert watch.numbers.series("reward")[0].y == 0.5 and watch.numbers.max_step == 9
     assert not any(one.note for one in seen)
-    assert tmux("list-panes", "-a", "-F", "#{pane_pipe} #{pane_in_mode} #{session_attached}") == before
+    assert (
+        tmux("list-panes", "-a", "-F", "#{pane_pipe} #{pane_in_mode} #{session_attached}") == before
+    )
 
 
 async def test_more_than_the_window_remembers_is_said_to_be_missing() -> None:
-    tmux("start-server", ";", "set-option", "-g", "history-limit", "200", ";", "new-session", "-d", "-s", "first", "cat")
+    tmux(
+        "start-server",
+        ";",
+        "set-option",
+        "-g",
+        "history-limit",
+        "200",
+        ";",
+        "new-session",
+        "-d",
+        "-s",
+        "first",
+        "cat",
+    )
     session("flood", "seq 1 20; sleep 1; seq 21 5000; echo the end; echo")
     tmux("send-keys", "-t", "=flood:", "go", "Enter")
-    seen = await until(SessionWatcher(HOST, await find_session(HOST, session="flood")), lambda seen: "the end" in lines_of(seen))
+    seen = await until(
+        SessionWatcher(HOST, await find_session(HOST, session="flood")),
+        lambda seen: "the end" in lines_of(seen),
+    )
     numbers = [int(line) for line in lines_of(seen) if line.isdigit()]
     assert numbers == sorted(set(numbers)) and numbers[-1] == 5000
     if len(numbers) < 5000:
@@ -99,7 +135,10 @@ async def test_more_than_the_window_remembers_is_said_to_be_missing() -> None:
 async def test_windows_that_are_closed_or_full_of_a_program() -> None:
     session("short", "echo hello; echo")
     tmux("send-keys", "-t", "=short:", "go", "Enter")
-    watch, seen = SessionWatcher(HOST, await find_session(HOST, session="short")), list[SessionUpdate]()
+    watch, seen = (
+        SessionWatcher(HOST, await find_session(HOST, session="short")),
+        list[SessionUpdate](),
+    )
     async with aclosing(watch.follow()) as events:
         async for one in events:
             seen.append(one)
@@ -108,7 +147,10 @@ async def test_windows_that_are_closed_or_full_of_a_program() -> None:
     assert seen[-1].note == "the window was closed"
     session("full", "printf '\\033[?1049h'; echo inside")
     tmux("send-keys", "-t", "=full:", "go", "Enter")
-    seen = await until(SessionWatcher(HOST, await find_session(HOST, session="full")), lambda seen: any(one.note for one in seen))
+    seen = await until(
+        SessionWatcher(HOST, await find_session(HOST, session="full")),
+        lambda seen: any(one.note for one in seen),
+    )
     assert "full-screen program" in (seen[-1].note or "")
 
 
@@ -133,7 +175,9 @@ async def test_sessions_are_found_by_name() -> None:
     assert {one.run for one in await list_tmux_sessions(HOST)} == {None, "x-1", "x-2"}
 
 
-async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make: Callable[..., RunRecord]) -> None:
+async def test_a_run_of_a_colleague_is_read_from_its_files(
+    store: RunStore, make: Callable[..., RunRecord]
+) -> None:
     row = json.dumps({"step": 1, "max_steps": 2, "reward": 0.75})
     record = make(f"echo begun; echo '{row}' >> out/metrics.jsonl; sleep 60", run="theirs-1")
     async for _ in launch(record, HOST, store):
@@ -142,9 +186,14 @@ async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make
         await anext(chunks)
     # Nothing but the name of the session is known: neither the store nor the folder.
     foreign = await find_session(HOST)
-    assert foreign.folder == record.folder and [source.name for source in foreign.sources] == ["s0", "metrics"]
+    assert foreign.folder == record.folder and [source.name for source in foreign.sources] == [
+        "s0",
+        "metrics",
+    ]
     watch = SessionWatcher(HOST, foreign)
-    seen = await until(watch, lambda seen: "begun" in lines_of(seen, "s0") and any(one.rows for one in seen))
+    seen = await until(
+        watch, lambda seen: "begun" in lines_of(seen, "s0") and any(one.rows for one in seen)
+    )
     assert watch.numbers.series("reward")[0].y == 0.75
     assert [row["reward"] for one in seen for row in one.rows] == [0.75]
     await stop_run(record.id, HOST, store)
@@ -152,15 +201,24 @@ async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make
 
 async def test_a_log_is_read_from_its_end_with_all_its_numbers(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    text = "".join(f"{{'loss': '{1 / n:.4f}', 'reward': '{n}', 'epoch': '0.1'}}\n" for n in range(1, 2001))
+    text = "".join(
+        f"{{'loss': '{1 / n:.4f}', 'reward': '{n}', 'epoch': '0.1'}}\n" for n in range(1, 2001)
+    )
     path.write_text(text + "RuntimeError: CUDA out of memory. \x1b]52;c;AAAA\x07\x1b[31mred\n")
-    watch = SessionWatcher(HOST, ExternalSession("x", (LogSource("train.log", path=str(path)),)), lines=3, now=lambda: 7.0)
+    watch = SessionWatcher(
+        HOST,
+        ExternalSession("x", (LogSource("train.log", path=str(path)),)),
+        lines=3,
+        now=lambda: 7.0,
+    )
     seen = [one async for one in watch.follow(once=True)]
     assert [line[:9] for line in lines_of(seen)] == ["{'loss': ", "{'loss': ", "RuntimeEr"]
     assert watch.numbers.series("reward")[-1].y == 2000 and watch.numbers.count == 2000
     assert [sign.kind for one in seen for sign in one.signs] == ["memory"]
     assert "\x1b" not in "".join(lines_of(seen)) and "\x07" not in "".join(lines_of(seen))
-    nothing = SessionWatcher(HOST, ExternalSession("x", (LogSource("none", path=str(tmp_path / "none")),)))
+    nothing = SessionWatcher(
+        HOST, ExternalSession("x", (LogSource("none", path=str(tmp_path / "none")),))
+    )
     with pytest.raises(MachineError, match="there is no file"):
         [one async for one in nothing.follow(once=True)]
 
@@ -168,7 +226,10 @@ async def test_a_log_is_read_from_its_end_with_all_its_numbers(tmp_path: Path) -
 async def test_a_log_that_begins_anew_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\n")
-    watch, seen = SessionWatcher(HOST, ExternalSession("x", (LogSource("log", path=str(path)),))), list[SessionUpdate]()
+    watch, seen = (
+        SessionWatcher(HOST, ExternalSession("x", (LogSource("log", path=str(path)),))),
+        list[SessionUpdate](),
+    )
     async with aclosing(watch.follow()) as events:
         async for one in events:
             seen.append(one)
@@ -192,26 +253,41 @@ async def test_a_log_that_begins_anew_is_followed(tmp_path: Path) -> None:
         (["a", "b"], ["b", "a", "b", "c", "a", "b"], -1, 6),
     ],
 )
-def test_where_new_lines_begin(before: list[str], lines: list[str], grown: int, place: int | None) -> None:
+def test_where_new_lines_begin(
+    before: list[str], lines: list[str], grown: int, place: int | None
+) -> None:
     assert _place(before, lines, grown) == place
 
 
 def test_the_folder_of_a_run_is_read_from_its_command() -> None:
     assert _folder("tail -c +1 -F '/runs/a b/logs/play.log'") == "/runs/a b"
     assert _folder('"tail -c +120 -F /r/logs/play.log"') == "/r"
-    unlike = ["", "bash", "tail -F", "tail -f /r/logs/x.log", "tail -c +1 -F logs/x.log", "tail -c +1 -F /r/x.log", "a 'b"]
+    unlike = [
+        "",
+        "bash",
+        "tail -F",
+        "tail -f /r/logs/x.log",
+        "tail -c +1 -F logs/x.log",
+        "tail -c +1 -F /r/x.log",
+        "a 'b",
+    ]
     assert [_folder(one) for one in unlike] == [None] * len(unlike)
 
 
 async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None:
     path = tmp_path / "their.log"
     path.write_text(
-        "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n" + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
+        "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n"
+        + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
     )
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
     assert [seen async for seen in watch.follow(once=True)]
     told = {alarm.kind: alarm.text for alarm in watch.alarms}
-    assert set(told) == {"nan", "flat"} and "loss is NaN or infinite" in told["nan"] and "for 10 steps" in told["flat"]
+    assert (
+        set(told) == {"nan", "flat"}
+        and "loss is NaN or infinite" in told["nan"]
+        and "for 10 steps" in told["flat"]
+    )
     with path.open("a") as stream:
         stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
     again = SessionWatcher(HOST, watch.foreign)
@@ -246,17 +322,56 @@ def _changed(whole: bytes, place: int) -> bytes:
     [
         ("run-1.wandb", _changed(WANDB, 40), "is damaged at byte 7, after 0 whole records", 0),
         ("run-1.wandb", _changed(WANDB, 0), "is damaged at byte 0, after 0 whole records", 3),
-        ("run-1.wandb", _changed(WANDB, len(WANDB) - 1), f"is damaged at byte {WANDB_LAST}, after 2 whole records", 2),
-        ("run-1.wandb", WANDB + bytes(100), f"is damaged at byte {len(WANDB)}, after 3 whole records", 3),
-        ("events.out.tfevents.1", _changed(TENSORBOARD, 2), "is damaged at byte 0, after 0 whole records", 0),
-        ("events.out.tfevents.1", TENSORBOARD + bytes(20), f"is damaged at byte {len(TENSORBOARD)}, after 4 whole records", 3),
-        ("trainer_state.json", b'{"log_history": [{"loss": 1.5}', r"cannot be read: .*line 1 column 31 \(char 30\)", 0),
+        (
+            "run-1.wandb",
+            _changed(WANDB, len(WANDB) - 1),
+            f"is damaged at byte {WANDB_LAST}, after 2 whole records",
+            2,
+        ),
+        (
+            "run-1.wandb",
+            WANDB + bytes(100),
+            f"is damaged at byte {len(WANDB)}, after 3 whole records",
+            3,
+        ),
+        (
+            "events.out.tfevents.1",
+            _changed(TENSORBOARD, 2),
+            "is damaged at byte 0, after 0 whole records",
+            0,
+        ),
+        (
+            "events.out.tfevents.1",
+            TENSORBOARD + bytes(20),
+            f"is damaged at byte {len(TENSORBOARD)}, after 4 whole records",
+            3,
+        ),
+        (
+            "trainer_state.json",
+            b'{"log_history": [{"loss": 1.5}',
+            r"cannot be read: .*line 1 column 31 \(char 30\)",
+            0,
+        ),
         ("trainer_state.json", b"[" * 200_000, "cannot be read: it is nested too deeply", 0),
     ],
-    ids=["record", "head", "last record", "zeros", "event", "zeros after events", "half a state", "depth"],
+    ids=[
+        "record",
+        "head",
+        "last record",
+        "zeros",
+        "event",
+        "zeros after events",
+        "half a state",
+        "depth",
+    ],
 )
 async def test_a_damaged_file_is_named_with_the_place(
-    tmp_path: Path, name: str, content: bytes, words: str, rows: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    name: str,
+    content: bytes,
+    words: str,
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions, "POLL", 0.0)
     (tmp_path / name).write_bytes(content)
@@ -277,15 +392,25 @@ async def test_a_damaged_database_is_named_with_the_last_row_that_can_be_read(
     whole = path.read_bytes()
     path.write_bytes(whole[:-8192] + bytes(8192))
     watch = SessionWatcher(HOST, await find_session(HOST, session="r", file=str(path)))
-    with pytest.raises(InputError, match=r"p\.db on local cannot be read: database disk image is malformed, behind row \d+"):
+    with pytest.raises(
+        InputError,
+        match=r"p\.db on local cannot be read: database disk image is malformed, behind row \d+",
+    ):
         [seen async for seen in watch.follow(once=True)]
 
 
 @pytest.mark.parametrize("kind", ["wandb", "tensorboard", "trackio"])
-async def test_a_file_of_a_tracker_is_followed(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_of_a_tracker_is_followed(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "POLL", 0.01)
     monkeypatch.setattr(sessions, "_AGAIN", 0.01)
-    path = tmp_path / {"wandb": "run-1.wandb", "tensorboard": "events.out.tfevents.1.box", "trackio": "p.db"}[kind]
+    path = (
+        tmp_path
+        / {"wandb": "run-1.wandb", "tensorboard": "events.out.tfevents.1.box", "trackio": "p.db"}[
+            kind
+        ]
+    )
     run = wandb_file(history({"_step": n, "loss": 1 / (n + 1)}) for n in range(3))
     whole = {"wandb": run, "tensorboard": TENSORBOARD}.get(kind, b"")
 
@@ -297,7 +422,10 @@ async def test_a_file_of_a_tracker_is_followed(tmp_path: Path, kind: str, monkey
             middle = len(whole) - 30  # in the middle of the last record
             path.write_bytes(whole if part else whole[:middle])
 
-    watch, seen = SessionWatcher(HOST, await find_session(HOST, file=str(path))), list[SessionUpdate]()
+    watch, seen = (
+        SessionWatcher(HOST, await find_session(HOST, file=str(path))),
+        list[SessionUpdate](),
+    )
     async with aclosing(watch.follow()) as events, asyncio.timeout(60):
         async for one in events:
             seen.append(one)
@@ -308,12 +436,24 @@ async def test_a_file_of_a_tracker_is_followed(tmp_path: Path, kind: str, monkey
                 grow(1)
             else:
                 break
-    assert [(point.x, round(point.y, 6)) for point in watch.numbers.quantity("loss")] == [(0, 1.0), (1, 0.5), (2, 0.333333)]
-    assert [json.loads(line)["loss"] for line in lines_of(seen)] == [row["loss"] for one in seen for row in one.rows]
+    assert [(point.x, round(point.y, 6)) for point in watch.numbers.quantity("loss")] == [
+        (0, 1.0),
+        (1, 0.5),
+        (2, 0.333333),
+    ]
+    assert [json.loads(line)["loss"] for line in lines_of(seen)] == [
+        row["loss"] for one in seen for row in one.rows
+    ]
     assert len(lines_of(seen)) == 3
-    assert {one.name for one in tmp_path.iterdir()} <= {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    assert {one.name for one in tmp_path.iterdir()} <= {
+        path.name,
+        f"{path.name}-wal",
+        f"{path.name}-shm",
+    }
     newest = SessionWatcher(HOST, watch.foreign, lines=1)
-    assert [row["loss"] for one in [one async for one in newest.follow(once=True)] for row in one.rows] == [pytest.approx(1 / 3)]
+    assert [
+        row["loss"] for one in [one async for one in newest.follow(once=True)] for row in one.rows
+    ] == [pytest.approx(1 / 3)]
     assert newest.numbers.count == 3
 
 
@@ -322,15 +462,28 @@ async def test_of_several_runs_the_newest_or_the_named_one(tmp_path: Path) -> No
     trackio_file(path, [("old", 0, {"reward": 0.1}), ("new", 0, {"reward": 0.9})])
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
     (one,) = [one async for one in watch.follow(once=True)]
-    assert one.rows[0]["reward"] == 0.9 and one.note == "the newest of 2 runs, new; --session NAME shows old"
+    assert (
+        one.rows[0]["reward"] == 0.9
+        and one.note == "the newest of 2 runs, new; --session NAME shows old"
+    )
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(path), session="old"))
     (one,) = [one async for one in watch.follow(once=True)]
     assert one.rows[0]["reward"] == 0.1 and one.note is None
     with pytest.raises(InputError, match="has no run 'none'"):
-        [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(path), session="none")).follow(once=True)]
+        [
+            one
+            async for one in SessionWatcher(
+                HOST, await find_session(HOST, file=str(path), session="none")
+            ).follow(once=True)
+        ]
     (tmp_path / "log").write_text("loss=1\n")
     with pytest.raises(InputError, match="not a database with several runs"):
-        [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / "log"), session="x")).follow()]
+        [
+            one
+            async for one in SessionWatcher(
+                HOST, await find_session(HOST, file=str(tmp_path / "log"), session="x")
+            ).follow()
+        ]
 
 
 def _events(folder: Path, name: str, moment: int, content: bytes = TENSORBOARD) -> Path:
@@ -342,11 +495,15 @@ def _events(folder: Path, name: str, moment: int, content: bytes = TENSORBOARD) 
 
 
 def _state(*losses: float) -> bytes:
-    return json.dumps({"log_history": [{"step": step, "loss": loss} for step, loss in enumerate(losses)]}).encode()
+    return json.dumps(
+        {"log_history": [{"step": step, "loss": loss} for step, loss in enumerate(losses)]}
+    ).encode()
 
 
 async def test_of_a_folder_the_newest_run_of_one_tracker(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a folder without files of W&B, TensorBoard or transformers"):
+    with pytest.raises(
+        InputError, match="is a folder without files of W&B, TensorBoard or transformers"
+    ):
         await find_session(HOST, file=str(tmp_path))
     offline = _events(tmp_path, "wandb/offline-run-2/run-b.wandb", 20, WANDB)
     _events(tmp_path, "wandb/offline-run-1/run-a.wandb", 10, WANDB[:WANDB_LAST])
@@ -354,13 +511,22 @@ async def test_of_a_folder_the_newest_run_of_one_tracker(tmp_path: Path) -> None
     foreign = await find_session(HOST, file=str(tmp_path))
     assert foreign.sources[0].path == str(offline)
     words = "W&B: offline-run-2/run-b.wandb, the newest of 2 runs; the others are in offline-run-1"
-    told = [one async for one in SessionWatcher(HOST, await find_session(HOST, file=f"{tmp_path}/wandb")).follow(once=True)]
+    told = [
+        one
+        async for one in SessionWatcher(
+            HOST, await find_session(HOST, file=f"{tmp_path}/wandb")
+        ).follow(once=True)
+    ]
     assert told[0].note == words and sum(len(one.rows) for one in told) == 3
     latest = (await find_session(HOST, file=f"{tmp_path}/wandb/latest-run")).sources[0].path
     assert latest is not None and os.path.samefile(latest, offline)
     _events(tmp_path, "runs/a/events.out.tfevents.1.box", 5)
     with pytest.raises(
-        InputError, match=r"contains files of several trackers: .*run-b\.wandb \(W&B\).*tfevents\.1\.box \(TensorB"
+        InputError,
+        match=(
+            r"contains files of several trackers: .*run-b\.wandb \(W&B\).*tfevents\.1\.box "
+            r"\(TensorB"
+        ),
     ):
         await find_session(HOST, file=str(tmp_path))
 
@@ -385,7 +551,9 @@ def _event_file(*points: tuple[int, str, float], at: float = 1.7e9) -> bytes:
     for step, tag, value in points:
         scalar = b"\x0a" + bytes([len(tag)]) + tag.encode() + b"\x15" + struct.pack("<f", value)
         summary = b"\x0a" + bytes([len(scalar)]) + scalar
-        found += event((b"\x10" + bytes([step]) if step else b"") + b"\x2a" + bytes([len(summary)]) + summary)
+        found += event(
+            (b"\x10" + bytes([step]) if step else b"") + b"\x2a" + bytes([len(summary)]) + summary
+        )
     return found
 
 
@@ -398,21 +566,48 @@ async def seen_of(place: Path, lines: int | None = None) -> tuple[SessionWatcher
 FOLDERS: dict[str, tuple[str, list[dict[str, Any]], list[float]]] = {
     "prime-rl": (
         "outputs/run/metrics.jsonl",
-        [{"step": step, "time": 1.7e9 + step, "train/agg/effective/player/reward/mean": step / 10} for step in (0, 1)],
+        [
+            {
+                "step": step,
+                "time": 1.7e9 + step,
+                "train/agg/effective/player/reward/mean": step / 10,
+            }
+            for step in (0, 1)
+        ],
         [0, 1],
     ),
-    "Tinker": ("metrics.jsonl", [{"step": step, "env/all/reward/total": 0.5, "progress/batch": step} for step in (0, 1)], [0, 1]),
+    "Tinker": (
+        "metrics.jsonl",
+        [{"step": step, "env/all/reward/total": 0.5, "progress/batch": step} for step in (0, 1)],
+        [0, 1],
+    ),
     "ART": (
         ".art/project/models/name/history.jsonl",
-        [{"training_step": step, "train/reward": 0.5, "recorded_at": "2026-11-01T10:00:00"} for step in (1, 2)],
+        [
+            {"training_step": step, "train/reward": 0.5, "recorded_at": "2026-11-01T10:00:00"}
+            for step in (1, 2)
+        ],
         [1, 2],
     ),
     "LLaMA-Factory": (
         "saves/trainer_log.jsonl",
-        [{"current_steps": step, "total_steps": 50, "reward": 0.5, "lr": 1e-5, "epoch": step / 50} for step in (10, 20)],
+        [
+            {
+                "current_steps": step,
+                "total_steps": 50,
+                "reward": 0.5,
+                "lr": 1e-5,
+                "epoch": step / 50,
+            }
+            for step in (10, 20)
+        ],
         [10, 20],
     ),
-    "verl": ("project/experiment.jsonl", [{"step": step, "data": {"critic/rewards/mean": 0.5}} for step in (1, 2)], [1, 2]),
+    "verl": (
+        "project/experiment.jsonl",
+        [{"step": step, "data": {"critic/rewards/mean": 0.5}} for step in (1, 2)],
+        [1, 2],
+    ),
 }
 
 
@@ -433,7 +628,9 @@ async def test_the_folder_of_a_trainer_opens(tmp_path: Path, trainer: str) -> No
 
 async def test_a_folder_with_nothing_but_a_log(tmp_path: Path) -> None:
     (tmp_path / "install.log").write_text("Collecting torch\n")
-    (tmp_path / "slurm-77.out").write_text("(TaskRunner pid=1) step:3 - critic/rewards/mean:0.5 - actor/entropy:0.25\n")
+    (tmp_path / "slurm-77.out").write_text(
+        "(TaskRunner pid=1) step:3 - critic/rewards/mean:0.5 - actor/entropy:0.25\n"
+    )
     os.utime(tmp_path / "install.log", (3e9, 3e9))
     watch, notes = await seen_of(tmp_path)
     assert notes == ["log: slurm-77.out"] and watch.numbers.quantity("reward")[0].x == 3
@@ -442,22 +639,49 @@ async def test_a_folder_with_nothing_but_a_log(tmp_path: Path) -> None:
         await find_session(HOST, file=str(tmp_path))
 
 
-async def test_the_output_of_a_trainer_is_the_checkpoint_with_the_most_steps(tmp_path: Path) -> None:
+async def test_the_output_of_a_trainer_is_the_checkpoint_with_the_most_steps(
+    tmp_path: Path,
+) -> None:
     for place, steps in enumerate((100, 10, 9)):
-        _events(tmp_path, f"checkpoint-{steps}/trainer_state.json", 10 + place, _state(*[1 / (n + 1) for n in range(steps)]))
+        _events(
+            tmp_path,
+            f"checkpoint-{steps}/trainer_state.json",
+            10 + place,
+            _state(*[1 / (n + 1) for n in range(steps)]),
+        )
     watch, notes = await seen_of(tmp_path)
-    assert watch.numbers.newest == (99, None) and "checkpoint-100/trainer_state.json" in notes[0] and "3 checkpoints" in notes[0]
-    whole = {"epoch": 1.0, "global_step": 120, "log_history": [{"step": 120, "loss": 0.5}, {"step": 120, "train_runtime": 3.0}]}
+    assert (
+        watch.numbers.newest == (99, None)
+        and "checkpoint-100/trainer_state.json" in notes[0]
+        and "3 checkpoints" in notes[0]
+    )
+    whole = {
+        "epoch": 1.0,
+        "global_step": 120,
+        "log_history": [{"step": 120, "loss": 0.5}, {"step": 120, "train_runtime": 3.0}],
+    }
     _events(tmp_path, "trainer_state.json", 1, json.dumps(whole).encode())
     watch, notes = await seen_of(tmp_path)
-    assert watch.numbers.newest == (120, None) and notes[0].startswith("transformers: trainer_state.json, the one with the most")
-    _events(tmp_path, "runs/Nov27_box/events.out.tfevents.1700000000.box", 5, _event_file((125, "train/loss", 0.25)))
+    assert watch.numbers.newest == (120, None) and notes[0].startswith(
+        "transformers: trainer_state.json, the one with the most"
+    )
+    _events(
+        tmp_path,
+        "runs/Nov27_box/events.out.tfevents.1700000000.box",
+        5,
+        _event_file((125, "train/loss", 0.25)),
+    )
     watch, notes = await seen_of(tmp_path)
-    assert watch.numbers.newest == (125, 1.7e9) and "there is also transformers: trainer_state.json" in notes[0]
+    assert (
+        watch.numbers.newest == (125, 1.7e9)
+        and "there is also transformers: trainer_state.json" in notes[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint-{}/trainer_state.json"])
-async def test_of_runs_that_were_copied_the_one_with_the_most_steps(tmp_path: Path, name: str) -> None:
+async def test_of_runs_that_were_copied_the_one_with_the_most_steps(
+    tmp_path: Path, name: str
+) -> None:
     def run(folder: str, steps: int, at: int) -> None:
         rows = "".join(f'{{"step": {step + 1}, "loss": {step}}}\n' for step in range(steps))
         data = rows.encode() if name.endswith("jsonl") else _state(*map(float, range(steps)))
@@ -470,7 +694,9 @@ async def test_of_runs_that_were_copied_the_one_with_the_most_steps(tmp_path: Pa
     assert "b/" in notes[0] and "the newest of 3 runs; the others are in c, a" in notes[0]
     run("d", 12, 1_000_900)
     watch, notes = await seen_of(tmp_path)
-    assert len(watch.numbers.quantity("loss")) == 12 and "d/" in notes[0], "the run that is written now"
+    assert len(watch.numbers.quantity("loss")) == 12 and "d/" in notes[0], (
+        "the run that is written now"
+    )
 
 
 async def test_numbers_are_found_among_many_files_without(tmp_path: Path) -> None:
@@ -480,12 +706,16 @@ async def test_numbers_are_found_among_many_files_without(tmp_path: Path) -> Non
         await find_session(HOST, file=str(tmp_path))
     _events(tmp_path, "train.log", 1, b"step=1 loss=0.5\n")
     watch, notes = await seen_of(tmp_path)
-    assert notes == ["log: train.log"] and [(point.x, point.y) for point in watch.numbers.quantity("loss")] == [(1, 0.5)]
+    assert notes == ["log: train.log"] and [
+        (point.x, point.y) for point in watch.numbers.quantity("loss")
+    ] == [(1, 0.5)]
 
 
 async def test_the_link_to_the_newest_run_of_wandb(tmp_path: Path) -> None:
     for begin, name in ((0, "20261101_100000"), (5, "20261102_090000")):
-        data = wandb_file(history({"_step": step, "loss": step / 3}) for step in range(begin, begin + 5))
+        data = wandb_file(
+            history({"_step": step, "loss": step / 3}) for step in range(begin, begin + 5)
+        )
         _events(tmp_path, f"wandb/offline-run-{name}-abc/run-abc.wandb", 5, data)
     link = tmp_path / "wandb" / "latest-run"
     link.symlink_to("offline-run-20261102_090000-abc")
@@ -495,30 +725,50 @@ async def test_the_link_to_the_newest_run_of_wandb(tmp_path: Path) -> None:
     link.unlink()
     shutil.copytree(tmp_path / "wandb" / "offline-run-20261102_090000-abc", link)
     watch, notes = await seen_of(tmp_path)
-    assert [point.x for point in watch.numbers.quantity("loss")] == list(range(10)) and "the others" not in notes[0]
+    assert [point.x for point in watch.numbers.quantity("loss")] == list(
+        range(10)
+    ) and "the others" not in notes[0]
 
 
 async def test_event_files_without_scalars_are_left_out(tmp_path: Path) -> None:
     run = _event_file(*((step, "train/loss", 1 / (step + 1)) for step in range(3)))
     _events(tmp_path, "runs/a/events.out.tfevents.1700000001.box.1.0", 5, run)
-    hparams = _events(tmp_path, "runs/a/1700000009.5/events.out.tfevents.1700000009.box.1.1", 99, _event_file())
+    hparams = _events(
+        tmp_path, "runs/a/1700000009.5/events.out.tfevents.1700000009.box.1.1", 99, _event_file()
+    )
     watch, notes = await seen_of(tmp_path)
     assert [point.x for point in watch.numbers.quantity("loss")] == [0, 1, 2]
     hparams.write_bytes(_event_file((0, "hparam/accuracy", 0.5)))
     watch, notes = await seen_of(tmp_path)
-    assert [point.x for point in watch.numbers.quantity("loss")] == [0, 1, 2], "what add_hparams writes is no run"
+    assert [point.x for point in watch.numbers.quantity("loss")] == [0, 1, 2], (
+        "what add_hparams writes is no run"
+    )
     _events(tmp_path, "runs/b/events.out.tfevents.1700000005.box.1.0", 1, _event_file())
     watch, notes = await seen_of(tmp_path)
     assert "without numbers, and left out: runs/b" in notes[0] and watch.numbers.quantity("loss")
-    _events(tmp_path, "runs/c/events.out.tfevents.1700000007.box.1.0", 1, _event_file((9, "train/loss", 0.5)))
+    _events(
+        tmp_path,
+        "runs/c/events.out.tfevents.1700000007.box.1.0",
+        1,
+        _event_file((9, "train/loss", 0.5)),
+    )
     watch, notes = await seen_of(tmp_path)
-    assert watch.numbers.newest is not None and watch.numbers.newest[0] == 9, "newest by its name, and not by its date"
+    assert watch.numbers.newest is not None and watch.numbers.newest[0] == 9, (
+        "newest by its name, and not by its date"
+    )
 
 
 async def test_a_run_that_was_resumed_is_one_run(tmp_path: Path) -> None:
     def part(begin: int, end: int, at: float) -> bytes:
         return wandb_file(
-            history({"_step": row, "train/global_step": step, "train/loss": step / 3, "_timestamp": at + step})
+            history(
+                {
+                    "_step": row,
+                    "train/global_step": step,
+                    "train/loss": step / 3,
+                    "_timestamp": at + step,
+                }
+            )
             for row, step in enumerate(range(begin, end, 10))
         )
 
@@ -532,16 +782,22 @@ async def test_a_run_that_was_resumed_is_one_run(tmp_path: Path) -> None:
     for place in ("", "wandb", "wandb/offline-run-20261101_100000-abc"):
         watch, notes = await seen_of(tmp_path / place)
         points = watch.numbers.quantity("loss")
-        assert [point.x for point in points] == wanted and [point.y for point in points] == [x / 3 for x in wanted]
+        assert [point.x for point in points] == wanted and [point.y for point in points] == [
+            x / 3 for x in wanted
+        ]
         assert "with 1 file from before it was resumed" in notes[0], notes
     copied = tmp_path / "wandb" / "offline-run-20261102_090000-abc"
     for path in (*copied.parent.glob("*other"), copied):
         for one in path.iterdir():
             one.unlink()
         path.rmdir()
-    _events(tmp_path, "wandb/offline-run-20261103_090000-abc/run-abc.wandb", 9, part(10, 300, 1.7e9))
+    _events(
+        tmp_path, "wandb/offline-run-20261103_090000-abc/run-abc.wandb", 9, part(10, 300, 1.7e9)
+    )
     watch, _ = await seen_of(tmp_path)
-    assert [point.x for point in watch.numbers.quantity("loss")] == list(range(10, 300, 10)), "a copy adds nothing"
+    assert [point.x for point in watch.numbers.quantity("loss")] == list(range(10, 300, 10)), (
+        "a copy adds nothing"
+    )
 
 
 async def test_event_files_of_a_resumed_training_and_of_two_processes(tmp_path: Path) -> None:
@@ -556,12 +812,21 @@ async def test_event_files_of_a_resumed_training_and_of_two_processes(tmp_path: 
         (70, -70),
     ]
     _events(tmp_path, "b/events.out.tfevents.1700000000.box.1.0", 5, first)
-    _events(tmp_path, "b/events.out.tfevents.1700000000.box.2.0", 4, _event_file((10, "loss", 7.0), at=1.7e9 - 1))
+    _events(
+        tmp_path,
+        "b/events.out.tfevents.1700000000.box.2.0",
+        4,
+        _event_file((10, "loss", 7.0), at=1.7e9 - 1),
+    )
     watch, _ = await seen_of(tmp_path / "b")
-    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [(step, step / 2) for step in range(0, 100, 10)]
+    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [
+        (step, step / 2) for step in range(0, 100, 10)
+    ]
 
 
-async def test_a_checkpoint_whose_history_was_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checkpoint_whose_history_was_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "_AGAIN", 0.01)
     path = _events(tmp_path, "checkpoint-4/trainer_state.json", 10, _state(1.0, 0.5, 0.25, 0.125))
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
@@ -571,10 +836,17 @@ async def test_a_checkpoint_whose_history_was_begun_anew(tmp_path: Path, monkeyp
                 _events(tmp_path, "checkpoint-4/trainer_state.json", 20, _state(1.0, 0.5, 9.0))
             elif watch.numbers.series("loss")[-1].y == 9.0:
                 break
-    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [(0, 1.0), (1, 0.5), (2, 9.0)]
+    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [
+        (0, 1.0),
+        (1, 0.5),
+        (2, 9.0),
+    ]
 
 
-LOG = "".join(f"{{'loss': {1 / n:.3f}, 'reward': {n / 10}, 'note': 'Größe', 'epoch': {n / 10}}}\r\n" for n in range(1, 6))
+LOG = "".join(
+    f"{{'loss': {1 / n:.3f}, 'reward': {n / 10}, 'note': 'Größe', 'epoch': {n / 10}}}\r\n"
+    for n in range(1, 6)
+)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "utf-8"])
@@ -586,7 +858,11 @@ async def test_a_log_in_another_encoding(tmp_path: Path, encoding: str, lines: i
     seen = [one async for one in watch.follow(once=True)]
     assert [point.x for point in watch.numbers.series("loss")] == [1, 2, 3, 4, 5]
     told = lines_of(seen)
-    assert len(told) == (lines or 5) and "Größe" in told[-1] and not any("\ufeff" in line or "\0" in line for line in told)
+    assert (
+        len(told) == (lines or 5)
+        and "Größe" in told[-1]
+        and not any("\ufeff" in line or "\0" in line for line in told)
+    )
 
 
 async def test_a_log_in_utf_16_is_followed(tmp_path: Path) -> None:
@@ -616,7 +892,9 @@ async def test_a_log_with_nul_bytes(tmp_path: Path, hole: int, place: str) -> No
     assert told[0].startswith("{'loss'") and len(told) == 5
 
 
-async def test_the_steps_before_the_window_of_a_log_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_steps_before_the_window_of_a_log_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "BACKLOG", 3000)
     path = tmp_path / "train.log"
     path.write_text("".join(f"step {step} loss=0.5\n" for step in range(1, 1001)))
@@ -632,19 +910,30 @@ async def test_the_steps_before_the_window_of_a_log_are_told(tmp_path: Path, mon
 async def test_a_training_in_a_terminal_counts_by_its_bar(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     rows = [(step, f"{{'loss': 0.5, 'epoch': {step / 50}}}") for step in (10, 20, 30)]
-    drawn = "".join(f"\\r{' ' * 30}\\r{row}\\n\\r{step * 2:3}%|#    | {step}/50 [00:01<00:02, 1.00it/s]" for step, row in rows)
+    drawn = "".join(
+        f"\\r{' ' * 30}\\r{row}\\n\\r{step * 2:3}%|#    | {step}/50 [00:01<00:02, 1.00it/s]"
+        for step, row in rows
+    )
     script.write_text(f'printf "{drawn.replace("%", "%%")}"\n')
     session("bars", f"sh {script}; read end")
     watch = SessionWatcher(HOST, await find_session(HOST, session="bars"))
     tmux("send-keys", "-t", "=bars:", "go", "Enter")
     await until(watch, lambda _: len(watch.numbers.series("loss")) == 3)
-    assert [point.x for point in watch.numbers.series("loss")] == [10, 20, 30] and watch.numbers.max_step == 50
+    assert [point.x for point in watch.numbers.series("loss")] == [
+        10,
+        20,
+        30,
+    ] and watch.numbers.max_step == 50
 
 
-async def test_event_files_continue_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_files_continue_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "_AGAIN", 0.01)
     parts = [TENSORBOARD[:150], TENSORBOARD[150:214], TENSORBOARD[214:]]
-    _events(tmp_path, "runs/a/events.out.tfevents.1.box", 99, parts[0])  # written last, and still continued by the next
+    _events(
+        tmp_path, "runs/a/events.out.tfevents.1.box", 99, parts[0]
+    )  # written last, and still continued by the next
     _events(tmp_path, "runs/a/events.out.tfevents.2.box", 20, parts[1])
     watch, notes = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path))), list[str]()
     async with aclosing(watch.follow()) as events, asyncio.timeout(60):
@@ -654,13 +943,24 @@ async def test_event_files_continue_one_another(tmp_path: Path, monkeypatch: pyt
                 break
             if len(watch.numbers.series("loss")) == 2:
                 _events(tmp_path, "runs/a/events.out.tfevents.3.box", 30, parts[2] + bytes(20))
-    assert [(point.x, round(point.y, 6)) for point in watch.numbers.quantity("loss")] == [(0, 1.0), (1, 0.5), (2, 0.333333)]
-    assert notes[0] == "TensorBoard: runs/a/events.out.tfevents.2.box" and "tfevents.3.box on local is damaged" in notes[1]
-    with pytest.raises(InputError, match=r"tfevents\.3\.box on local is damaged at byte \d+, after 1 whole record"):
+    assert [(point.x, round(point.y, 6)) for point in watch.numbers.quantity("loss")] == [
+        (0, 1.0),
+        (1, 0.5),
+        (2, 0.333333),
+    ]
+    assert (
+        notes[0] == "TensorBoard: runs/a/events.out.tfevents.2.box"
+        and "tfevents.3.box on local is damaged" in notes[1]
+    )
+    with pytest.raises(
+        InputError, match=r"tfevents\.3\.box on local is damaged at byte \d+, after 1 whole record"
+    ):
         [one async for one in SessionWatcher(HOST, watch.foreign).follow(once=True)]
 
 
-async def test_newer_checkpoints_continue_older_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_newer_checkpoints_continue_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "_AGAIN", 0.01)
     _events(tmp_path, "checkpoint-4/trainer_state.json", 10, _state(1.0))
     older = _events(tmp_path, "checkpoint-20/trainer_state.json", 20, _state(1.0, 0.5))
@@ -685,10 +985,17 @@ async def test_a_log_is_told_from_its_first_line_on(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_text("".join(f"line {n}\n" for n in range(10_000)))
     foreign = await find_session(HOST, file=str(path))
-    newest, whole = SessionWatcher(HOST, foreign, lines=10), SessionWatcher(HOST, foreign, lines=None)
-    assert lines_of([seen async for seen in newest.follow(once=True)]) == [f"line {n}" for n in range(9_990, 10_000)]
+    newest, whole = (
+        SessionWatcher(HOST, foreign, lines=10),
+        SessionWatcher(HOST, foreign, lines=None),
+    )
+    assert lines_of([seen async for seen in newest.follow(once=True)]) == [
+        f"line {n}" for n in range(9_990, 10_000)
+    ]
     assert newest.before == {"long.log": path.stat().st_size - len("line 9990\n") * 10}
-    assert lines_of([seen async for seen in whole.follow(once=True)]) == [f"line {n}" for n in range(10_000)]
+    assert lines_of([seen async for seen in whole.follow(once=True)]) == [
+        f"line {n}" for n in range(10_000)
+    ]
     assert whole.before == {"long.log": 0}
 
 
@@ -699,15 +1006,27 @@ class Lies(LocalHost):
         self.answers = list(answers)
 
     async def run(self, argv: Sequence[str], **_: Any) -> Completed:
-        return Completed(tuple(argv), 0, self.answers.pop(0) if len(self.answers) > 1 else self.answers[0], "")
+        return Completed(
+            tuple(argv), 0, self.answers.pop(0) if len(self.answers) > 1 else self.answers[0], ""
+        )
 
 
 async def test_a_tmux_that_says_anything() -> None:
     odd = ["%0 1 \u00b2 a:b", "%0 x 5 a:b", f"%0 1 {'9' * 400} a:b", "%0 1", "\0", "%1 0 5 good:w"]
     assert [one.name for one in await list_tmux_sessions(Lies("\n".join(odd), ""))] == ["good"]
     foreign = ExternalSession("x", (LogSource("x", pane="%0"),))
-    for answers in (("1 2 3 0 0 6", "x\nline\n"), ("1 2 3 0 0 6", "1\nline\n"), ("\u00b2 2 3 0 0 6",), ("9" * 400,)):
+    for answers in (
+        ("1 2 3 0 0 6", "x\nline\n"),
+        ("1 2 3 0 0 6", "1\nline\n"),
+        ("\u00b2 2 3 0 0 6",),
+        ("9" * 400,),
+    ):
         with pytest.raises(MachineError, match="is gone"):
             [seen async for seen in SessionWatcher(Lies(*answers), foreign).follow(once=True)]
-    told = [seen async for seen in SessionWatcher(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]
+    told = [
+        seen
+        async for seen in SessionWatcher(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(
+            once=True
+        )
+    ]
     assert lines_of(told) == []  # in a window without width every line may go on

@@ -1,4 +1,5 @@
-"""A machine whose files hold anything: it is told in words, costs a bounded amount, and the rest of the run is still shown."""
+"""A machine whose files hold anything: it is told in words, costs a bounded amount, and the rest of
+the run is still shown."""
 
 from __future__ import annotations
 
@@ -75,18 +76,26 @@ STAGE = '{"stages": {"s0": %s}}'
     ],
     ids=lambda text: text[:30],
 )
-async def test_a_status_that_is_none_is_told_and_the_rest_is_shown(store: RunStore, folder: Path, text: str) -> None:
+async def test_a_status_that_is_none_is_told_and_the_rest_is_shown(
+    store: RunStore, folder: Path, text: str
+) -> None:
     (folder / "status.json").write_text(text)
     view = await Monitor(store).view("a-1")
-    assert view.problem is not None and view.problem.startswith("status.json of the machine is not readable: ")
+    assert view.problem is not None and view.problem.startswith(
+        "status.json of the machine is not readable: "
+    )
     assert view.problem.isprintable() and len(view.problem) < 400
     assert view.summary.state == "running" and view.result.reward == 1.0
     assert json.loads(json.dumps(view.to_json()))["problem"] == view.problem
 
 
-@pytest.mark.parametrize("name", ["status.json", "events.jsonl", "out/metrics.jsonl", "logs/s0.log", "gpu.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["status.json", "events.jsonl", "out/metrics.jsonl", "logs/s0.log", "gpu.jsonl"]
+)
 @pytest.mark.parametrize("kind", ["endless", "pipe", "folder"])
-async def test_what_is_no_ordinary_file_is_not_read(store: RunStore, folder: Path, name: str, kind: str) -> None:
+async def test_what_is_no_ordinary_file_is_not_read(
+    store: RunStore, folder: Path, name: str, kind: str
+) -> None:
     path = folder / name
     path.unlink(missing_ok=True)
     if kind == "endless":
@@ -96,7 +105,11 @@ async def test_what_is_no_ordinary_file_is_not_read(store: RunStore, folder: Pat
     else:
         path.mkdir()
     view = await Monitor(store).view("a-1")
-    assert view.problem is not None and "it is not a regular file" in view.problem and Path(name).name in view.problem
+    assert (
+        view.problem is not None
+        and "it is not a regular file" in view.problem
+        and Path(name).name in view.problem
+    )
     assert [run.id for run in await Monitor(store).refresh()] == ["a-1"]
     if name == "logs/s0.log":
         with pytest.raises(MachineError, match="is not read"):
@@ -105,15 +118,24 @@ async def test_what_is_no_ordinary_file_is_not_read(store: RunStore, folder: Pat
             [chunk async for chunk in Monitor(store).log("a-1", "s0").read()]
 
 
-async def test_of_many_events_the_newest_are_taken(store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_events_the_newest_are_taken(
+    store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine_module, "_EVENTS", 100_000)
-    notes = ({"seq": n, "at": 1000.0, "type": "note", "data": {"message": f"n{n}"}} for n in range(2, 20_000))
+    notes = (
+        {"seq": n, "at": 1000.0, "type": "note", "data": {"message": f"n{n}"}}
+        for n in range(2, 20_000)
+    )
     end = {"seq": 20_000, "at": 2000.0, "type": "finished", "data": {}}
-    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in (BEGUN, *notes, end)))
+    (folder / "events.jsonl").write_text(
+        "".join(json.dumps(event) + "\n" for event in (BEGUN, *notes, end))
+    )
     view = await Monitor(store).view("a-1")
     assert view.summary.state == "finished" and view.summary.ended == 2000.0
     assert 500 < len(store.events("a-1")) < 2_000
-    assert view.summary.unreadable == 0, "the line that is cut by the window is not taken for a bad one"
+    assert view.summary.unreadable == 0, (
+        "the line that is cut by the window is not taken for a bad one"
+    )
 
 
 async def test_a_long_line_of_events_is_one_bad_record(store: RunStore, folder: Path) -> None:
@@ -126,10 +148,16 @@ async def test_a_long_line_of_events_is_one_bad_record(store: RunStore, folder: 
         stream.write("\n" + json.dumps({**BEGUN, "seq": 2, "type": "finished", "data": {}}) + "\n")
     await machine.sync(store)
     summary = store.summary("a-1")
-    assert summary.state == "finished" and "longer than 64 KiB" in str(summary.passed_over) and summary.unreadable == 1
+    assert (
+        summary.state == "finished"
+        and "longer than 64 KiB" in str(summary.passed_over)
+        and summary.unreadable == 1
+    )
 
 
-async def test_of_long_metrics_the_newest_are_read(store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_long_metrics_the_newest_are_read(
+    store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(monitor_module, "_METRICS_LOOK", 50_000)
     rows = [json.dumps({"step": n, "reward": 1.0, "name": "x" * 50}) for n in range(5_000)]
     (folder / "out" / "metrics.jsonl").write_text("\n".join(rows) + "\n")
@@ -142,12 +170,23 @@ async def test_of_long_metrics_the_newest_are_read(store: RunStore, folder: Path
     assert (await monitor.view("a-1")).step == "5000"
 
 
-async def test_numbers_that_are_none_leave_the_result_readable(store: RunStore, folder: Path) -> None:
-    odd = ['{"task": "t1", "reward": NaN}', '{"task": "t2", "reward": 1e400}', '{"task": "t3", "reward": 1, "episodes": 1e400}']
-    odd += ['{"task": "t4", "reward": 1, "turns": NaN}', '{"step": 1, "reward": 1e308, "max_steps": 1e308, "step_time": 1e308}']
+async def test_numbers_that_are_none_leave_the_result_readable(
+    store: RunStore, folder: Path
+) -> None:
+    odd = [
+        '{"task": "t1", "reward": NaN}',
+        '{"task": "t2", "reward": 1e400}',
+        '{"task": "t3", "reward": 1, "episodes": 1e400}',
+    ]
+    odd += [
+        '{"task": "t4", "reward": 1, "turns": NaN}',
+        '{"step": 1, "reward": 1e308, "max_steps": 1e308, "step_time": 1e308}',
+    ]
     odd += ['{"' + "n" * 1000 + '": 1}', "[" * 100_000]
     (folder / "out" / "metrics.jsonl").write_text("\n".join(odd) + "\n")
-    (folder / "gpu.jsonl").write_text('{"at": 1e400, "gpus": [{"index": NaN, "utilization": 1e400}, 3]}\n{"gpus": 1}\n')
+    (folder / "gpu.jsonl").write_text(
+        '{"at": 1e400, "gpus": [{"index": NaN, "utilization": 1e400}, 3]}\n{"gpus": 1}\n'
+    )
     view = await Monitor(store).view("a-1")
     json.dumps(view.to_json(), allow_nan=False)
     assert [row.task for row in view.result.rows] == ["t3", "t4"] and view.result.reward == 1.0
@@ -166,10 +205,20 @@ class Says(LocalHost):
 
 @pytest.mark.parametrize(
     "answer",
-    ["[]", "3", '{"stages": 3}', '{"processes": "all"}', '{"supervisor": []}', "[" * 100_000, '{"status": 1}'],
+    [
+        "[]",
+        "3",
+        '{"stages": 3}',
+        '{"processes": "all"}',
+        '{"supervisor": []}',
+        "[" * 100_000,
+        '{"status": 1}',
+    ],
     ids=lambda text: text[:30],
 )
-async def test_an_answer_of_the_supervisor_that_is_none(store: RunStore, folder: Path, answer: str) -> None:
+async def test_an_answer_of_the_supervisor_that_is_none(
+    store: RunStore, folder: Path, answer: str
+) -> None:
     with pytest.raises(MachineError):
         await RunFolder(Says(answer), store.record("a-1")).status()
 
@@ -179,12 +228,16 @@ async def test_an_answer_of_the_supervisor_that_is_none(store: RunStore, folder:
     ["{}", "[3]", '[["out/x", "many", ""]]', '[["out/x", -1, ""]]', "[" * 100_000, '[["x"]]'],
     ids=lambda text: text[:30],
 )
-async def test_a_list_of_results_that_is_none(store: RunStore, folder: Path, tmp_path: Path, answer: str) -> None:
+async def test_a_list_of_results_that_is_none(
+    store: RunStore, folder: Path, tmp_path: Path, answer: str
+) -> None:
     with pytest.raises(MachineError, match="could not list the results"):
         await fetch_results(RunFolder(Says(answer), store.record("a-1")), tmp_path / "home")
 
 
-async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path, tmp_path: Path) -> None:
+async def test_only_what_the_plan_names_comes_home(
+    store: RunStore, folder: Path, tmp_path: Path
+) -> None:
     import hashlib
 
     (folder / "out" / "x\x1b[2J").write_text("x")
@@ -198,9 +251,22 @@ async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path
         "../etc",
         "/etc/passwd",
     ]
-    names += ["logs/../../x", "logs//x", "out", "outer/x", ".ssh/authorized_keys", "logs/" + "d/" * 40 + "x"]
-    contents = {name: (folder / name).read_bytes() if (folder / name).is_file() else b"12345" for name in names}
-    listed = [[name, len(content), hashlib.sha256(content).hexdigest()] for name, content in contents.items()]
+    names += [
+        "logs/../../x",
+        "logs//x",
+        "out",
+        "outer/x",
+        ".ssh/authorized_keys",
+        "logs/" + "d/" * 40 + "x",
+    ]
+    contents = {
+        name: (folder / name).read_bytes() if (folder / name).is_file() else b"12345"
+        for name in names
+    }
+    listed = [
+        [name, len(content), hashlib.sha256(content).hexdigest()]
+        for name, content in contents.items()
+    ]
     home = tmp_path / "home"
     record = replace(store.record("a-1"), host="elsewhere")
     found = await fetch_results(RunFolder(Says(json.dumps(listed)), record), home)
@@ -210,25 +276,37 @@ async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path
     assert found.skipped_text.isprintable() and "supervisor.py" in found.skipped_text
 
 
-async def test_results_that_do_not_fit_are_not_begun_with(store: RunStore, folder: Path, tmp_path: Path) -> None:
+async def test_results_that_do_not_fit_are_not_begun_with(
+    store: RunStore, folder: Path, tmp_path: Path
+) -> None:
     listed = [["out/metrics.jsonl", 2**52, "0" * 64]]
     with pytest.raises(MachineError, match="do not fit here"):
-        await fetch_results(RunFolder(Says(json.dumps(listed)), store.record("a-1")), tmp_path / "home")
+        await fetch_results(
+            RunFolder(Says(json.dumps(listed)), store.record("a-1")), tmp_path / "home"
+        )
     assert not (tmp_path / "home").exists()
 
 
-async def test_results_without_end_are_not_hashed(store: RunStore, folder: Path, tmp_path: Path) -> None:
+async def test_results_without_end_are_not_hashed(
+    store: RunStore, folder: Path, tmp_path: Path
+) -> None:
     with (folder / "logs" / "s0.log").open("wb") as stream:
         stream.truncate(2**43)  # takes no room, and days to read
     with pytest.raises(MachineError, match=r"do not fit here: they take 8\.0 TiB"):
-        await fetch_results(RunFolder(LocalHost(), replace(store.record("a-1"), host="elsewhere")), tmp_path / "home")
+        await fetch_results(
+            RunFolder(LocalHost(), replace(store.record("a-1"), host="elsewhere")),
+            tmp_path / "home",
+        )
 
 
 async def test_a_record_that_is_none_is_shown(store: RunStore, folder: Path) -> None:
     with (folder / "events.jsonl").open("a") as stream:
         stream.write('{"seq": 90, "at": 1, "type": "machine", "data": {"kind": []}}\n')
     view = await Monitor(store).view("a-1")
-    assert view.problem == "1 record of the machine was not readable: a machine cannot report an event 'machine'"
+    assert (
+        view.problem
+        == "1 record of the machine was not readable: a machine cannot report an event 'machine'"
+    )
     os.utime(folder / "events.jsonl", (time.time(), time.time()))
     again = await Monitor(RunStore(store.state_dir)).view("a-1")
     assert again.problem == view.problem and again.summary.state == "running"
@@ -274,7 +352,9 @@ async def test_a_watcher_outlives_an_outage_and_says_for_how_long(
         assert view.away is None and view.summary.state == "finished", "all is live again"
 
 
-async def test_the_first_look_at_a_machine_that_is_away_is_told(store: RunStore, folder: Path) -> None:
+async def test_the_first_look_at_a_machine_that_is_away_is_told(
+    store: RunStore, folder: Path
+) -> None:
     host = Away()
     host.cut = "lost"
     with pytest.raises(Disconnected):
@@ -283,18 +363,32 @@ async def test_the_first_look_at_a_machine_that_is_away_is_told(store: RunStore,
 
 
 async def test_the_result_of_a_training_are_its_steps(store: RunStore, folder: Path) -> None:
-    rows = [{"step": n, "reward": n / 10, "reward_std": 0.1, "loss": 0.5, "step_time": 2.0} for n in range(1, 5)]
-    (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 5, "reward": 0.7}]))
+    rows = [
+        {"step": n, "reward": n / 10, "reward_std": 0.1, "loss": 0.5, "step_time": 2.0}
+        for n in range(1, 5)
+    ]
+    (folder / "out" / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"step": 5, "reward": 0.7}])
+    )
     view = await Monitor(store).view("a-1")
-    assert [(row.step, row.reward, row.reward_std) for row in view.result.steps[-2:]] == [(4.0, 0.4, 0.1), (5.0, 0.7, None)]
+    assert [(row.step, row.reward, row.reward_std) for row in view.result.steps[-2:]] == [
+        (4.0, 0.4, 0.1),
+        (5.0, 0.7, None),
+    ]
     assert view.result.rows == () and view.result.reward is None and view.reward == 0.7
     assert view.to_json()["result"]["steps"][0]["loss"] == 0.5
 
 
 def test_what_is_busy_has_a_fixed_scale() -> None:
     load = MetricsReader()
-    load.add({"GPU 0 busy %": 43.0, "GPU 0 GiB": 40.0, "serve running": 3.0, "serve KV cache %": 10.0})
-    view = RunView(RunSummary("a", "a", "trl", "local", "/f"), load=load, gpus=(GpuLoad(0, 40_960, 81_920, 43.0),))
+    load.add(
+        {"GPU 0 busy %": 43.0, "GPU 0 GiB": 40.0, "serve running": 3.0, "serve KV cache %": 10.0}
+    )
+    view = RunView(
+        RunSummary("a", "a", "trl", "local", "/f"),
+        load=load,
+        gpus=(GpuLoad(0, 40_960, 81_920, 43.0),),
+    )
     assert view.scales == {
         "GPU 0 busy %": (0.0, 100.0),
         "GPU 0 GiB": (0.0, 80.0),
@@ -319,7 +413,9 @@ class Fails(LocalHost):
 
 
 @pytest.mark.parametrize("what", ["status", "results", "search"])
-async def test_a_traceback_of_the_machine_is_no_message(store: RunStore, folder: Path, tmp_path: Path, what: str) -> None:
+async def test_a_traceback_of_the_machine_is_no_message(
+    store: RunStore, folder: Path, tmp_path: Path, what: str
+) -> None:
     record = replace(store.record("a-1"), host="elsewhere")
     with pytest.raises(MachineError) as caught:
         if what == "status":
@@ -330,7 +426,11 @@ async def test_a_traceback_of_the_machine_is_no_message(store: RunStore, folder:
             (tmp_path / "x.log").write_text("x")
             [match async for match in search_log(Fails(), str(tmp_path / "x.log"), Pattern("x"))]
     told = " ".join(caught.value.lines())
-    assert "Traceback" not in told and "supervisor.py" not in told and "'list' object has no attribute 'items'" in told
+    assert (
+        "Traceback" not in told
+        and "supervisor.py" not in told
+        and "'list' object has no attribute 'items'" in told
+    )
 
 
 class Hangs(LocalHost):
@@ -343,14 +443,18 @@ class Hangs(LocalHost):
         return None
 
 
-async def test_silent_machines_cost_one_wait_in_all(store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_machines_cost_one_wait_in_all(
+    store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(monitor_module, "PATIENCE", 1.0)
     for number in range(20):
         store.add(make("true", run=f"b-{number}", host=f"box{number % 4}"))
     monitor, began = Monitor(store, hosts=lambda name: Hangs()), time.monotonic()
     runs = await monitor.refresh()
     seen = [view async for view in monitor.views(run.id for run in runs)]
-    assert len(runs) == 20 and seen == [] and time.monotonic() - began < 10.0, "not once for each run"
+    assert len(runs) == 20 and seen == [] and time.monotonic() - began < 10.0, (
+        "not once for each run"
+    )
     with pytest.raises(MachineError, match="did not answer within 1 s"):
         await monitor.require_answer("b-3")
 
@@ -373,7 +477,9 @@ async def test_a_supervisor_that_does_not_answer_is_told_and_others_are_looked_a
 
     monkeypatch.setattr(reconcile_module, "_ANSWERS", 0.3)
     notices = await reconcile_runs(store, hosts=lambda name: Slow())
-    assert [notice.message for notice in notices] == ["run a-1: the supervisor on box did not answer within 0.3 s"]
+    assert [notice.message for notice in notices] == [
+        "run a-1: the supervisor on box did not answer within 0.3 s"
+    ]
 
 
 async def test_a_machine_that_lists_without_a_word_is_given_up(
@@ -385,4 +491,6 @@ async def test_a_machine_that_lists_without_a_word_is_given_up(
 
     monkeypatch.setattr(results_module, "_SILENCE", 0.3)
     with pytest.raises(MachineError, match=r"printed nothing for 0\.3 s, and was ended"):
-        await fetch_results(RunFolder(Slow(), replace(store.record("a-1"), host="elsewhere")), tmp_path / "home")
+        await fetch_results(
+            RunFolder(Slow(), replace(store.record("a-1"), host="elsewhere")), tmp_path / "home"
+        )

@@ -1,4 +1,5 @@
-"""Launching, stopping and coming back after kills: real supervisors in a real tmux, and processes that are really killed."""
+"""Launching, stopping and coming back after kills: real supervisors in a real tmux, and processes
+that are really killed."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ from hudtui.core.workspace import open_workspace
 Make = Callable[..., RunRecord]
 HOST = LocalHost()
 CONFIG = "action_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
-TASKS = '[{"prompt": "p", "mcp_config": {"a": {"url": "https://a.example/mcp"}}, "evaluate_tool": {"name": "e"}}]'
+TASKS = (
+    '[{"prompt": "p", "mcp_config": {"a": {"url": "https://a.example/mcp"}}, "evaluate_tool": '
+    '{"name": "e"}}]'
+)
 
 
 def play(**options: Any) -> RunRequest:
@@ -90,7 +94,7 @@ async def gone(pid: int) -> None:
         await asyncio.sleep(0.01)
 
 
-# --- launching ------------------------------------------------------------------------------------------------------------
+# --- launching ------------------------------------------------------------------------------------
 
 
 async def test_a_launch_is_a_row_of_events(store: RunStore, make: Make) -> None:
@@ -109,7 +113,9 @@ async def test_a_launch_is_a_row_of_events(store: RunStore, make: Make) -> None:
     assert (folder / "files" / "a.txt").read_text() == "ü\n"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "logs" / "s0.log").read_text() == "hello\n"
-    assert [event.number for event in store.events(record.id)] == sorted(event.number for event in store.events(record.id))
+    assert [event.number for event in store.events(record.id)] == sorted(
+        event.number for event in store.events(record.id)
+    )
     assert await list_sessions(HOST) == ()
 
 
@@ -134,7 +140,9 @@ async def test_without_tmux_on_request(store: RunStore, make: Make) -> None:
     assert (await ended(store, record.id)).mode == "processes"
 
 
-async def test_a_file_that_changed_since_the_plan_is_refused(store: RunStore, make: Make, tmp_path: Path) -> None:
+async def test_a_file_that_changed_since_the_plan_is_refused(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     (tmp_path / "t.json").write_text("[]")
     record = make(files=(PlanFile("t.json", source=file_ref(tmp_path / "t.json")),))
     (tmp_path / "t.json").write_text("[1]")
@@ -188,18 +196,27 @@ async def test_the_workspace_fills_in_what_is_plain(own_world: Path, store: RunS
         return await prepare_run(play(policy="random", **options), workspace, settings, store)
 
     tasks, config = (await prepared()).missing
-    assert (tasks.remedy, config.remedy) == (None, "generate-config") and "there is no task file" in tasks.text
+    assert (tasks.remedy, config.remedy) == (
+        None,
+        "generate-config",
+    ) and "there is no task file" in tasks.text
     (own_world / "tasks.json").write_text(TASKS)
     (own_world / "configs").mkdir()
     for name in ("a", "b"):
         (own_world / "configs" / f"{name}.yaml").write_text(CONFIG)
     (config,) = (await prepared()).missing
-    assert config.options == ("configs/a.yaml", "configs/b.yaml") and config.remedy == "choose-config"
+    assert (
+        config.options == ("configs/a.yaml", "configs/b.yaml") and config.remedy == "choose-config"
+    )
     record = (await prepared(config=Path("configs/b.yaml"), name="mine")).require()
-    assert record.spec.tasks is not None and record.spec.tasks.name == "tasks.json" and record.spec.name == "mine"
+    assert (
+        record.spec.tasks is not None
+        and record.spec.tasks.name == "tasks.json"
+        and record.spec.name == "mine"
+    )
 
 
-# --- stopping -------------------------------------------------------------------------------------------------------------
+# --- stopping -------------------------------------------------------------------------------------
 
 
 async def test_stopping_is_verified(store: RunStore, make: Make) -> None:
@@ -235,11 +252,13 @@ async def test_two_stops_at_once(store: RunStore, make: Make) -> None:
     record = make("sleep 60")
     await start(record, store)
     await begun(store, record.id)
-    both = await asyncio.gather(stop_run(record.id, HOST, store), stop_run(record.id, HOST, RunStore(store.state_dir)))
+    both = await asyncio.gather(
+        stop_run(record.id, HOST, store), stop_run(record.id, HOST, RunStore(store.state_dir))
+    )
     assert [summary.state for summary in both] == ["stopped", "stopped"]
 
 
-# --- kills ----------------------------------------------------------------------------------------------------------------
+# --- kills ----------------------------------------------------------------------------------------
 
 LAUNCH = """
     import asyncio, json, os, signal, sys
@@ -270,7 +289,14 @@ LAUNCH = """
 def launching(record: RunRecord, store: RunStore, kill_at: int = 0) -> subprocess.Popen[bytes]:
     """A process that launches a run and kills itself at an event."""
     given = {**vars(record), "plan": to_plain(record.plan), "spec": to_plain(record.spec)}
-    argv = [sys.executable, "-c", textwrap.dedent(LAUNCH), json.dumps(given), str(store.state_dir), str(kill_at)]
+    argv = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(LAUNCH),
+        json.dumps(given),
+        str(store.state_dir),
+        str(kill_at),
+    ]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -283,7 +309,9 @@ def starts(store: RunStore) -> int:
 
 
 @pytest.mark.parametrize("kill_at", range(1, 7))
-async def test_killed_at_any_event_the_run_goes_on_and_starts_once(store: RunStore, make: Make, kill_at: int) -> None:
+async def test_killed_at_any_event_the_run_goes_on_and_starts_once(
+    store: RunStore, make: Make, kill_at: int
+) -> None:
     record = make(COUNTED)
     process = launching(record, store, kill_at)
     out, errors = await asyncio.to_thread(process.communicate, timeout=60)
@@ -298,12 +326,16 @@ async def test_killed_at_any_event_the_run_goes_on_and_starts_once(store: RunSto
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_killed_at_any_moment_the_run_goes_on_or_was_never_kept(store: RunStore, make: Make, seed: int) -> None:
+async def test_killed_at_any_moment_the_run_goes_on_or_was_never_kept(
+    store: RunStore, make: Make, seed: int
+) -> None:
     record, chance = make(COUNTED), random.Random(seed)
     process = launching(record, store)
     assert process.stdout is not None
     if seed % 2:
-        await asyncio.to_thread(process.stdout.readline)  # the first event: from here on it is all about timing
+        await asyncio.to_thread(
+            process.stdout.readline
+        )  # the first event: from here on it is all about timing
     await asyncio.sleep(chance.random() * (0.4 if seed % 2 else 1.2))
     process.kill()
     await asyncio.to_thread(process.communicate)
@@ -334,13 +366,19 @@ async def test_a_dead_supervisor_is_replaced(store: RunStore, make: Make) -> Non
     (notice,) = await reconcile_runs(store)
     assert "was started again" in notice.message
     summary = await ended(store, record.id)
-    assert (summary.state, summary.why) == ("failed", "s0: its supervisor was killed, and the stage was ended with it")
+    assert (summary.state, summary.why) == (
+        "failed",
+        "s0: its supervisor was killed, and the stage was ended with it",
+    )
     assert starts(store) == 1
 
 
 async def test_secrets_are_given_again_to_a_new_supervisor(store: RunStore, make: Make) -> None:
     again = RestartPolicy(times=1, delay=0.0)
-    stages = (Stage("s0", ("sleep", "1"), restart=again), Stage("s1", ("bash", "-c", "echo $KEY"), secrets=("KEY",)))
+    stages = (
+        Stage("s0", ("sleep", "1"), restart=again),
+        Stage("s1", ("bash", "-c", "echo $KEY"), secrets=("KEY",)),
+    )
     record = make(stages=stages)
     await start(record, store, lookup={"KEY": "the-secret"}.get)
     await begun(store, record.id)
@@ -372,7 +410,9 @@ async def test_everything_killed_at_once_is_found_out(store: RunStore, make: Mak
     assert summary.state in ("failed", "stopped") and str(summary.why).startswith("s0: ")
 
 
-async def test_a_launch_of_long_ago_is_not_begun_behind_the_users_back(store: RunStore, make: Make) -> None:
+async def test_a_launch_of_long_ago_is_not_begun_behind_the_users_back(
+    store: RunStore, make: Make
+) -> None:
     record = make(COUNTED)
     store.add(record)
     (notice,) = await reconcile_runs(store, now=lambda: time.time() + FRESH + 1)
@@ -388,7 +428,9 @@ async def test_a_run_whose_folder_is_gone_is_lost(store: RunStore, make: Make) -
     await ended(store, record.id)
     lost = replace(record, id="gone-1", folder=record.folder + "-gone")
     store.add(lost)
-    store.mirror("gone-1", [{"seq": 1, "at": time.time(), "type": "started", "data": {"mode": "tmux"}}])
+    store.mirror(
+        "gone-1", [{"seq": 1, "at": time.time(), "type": "started", "data": {"mode": "tmux"}}]
+    )
     notices = await reconcile_runs(store)
     assert any("gone-1 is lost" in notice.message for notice in notices)
     assert store.summary("gone-1").state == "lost"
@@ -408,13 +450,18 @@ async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> Non
     assert {summary.state for summary in store.runs()} == {"planned"}
 
 
-async def test_a_broken_run_does_not_keep_the_others_from_order(store: RunStore, make: Make) -> None:
+async def test_a_broken_run_does_not_keep_the_others_from_order(
+    store: RunStore, make: Make
+) -> None:
     first = make(files=(PlanFile("x", source=FileRef("/nowhere", 1, "x")),))
     second = make(COUNTED)
     store.add(first)
     store.add(second)
     notices = await reconcile_runs(store)
-    assert any(first.id in notice.message and "can no longer be read" in notice.message for notice in notices)
+    assert any(
+        first.id in notice.message and "can no longer be read" in notice.message
+        for notice in notices
+    )
     assert store.summary(first.id).state == "failed"
     assert (await ended(store, second.id)).state == "finished"
 

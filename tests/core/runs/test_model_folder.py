@@ -1,4 +1,5 @@
-"""A model that is a folder of this computer: what is wrong with it is said before anything is rented, and it travels whole."""
+"""A model that is a folder of this computer: what is wrong with it is said before anything is
+rented, and it travels whole."""
 
 from __future__ import annotations
 
@@ -30,10 +31,13 @@ from hudtui.core.workspace import open_workspace
 from hudtui.sim import PrimeSimulator
 
 CONFIG = (
-    "parser: {use_thinking: false}\nsystem_prompt: Play.\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+    "parser: {use_thinking: false}\nsystem_prompt: Play.\naction_mappings:\n  left: {_parser: "
+    "{positional: []}, _tool: move}\n"
 )
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"
-INDEX = json.dumps({"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}).encode()
+INDEX = json.dumps(
+    {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+).encode()
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 
 
@@ -48,11 +52,16 @@ FAULTS: list[tuple[dict[str, bytes | None], str, str]] = [
     ({"tokenizer.json": None}, "no tokenizer", "tokenizer's files"),
     ({"tokenizer_config.json": b"{}"}, "no chat template", "Instruct"),
     ({"chat_template.jinja": b"{% if %}"}, "cannot show a conversation", "another model"),
-    ({"chat_template.jinja": b"{{ raise_exception('no system prompts') }}"}, "no system prompts", "another model"),
+    (
+        {"chat_template.jinja": b"{{ raise_exception('no system prompts') }}"},
+        "no system prompts",
+        "another model",
+    ),
     (
         {
             "tokenizer_config.json": template(
-                "{% if messages[0].role == 'system' %}{{ 1 / 0 }}{% endif %}{{ messages[-1].content }}"
+                "{% if messages[0].role == 'system' %}{{ 1 / 0 }}{% endif %}{{ "
+                "messages[-1].content }}"
             )
         },
         "cannot show a conversation",
@@ -65,11 +74,23 @@ FAULTS: list[tuple[dict[str, bytes | None], str, str]] = [
     ({"model.safetensors": weights()[:-3]}, "incomplete: it has", "whole"),
     ({"model.safetensors": b"<html>"}, "not a safetensors file", "whole"),
     ({"model.safetensors": None}, "no weights", "whole"),
-    ({"model.safetensors": None, "model.safetensors.incomplete": b"x"}, "has not finished", "whole"),
-    ({"model.safetensors": None, "pytorch_model.bin": b"x"}, "pickled (pytorch_model.bin)", "safetensors"),
+    (
+        {"model.safetensors": None, "model.safetensors.incomplete": b"x"},
+        "has not finished",
+        "whole",
+    ),
+    (
+        {"model.safetensors": None, "pytorch_model.bin": b"x"},
+        "pickled (pytorch_model.bin)",
+        "safetensors",
+    ),
     ({"model.safetensors": None, "model.Q4.gguf": b"GGUF"}, "GGUF", "safetensors"),
     (
-        {"model.safetensors": None, "model-1-of-2.safetensors": weights(), "model.safetensors.index.json": INDEX},
+        {
+            "model.safetensors": None,
+            "model-1-of-2.safetensors": weights(),
+            "model.safetensors.index.json": INDEX,
+        },
         "1 of 2 files with weights are missing: model-2-of-2.safetensors",
         "whole",
     ),
@@ -80,7 +101,10 @@ FAULTS: list[tuple[dict[str, bytes | None], str, str]] = [
 def project(own_world: Path) -> Path:
     judge = {"name": "evaluate", "arguments": {}}
     server = {"game": {"url": "https://example.org/mcp"}}
-    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
+    tasks = [
+        {"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge}
+        for n in range(4)
+    ]
     (own_world / "tasks.json").write_text(json.dumps(tasks))
     (own_world / "play.yaml").write_text(CONFIG)
     return own_world
@@ -89,11 +113,22 @@ def project(own_world: Path) -> Path:
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What all machines have."""
-    has: dict[str, Any] = {"disk_free_bytes": 500 << 30, "memory_bytes": 64 << 30, "memory_free_bytes": 60 << 30}
+    has: dict[str, Any] = {
+        "disk_free_bytes": 500 << 30,
+        "memory_bytes": 64 << 30,
+        "memory_free_bytes": 60 << 30,
+    }
 
     async def inspect(host: Any, *, python: str = "python3") -> Hardware:
         gpus = tuple(Gpu(number, "NVIDIA GPU", 81920, 0) for number in range(2))
-        return Hardware(host.name, python="3.12", cpus=8, gpus=gpus, programs=(("tmux", "/usr/bin/tmux"),), **has)
+        return Hardware(
+            host.name,
+            python="3.12",
+            cpus=8,
+            gpus=gpus,
+            programs=(("tmux", "/usr/bin/tmux"),),
+            **has,
+        )
 
     monkeypatch.setattr(machines, "inspect", inspect)
     return has
@@ -105,7 +140,9 @@ def sim() -> Any:
         yield running
 
 
-@pytest.mark.parametrize(("files", "words", "remedy"), FAULTS, ids=[words for _, words, _ in FAULTS])
+@pytest.mark.parametrize(
+    ("files", "words", "remedy"), FAULTS, ids=[words for _, words, _ in FAULTS]
+)
 async def test_what_is_wrong_is_said_on_every_machine_before_anything_is_rented(
     project: Path,
     store: RunStore,
@@ -156,27 +193,51 @@ async def test_a_folder_travels_with_the_run_and_a_disk_without_room_is_said(
     plan = prepared.record.plan
     sent = {file.path for file in plan.files if file.path.startswith("files/model/")}
     assert sent == {
-        f"files/model/mine-1B/{name}" for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+        f"files/model/mine-1B/{name}"
+        for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     }
     for stage in plan.stages[1:]:
         assert "files/model/mine-1B" in stage.argv, "fetch, serve and train read what was sent"
-    (recipe,) = [json.loads(file.content or "") for file in plan.files if file.path == "files/recipe.json"]
-    assert recipe["model"] == str(project / "mine-1B"), "the adapter at home belongs to the folder at home"
+    (recipe,) = [
+        json.loads(file.content or "") for file in plan.files if file.path == "files/recipe.json"
+    ]
+    assert recipe["model"] == str(project / "mine-1B"), (
+        "the adapter at home belongs to the folder at home"
+    )
     assert recipe["learning_rate"] == 1e-5
 
     machine["disk_free_bytes"] = 3 << 30
     for host in ("me@box", "local"):
-        (missing,) = (await prepare_run(RunRequest(host=host, model="mine-1B"), workspace, settings, store)).missing
-        assert missing.name == "disk" and "3.0 free" in missing.text and "Make room" in (missing.fix or "")
+        (missing,) = (
+            await prepare_run(RunRequest(host=host, model="mine-1B"), workspace, settings, store)
+        ).missing
+        assert (
+            missing.name == "disk"
+            and "3.0 free" in missing.text
+            and "Make room" in (missing.fix or "")
+        )
 
 
 async def test_a_large_file_is_sent_with_progress_and_goes_on_after_a_break(
-    own_world: Path, store: RunStore, make: Callable[..., RunRecord], ssh_box: Any, monkeypatch: pytest.MonkeyPatch
+    own_world: Path,
+    store: RunStore,
+    make: Callable[..., RunRecord],
+    ssh_box: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = Path.home() / ".ssh" / "config"
     config.parent.mkdir(mode=0o700, exist_ok=True)
-    lines = ("HostName 127.0.0.1", f"Port {ssh_box.port}", f"User {getpass.getuser()}", f"IdentityFile {ssh_box.server.key}")
-    config.write_text("Host gpu-box\n" + "".join(f"  {line}\n" for line in lines) + "  StrictHostKeyChecking accept-new\n")
+    lines = (
+        "HostName 127.0.0.1",
+        f"Port {ssh_box.port}",
+        f"User {getpass.getuser()}",
+        f"IdentityFile {ssh_box.server.key}",
+    )
+    config.write_text(
+        "Host gpu-box\n"
+        + "".join(f"  {line}\n" for line in lines)
+        + "  StrictHostKeyChecking accept-new\n"
+    )
     monkeypatch.setattr("hudtui.core.runs.launch._SAY_EVERY", 0.01)
     large = own_world / "model.safetensors"
     large.write_bytes(weights(6 << 20))
@@ -191,7 +252,11 @@ async def test_a_large_file_is_sent_with_progress_and_goes_on_after_a_break(
                 if event.type == "note":
                     said.append(str(event.data["message"]))
                     break  # as with Ctrl-C
-        said += [str(event.data["message"]) async for event in continue_launch(record.id, host, store) if event.type == "note"]
+        said += [
+            str(event.data["message"])
+            async for event in continue_launch(record.id, host, store)
+            if event.type == "note"
+        ]
         assert len(set(said)) == len(said) and said[-1] == "model.safetensors: 100 % of 24 MiB sent"
         assert await host.get(f"{record.folder}/{name}", limit=1 << 30) == large.read_bytes()
         assert not (await host.run(["find", record.folder, "-name", "*.part"])).stdout
@@ -200,7 +265,14 @@ async def test_a_large_file_is_sent_with_progress_and_goes_on_after_a_break(
 
 
 @pytest.mark.parametrize(
-    "name", ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja", "generation_config.json"]
+    "name",
+    [
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "chat_template.jinja",
+        "generation_config.json",
+    ],
 )
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     folder = model_folder(tmp_path / "m")

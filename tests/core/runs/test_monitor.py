@@ -43,7 +43,9 @@ async def test_a_log_is_followed_to_the_end_of_the_run(store: RunStore, make: Ma
     assert data == b"".join(b"line %d\n" % number for number in range(1, 31))
     assert store.summary(record.id).state == "finished"
     assert [chunk.data async for chunk in monitor.log(record.id, "s1").follow()] == [b"second\n"]
-    assert [chunk.data async for chunk in monitor.log(record.id, "s0").follow(offset=len(data) - 8)] == [b"line 30\n"]
+    assert [
+        chunk.data async for chunk in monitor.log(record.id, "s0").follow(offset=len(data) - 8)
+    ] == [b"line 30\n"]
 
 
 async def test_following_goes_on_where_another_app_left_off(store: RunStore, make: Make) -> None:
@@ -60,7 +62,9 @@ async def test_following_goes_on_where_another_app_left_off(store: RunStore, mak
     assert seen == b"".join(b"line %d\n" % number for number in range(1, 21))
 
 
-async def test_lines_that_match_are_found_before_and_after_the_search_ends(store: RunStore, make: Make, tmp_path: Path) -> None:
+async def test_lines_that_match_are_found_before_and_after_the_search_ends(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     more = tmp_path / "more"
     script = f"printf 'INFO a\\nERROR bad\\n  frame 1\\n'; until [ -e {more} ]; do sleep 0.05; done"
     record = make(script + "; printf '  frame 2\\nINFO on\\nERROR last'")
@@ -68,7 +72,9 @@ async def test_lines_that_match_are_found_before_and_after_the_search_ends(store
     monitor, found = Monitor(store), []
     while await monitor.log(record.id).tail(lines=1) == 0:  # noqa: ASYNC110  # until there is a line before the last one
         await asyncio.sleep(0.05)
-    async with aclosing(monitor.log(record.id).follow_lines(pattern=Pattern("error|frame", regex=True))) as batches:
+    async with aclosing(
+        monitor.log(record.id).follow_lines(pattern=Pattern("error|frame", regex=True))
+    ) as batches:
         async for batch in batches:
             found += batch.done
             if "  frame 1" in found:
@@ -77,7 +83,10 @@ async def test_lines_that_match_are_found_before_and_after_the_search_ends(store
 
 
 async def test_a_view_shows_everything(store: RunStore, make: Make) -> None:
-    lines = [{"step": n + 1, "task": f"t{n}", "reward": n / 2, "turns": 4, "episodes": 2, "errors": n} for n in range(3)]
+    lines = [
+        {"step": n + 1, "task": f"t{n}", "reward": n / 2, "turns": 4, "episodes": 2, "errors": n}
+        for n in range(3)
+    ]
     script = "".join(f"echo '{json.dumps(line)}' >> out/metrics.jsonl; " for line in lines)
     record = make(script + 'printf \'{"step": 4, "rew\' >> out/metrics.jsonl', "sleep 60")
     await start(record, store)
@@ -94,7 +103,12 @@ async def test_a_view_shows_everything(store: RunStore, make: Make) -> None:
     assert (view.result.reward, view.result.episodes, view.result.errors) == (0.5, 6, 3)
     assert view.elapsed is not None and view.elapsed > 0
     assert view.silent is not None and view.silent < 10 and not view.worrying
-    assert view.disk_free and view.attach == ("tmux", "attach-session", "-t", f"=hudtui-{record.id}")
+    assert view.disk_free and view.attach == (
+        "tmux",
+        "attach-session",
+        "-t",
+        f"=hudtui-{record.id}",
+    )
     with (Path(record.folder) / "out" / "metrics.jsonl").open("a") as stream:
         stream.write('ard": 9, "task": "t3"}\n')
     assert (await monitor.view(record.id)).result.rows[-1].reward == 9.0
@@ -102,7 +116,9 @@ async def test_a_view_shows_everything(store: RunStore, make: Make) -> None:
     (Path(record.folder) / "out" / "metrics.jsonl").write_text(
         "".join(json.dumps({"reward": 1, "pad": "x" * 300}) + "\n" for _ in range(5))
     )
-    assert [point.y for point in (await monitor.view(record.id)).metrics.series("reward")] == [1.0] * 5
+    assert [point.y for point in (await monitor.view(record.id)).metrics.series("reward")] == [
+        1.0
+    ] * 5
     await stop_run(record.id, HOST, store)
     async for view in monitor.watch(record.id):
         assert view.summary.state == "stopped" and view.silent is None and view.attach is None
@@ -135,7 +151,9 @@ async def test_a_time_that_cannot_be_is_not_believed(store: RunStore, make: Make
     record, host = make("sleep 60"), Elsewhere()
     await start(record, store)
     for host.says in ("inf", "nan", "-5", "9" * 400, "today"):
-        view = await Monitor(store, hosts=lambda name: host, now=lambda: time.time() + 7200).view(record.id)
+        view = await Monitor(store, hosts=lambda name: host, now=lambda: time.time() + 7200).view(
+            record.id
+        )
         assert view.ahead == 0.0 and view.elapsed is not None and view.elapsed > 7000
     await stop_run(record.id, HOST, store)
 
@@ -149,14 +167,22 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     await start(record, store)
 
     async def disk(monitor: Monitor) -> list[bool]:
-        return [alarm.acknowledged for alarm in (await monitor.view(record.id)).alarms if alarm.kind == "disk"]
+        return [
+            alarm.acknowledged
+            for alarm in (await monitor.view(record.id)).alarms
+            if alarm.kind == "disk"
+        ]
 
     assert await disk(monitor) == [False]
     with pytest.raises(InputError, match="no alarm 'dsik'"):
         await acknowledge(await monitor.view(record.id), store, ["dsik"])
     assert await acknowledge(await monitor.view(record.id), store, ["flat"]) == ()
     (alarm,) = await acknowledge(await monitor.view(record.id), store, ["disk"])
-    assert alarm.kind == "disk" and await disk(monitor) == [True] and await disk(Monitor(store)) == [True]
+    assert (
+        alarm.kind == "disk"
+        and await disk(monitor) == [True]
+        and await disk(Monitor(store)) == [True]
+    )
     assert "alarms are acknowledged: disk" in map(event_text, store.events(record.id))
     await acknowledge(await monitor.view(record.id), store, undo=True)
     assert await disk(monitor) == [False]
@@ -166,13 +192,17 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "none")
     assert await disk(other) == [], "another threshold"
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
-    assert await disk(Monitor(store)) == [True], "who has not seen the alarm does not know that it is gone"
+    assert await disk(Monitor(store)) == [True], (
+        "who has not seen the alarm does not know that it is gone"
+    )
     events = len(store.events(record.id))
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "none")
     assert await disk(monitor) == []
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
     assert await disk(monitor) == [False], "it has come anew"
-    assert await disk(Monitor(store)) == [True] and len(store.events(record.id)) == events, "whoever looks on takes nothing back"
+    assert await disk(Monitor(store)) == [True] and len(store.events(record.id)) == events, (
+        "whoever looks on takes nothing back"
+    )
     await acknowledge(await monitor.view(record.id), store)
     assert await disk(monitor) == [True] and await disk(monitor) == [True]
     await stop_run(record.id, HOST, store)
@@ -205,16 +235,26 @@ async def test_the_memory_of_the_machine_is_watched(
     await stop_run(record.id, HOST, store)
 
 
-async def test_a_continued_training_counts_the_steps_that_it_was_asked_for(store: RunStore, make: Make) -> None:
+async def test_a_continued_training_counts_the_steps_that_it_was_asked_for(
+    store: RunStore, make: Make
+) -> None:
     made = make()
     continued = Continuation("first", 3)
-    record = replace(made, spec=replace(made.spec, engine="trl", training={"steps": 6}, continues=continued))
+    record = replace(
+        made, spec=replace(made.spec, engine="trl", training={"steps": 6}, continues=continued)
+    )
     store.add(record)
     metrics = Path(record.folder) / "out" / "metrics.jsonl"
     metrics.parent.mkdir(parents=True)
-    metrics.write_text("".join(json.dumps({"step": step, "max_steps": 3, "reward": 0.5}) + "\n" for step in (1, 2, 3)))
+    metrics.write_text(
+        "".join(
+            json.dumps({"step": step, "max_steps": 3, "reward": 0.5}) + "\n" for step in (1, 2, 3)
+        )
+    )
     monitor = Monitor(store)
-    assert (await monitor.view(record.id)).step == "3/6", "the metrics are those of the earlier training"
+    assert (await monitor.view(record.id)).step == "3/6", (
+        "the metrics are those of the earlier training"
+    )
     with metrics.open("a") as stream:
         stream.write(json.dumps({"step": 4, "max_steps": 5, "reward": 0.5}) + "\n")
     assert (await monitor.view(record.id)).step == "4/5", "what the trainer says itself counts"
@@ -270,7 +310,10 @@ async def test_the_last_page_comes_from_the_end(store: RunStore, make: Make) -> 
     async for _ in monitor.log(record.id).follow():
         pass
     offset = await monitor.log(record.id).tail(lines=3)
-    assert b"".join([chunk.data async for chunk in monitor.log(record.id).read(offset=offset)]) == b"99998\n99999\n100000\n"
+    assert (
+        b"".join([chunk.data async for chunk in monitor.log(record.id).read(offset=offset)])
+        == b"99998\n99999\n100000\n"
+    )
 
 
 async def test_what_another_process_keeps_is_seen_at_once(store: RunStore, make: Make) -> None:
@@ -297,7 +340,9 @@ async def test_many_runs_are_viewed_in_a_few_reads_of_the_store(
     for file in store.state_dir.glob("runs.db*"):
         os.utime(file, (past, past))  # the last change is long ago
     opened, connect = [], sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: opened.append(args) or connect(*args, **more))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **more: opened.append(args) or connect(*args, **more)
+    )
     monitor = Monitor(RunStore(store.state_dir))
     views = [view.summary.id async for view in monitor.views([*names, "none"])]
     assert sorted(views) == sorted(names)

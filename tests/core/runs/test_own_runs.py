@@ -54,14 +54,18 @@ def test_a_changed_plan_is_no_longer_the_users(store: RunStore, make: Make) -> N
     assert not store.is_own(record.id)
 
 
-def test_a_copied_folder_does_not_own_the_runs_of_the_original(store: RunStore, make: Make, tmp_path: Path) -> None:
+def test_a_copied_folder_does_not_own_the_runs_of_the_original(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     record = make("true")
     store.add(record)
     shutil.copytree(store.state_dir, tmp_path / "copy" / ".hudtui")
     assert not RunStore(tmp_path / "copy" / ".hudtui").is_own(record.id)
 
 
-async def test_opening_a_folder_takes_up_no_run_of_others(store: RunStore, make: Make, tmp_path: Path) -> None:
+async def test_opening_a_folder_takes_up_no_run_of_others(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     record = foreign(store, replace(make(f"touch {tmp_path}/ran"), created=4e9))
     store.append(record.id, "machine", {"kind": "released"}, at=4e9)
     store.append(record.id, "step", {"folder": str(tmp_path)}, at=4e9)
@@ -75,7 +79,9 @@ async def test_opening_a_folder_takes_up_no_run_of_others(store: RunStore, make:
         await launch.stop_run(record.id, LocalHost(), store)
 
 
-async def test_looking_at_a_run_of_others_reaches_no_machine(store: RunStore, make: Make, tmp_path: Path) -> None:
+async def test_looking_at_a_run_of_others_reaches_no_machine(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     (tmp_path / "supervisor.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     record = foreign(store, replace(make("true"), host="x@evil.example", folder=str(tmp_path)))
 
@@ -89,7 +95,9 @@ async def test_looking_at_a_run_of_others_reaches_no_machine(store: RunStore, ma
     assert not (tmp_path / "ran").exists()
 
 
-async def test_removing_a_run_of_others_removes_nothing(store: RunStore, make: Make, tmp_path: Path) -> None:
+async def test_removing_a_run_of_others_removes_nothing(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept"
     kept.write_text("x")
     record = foreign(store, make("true"))

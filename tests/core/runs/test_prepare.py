@@ -1,4 +1,5 @@
-"""What a request becomes, with machines and offers that are made up: nothing is reached, nothing is rented."""
+"""What a request becomes, with machines and offers that are made up: nothing is reached, nothing is
+rented."""
 
 from __future__ import annotations
 
@@ -32,13 +33,17 @@ from hudtui.sim import PrimeSimulator
 
 async def _prepare(project: Path, store: RunStore, asked: RunRequest, **more: Any) -> Preparation:
     workspace = open_workspace(project)
-    return await prepare_run(asked, workspace, load_settings(workspace.folder, workspace.platform), store, **more)
+    return await prepare_run(
+        asked, workspace, load_settings(workspace.folder, workspace.platform), store, **more
+    )
 
 
 def _machine_with(monkeypatch: pytest.MonkeyPatch, *memory_mib: int) -> None:
     async def inspect(host: Any, *, python: str = "python3") -> Hardware:
         gpus = tuple(Gpu(number, "NVIDIA GPU", mib, 0) for number, mib in enumerate(memory_mib))
-        return Hardware(host.name, python="3.12", cpus=8, gpus=gpus, programs=(("tmux", "/usr/bin/tmux"),))
+        return Hardware(
+            host.name, python="3.12", cpus=8, gpus=gpus, programs=(("tmux", "/usr/bin/tmux"),)
+        )
 
     monkeypatch.setattr(machines, "inspect", inspect)
 
@@ -71,13 +76,23 @@ async def test_a_named_model_is_trained_on_a_cpu_where_it_fits(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _machine_without_gpu(monkeypatch, gib=24, free=20)
-    small = {"batch_size": 8, "max_seq_len": 512, "max_tokens": 16, "num_generations": 4, "max_turns": 2}
-    prepared = await _prepare(project, store, RunRequest(host="local", model="org/tiny-135M", settings=small, steps=10))
+    small = {
+        "batch_size": 8,
+        "max_seq_len": 512,
+        "max_tokens": 16,
+        "num_generations": 4,
+        "max_turns": 2,
+    }
+    prepared = await _prepare(
+        project, store, RunRequest(host="local", model="org/tiny-135M", settings=small, steps=10)
+    )
     record = prepared.record
     assert record is not None, prepared.missing
     (memory,) = [check for check in prepared.checks if check.name == "memory"]
     assert (
-        memory.state == "warning" and "trained on the CPU of this machine; roughly" in memory.text and "per step" in memory.text
+        memory.state == "warning"
+        and "trained on the CPU of this machine; roughly" in memory.text
+        and "per step" in memory.text
     )
     assert record.spec.gpus == 0
     names = [stage.name for stage in record.plan.stages]
@@ -86,8 +101,14 @@ async def test_a_named_model_is_trained_on_a_cpu_where_it_fits(
     assert "rehearse.txt" in " ".join(record.plan.stages[0].argv) and not record.plan.ports
     assert any("without a server" in note for note in record.plan.notes)
 
-    (missing,) = (await _prepare(project, store, RunRequest(host="local", model="org/huge-32B"))).missing
-    assert missing.name == "memory" and "and this machine has 24" in missing.text and missing.remedy == "choose-machine"
+    (missing,) = (
+        await _prepare(project, store, RunRequest(host="local", model="org/huge-32B"))
+    ).missing
+    assert (
+        missing.name == "memory"
+        and "and this machine has 24" in missing.text
+        and missing.remedy == "choose-machine"
+    )
     (missing,) = (await _prepare(project, store, RunRequest(host="local"))).missing
     assert "has no visible GPU" in missing.text, "the usual model is not meant for a CPU"
 
@@ -96,8 +117,12 @@ async def test_a_machine_that_was_rented_with_gpus_trains_nothing_on_its_process
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _machine_without_gpu(monkeypatch, gib=24, free=20)
-    Ledger().reserve(Order("mine", Offer("prime", "a", "H100_80GB", 2, Price(3.0))), provider="prime")
-    (missing,) = (await _prepare(project, store, RunRequest(host="pod:mine", model="org/tiny-135M"))).missing
+    Ledger().reserve(
+        Order("mine", Offer("prime", "a", "H100_80GB", 2, Price(3.0))), provider="prime"
+    )
+    (missing,) = (
+        await _prepare(project, store, RunRequest(host="pod:mine", model="org/tiny-135M"))
+    ).missing
     assert missing.name == "machine" and "has no visible GPU" in missing.text
 
 
@@ -107,22 +132,38 @@ async def test_a_rehearsal_may_take_a_model_of_the_user_s(
     _machine_without_gpu(monkeypatch, gib=24, free=20)
     big = RunRequest(host="me@box", rehearse=True, rehearse_model="org/big-70B")
     assert [check.name for check in (await _prepare(project, store, big)).missing] == ["memory"]
-    asked = RunRequest(host="me@box", model="org/big-70B", rehearse=True, rehearse_model="org/tiny-135M")
+    asked = RunRequest(
+        host="me@box", model="org/big-70B", rehearse=True, rehearse_model="org/tiny-135M"
+    )
     record = (await _prepare(project, store, asked)).record
     assert record is not None
-    (recipe,) = [json.loads(file.content or "") for file in record.plan.files if file.path == "files/recipe.json"]
+    (recipe,) = [
+        json.loads(file.content or "")
+        for file in record.plan.files
+        if file.path == "files/recipe.json"
+    ]
     assert (recipe["model"], recipe["steps"], recipe["warm_start"]) == ("org/tiny-135M", 3, 0)
     assert [stage.name for stage in record.plan.stages] == ["bootstrap", "model", "train"]
     served = replace(asked, gpus="2xA100")
     (missing,) = (await _prepare(project, store, served)).missing
-    assert "vLLM for CPUs, which is in no lock file" in missing.text and "--python" in (missing.fix or "")
-    monkeypatch.setattr("hudtui.core.runs.site.require_python", AsyncMock())  # no machine is reached
+    assert "vLLM for CPUs, which is in no lock file" in missing.text and "--python" in (
+        missing.fix or ""
+    )
+    monkeypatch.setattr(
+        "hudtui.core.runs.site.require_python", AsyncMock()
+    )  # no machine is reached
     record = (await _prepare(project, store, replace(served, python="/env/bin/python"))).record
     assert record is not None
     fetch, serve, train = record.plan.stages
-    assert fetch.name == "model" and serve.argv[:3] == ("/env/bin/vllm", "serve", "org/tiny-135M") and serve.service
     assert (
-        "--enable-lora" in serve.argv and "--weight-transfer-config" not in serve.argv and serve.env["CUDA_VISIBLE_DEVICES"] == ""
+        fetch.name == "model"
+        and serve.argv[:3] == ("/env/bin/vllm", "serve", "org/tiny-135M")
+        and serve.service
+    )
+    assert (
+        "--enable-lora" in serve.argv
+        and "--weight-transfer-config" not in serve.argv
+        and serve.env["CUDA_VISIBLE_DEVICES"] == ""
     )
     assert train.env["HUDTUI_VLLM_URL"] == f"http://127.0.0.1:{record.plan.ports[0].number}"
 
@@ -145,7 +186,11 @@ async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
         missing = (await _prepare(project, store, asked)).missing
         assert [check.remedy for check in missing] == ["make-key"], missing
         prepared = await _prepare(project, store, asked, starts=False)
-        assert prepared.record is not None and not prepared.missing and prepared.record.spec.rent is not None
+        assert (
+            prepared.record is not None
+            and not prepared.missing
+            and prepared.record.spec.rent is not None
+        )
         assert len(closed) == 2 and not sim.alive
 
 
@@ -156,7 +201,9 @@ def _needing(project: Path, **server: Any) -> None:
     (project / "tasks.json").write_text(json.dumps(tasks))
 
 
-async def test_a_run_starts_only_if_something_judges_its_tasks(project: Path, store: RunStore) -> None:
+async def test_a_run_starts_only_if_something_judges_its_tasks(
+    project: Path, store: RunStore
+) -> None:
     tasks = json.loads((project / "tasks.json").read_text())
     del tasks[2]["evaluate_tool"]
     (project / "tasks.json").write_text(json.dumps(tasks))
@@ -174,7 +221,9 @@ async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starti
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     url = "https://example.org/mcp?team=${TEAM}&size=${SIZE:-4}"
-    _needing(project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"})
+    _needing(
+        project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"}
+    )
     _machine_with(monkeypatch, 81920, 81920)
     asked = RunRequest(host="me@box", engine=engine, policy="random")
     prepared = await _prepare(project, store, asked)
@@ -183,7 +232,10 @@ async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starti
         ("set-key", ("HUD_API_KEY",)),
         ("set-key", ("TEAM",)),
     }
-    assert {check.fix for check in prepared.missing} == {"hudtui settings set HUD_API_KEY", "hudtui settings set TEAM"}
+    assert {check.fix for check in prepared.missing} == {
+        "hudtui settings set HUD_API_KEY",
+        "hudtui settings set TEAM",
+    }
     (project / ".env").write_text("HUD_API_KEY=\nTEAM=red\n")
     (missing,) = (await _prepare(project, store, asked)).missing
     assert missing.options == ("HUD_API_KEY",), "an empty value is none"
@@ -193,13 +245,18 @@ async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starti
     (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\nTEAM=red\n")
     prepared = await _prepare(project, store, asked)
     assert prepared.record is not None, prepared.missing
-    assert prepared.record.spec.secrets == ("HUD_API_KEY",) and prepared.record.spec.variables == {"TEAM": "red"}
+    assert prepared.record.spec.secrets == ("HUD_API_KEY",) and prepared.record.spec.variables == {
+        "TEAM": "red"
+    }
 
 
 async def test_a_machine_gets_what_the_telemetry_of_its_job_needs(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = "HUD_API_KEY=sk-hud-0123456789\nHUD_TELEMETRY_URL=https://traces.example/api\nHUD_CLIENT_TIMEOUT=90\n"
+    values = (
+        "HUD_API_KEY=sk-hud-0123456789\nHUD_TELEMETRY_URL=https://traces.example/api\n"
+        "HUD_CLIENT_TIMEOUT=90\n"
+    )
     (project / ".env").write_text(values)
     asked = RunRequest(host="me@box", engine="rollouts", policy="random")
     (config,) = project.glob("*.yaml")
@@ -208,7 +265,10 @@ async def test_a_machine_gets_what_the_telemetry_of_its_job_needs(
     _machine_with(monkeypatch, 81920)
     spec = (await _prepare(project, store, asked)).record.spec
     assert spec.secrets == ("HUD_API_KEY",)
-    assert spec.variables == {"HUD_TELEMETRY_URL": "https://traces.example/api", "HUD_CLIENT_TIMEOUT": "90"}
+    assert spec.variables == {
+        "HUD_TELEMETRY_URL": "https://traces.example/api",
+        "HUD_CLIENT_TIMEOUT": "90",
+    }
     (project / ".env").write_text(values + "HUD_TELEMETRY_ENABLED=false\n")
     off = (await _prepare(project, store, asked)).record.spec
     assert off.secrets == () and off.variables == {"HUD_CLIENT_TIMEOUT": "90"}
@@ -220,7 +280,9 @@ async def test_a_machine_gets_what_the_telemetry_of_its_job_needs(
 async def test_a_variable_in_other_letters_is_the_one_that_is_set(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _needing(project, url="https://example.org/mcp", headers={"Authorization": "Bearer $hud_API_KEY"})
+    _needing(
+        project, url="https://example.org/mcp", headers={"Authorization": "Bearer $hud_API_KEY"}
+    )
     (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
     _machine_with(monkeypatch, 81920, 81920)
     assert not (await _prepare(project, store, RunRequest(host="me@box"))).missing
@@ -231,7 +293,10 @@ async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_na
 ) -> None:
     tasks = json.loads((project / "tasks.json").read_text())
     for task in tasks:
-        task["mcp_config"] = {"has to be a tunnel": {"url": "https://example.org/mcp"}, "far": {"command": "uvx"}}
+        task["mcp_config"] = {
+            "has to be a tunnel": {"url": "https://example.org/mcp"},
+            "far": {"command": "uvx"},
+        }
     (project / "tasks.json").write_text(json.dumps(tasks))
     _machine_with(monkeypatch, 81920, 81920)
     checks = (await _prepare(project, store, RunRequest(host="me@box"))).checks
@@ -250,7 +315,9 @@ async def test_a_login_does_not_travel_to_another_machine(
     write_login(KeptLogin(url, {"access_token": "the-token-1"}))
     (missing,) = (await _prepare(project, store, RunRequest(host="me@box"))).missing
     assert "your login is not sent" in missing.text and missing.name == "environment"
-    assert not (await _prepare(project, store, RunRequest(host="local", engine="rollouts", policy="random"))).missing
+    assert not (
+        await _prepare(project, store, RunRequest(host="local", engine="rollouts", policy="random"))
+    ).missing
     monkeypatch.setenv("MY_KEY", "sk-0123456789")
     _needing(project, url=url, headers={"Authorization": "Bearer $MY_KEY"})
     prepared = await _prepare(project, store, RunRequest(host="me@box"))
@@ -258,17 +325,24 @@ async def test_a_login_does_not_travel_to_another_machine(
     assert "the-token-1" not in repr(prepared.record.spec)
 
 
-@pytest.mark.parametrize(("policy", "says"), [("replay:none.jsonl", "none.jsonl"), ("replay:", "replay"), ("best", "best")])
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [("replay:none.jsonl", "none.jsonl"), ("replay:", "replay"), ("best", "best")],
+)
 async def test_a_policy_that_cannot_play_is_said_before_anything_starts(
     project: Path, store: RunStore, policy: str, says: str
 ) -> None:
-    prepared = await _prepare(project, store, RunRequest(host="local", engine="rollouts", policy=policy))
+    prepared = await _prepare(
+        project, store, RunRequest(host="local", engine="rollouts", policy=policy)
+    )
     (missing,) = prepared.missing
     assert missing.name == "policy" and says in missing.text and prepared.record is None
 
 
 async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunStore) -> None:
-    prepared = await _prepare(project, store, RunRequest(engine="rollouts", policy="random", provider="prime"))
+    prepared = await _prepare(
+        project, store, RunRequest(engine="rollouts", policy="random", provider="prime")
+    )
     (missing,) = prepared.missing
     assert (missing.remedy, missing.options) == ("set-key", ("PRIME_API_KEY",))
     (missing,) = (await _prepare(project, store, RunRequest())).missing
@@ -289,7 +363,12 @@ HOSTED = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Mcp-Image": "my-env:l
 )
 @pytest.mark.parametrize("host", ["me@box", "local"])
 async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run_it(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lock: str, host: str
+    project: Path,
+    store: RunStore,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    lock: str,
+    host: str,
 ) -> None:
     engine = tmp_path / "docker"
     engine.write_text("#!/bin/sh\n")
@@ -305,13 +384,22 @@ async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run
     asked = RunRequest(host=host, engine="rollouts", policy="random")
     (missing,) = (await _prepare(project, store, asked)).missing
     assert (missing.name, missing.remedy) == ("image", "push-image") and "my-env" in missing.text
-    (project / "hud.lock.yaml").write_text("images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n")
+    (project / "hud.lock.yaml").write_text(
+        "images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n"
+    )
     assert not (await _prepare(project, store, asked)).missing
 
 
-@pytest.mark.parametrize(("built", "state"), [("[]", "missing"), ('["docker.io/library/node@sha256:1"]', "warning")])
+@pytest.mark.parametrize(
+    ("built", "state"), [("[]", "missing"), ('["docker.io/library/node@sha256:1"]', "warning")]
+)
 async def test_images_that_tasks_name_themselves(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: str, state: str
+    project: Path,
+    store: RunStore,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    built: str,
+    state: str,
 ) -> None:
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\necho '{built}'\n")
@@ -329,13 +417,19 @@ async def test_images_that_tasks_name_themselves(
     assert not (await _prepare(project, store, asked)).missing
 
 
-@pytest.mark.parametrize("url", ["http://localhost:99999/mcp", "http://[::1/mcp", "http://localhost:${PORT:-x}/mcp"])
+@pytest.mark.parametrize(
+    "url", ["http://localhost:99999/mcp", "http://[::1/mcp", "http://localhost:${PORT:-x}/mcp"]
+)
 async def test_an_address_that_is_none_is_told_and_ends_nothing(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     _needing(project, url=url)
     _machine_with(monkeypatch, 81920, 81920)
-    assert (await _prepare(project, store, RunRequest(host="me@box", engine="rollouts", policy="random"))).checks
+    assert (
+        await _prepare(
+            project, store, RunRequest(host="me@box", engine="rollouts", policy="random")
+        )
+    ).checks
 
 
 @pytest.mark.parametrize(
@@ -357,7 +451,12 @@ async def test_an_address_that_is_none_is_told_and_ends_nothing(
     ],
 )
 async def test_a_model_that_cannot_be_trained_is_told_before_the_machine(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, model: str | None, state: str, words: str
+    project: Path,
+    store: RunStore,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str | None,
+    state: str,
+    words: str,
 ) -> None:
     (project / "mine").mkdir()
     _machine_with(monkeypatch, 81920, 81920)
@@ -375,8 +474,14 @@ async def test_a_folder_with_a_model_is_trained_here_and_the_model_of_a_file_cou
     assert not (await _prepare(project, store, RunRequest(host="local", model="mine"))).missing
     training = project / "training.yaml"
     training.write_text("model: gpt-4o\n")
-    (missing,) = (await _prepare(project, store, RunRequest(host="local", training=training))).missing
-    assert missing.name == "model" and "gpt-4o" in missing.text and "openai:gpt-4o" in (missing.fix or "")
+    (missing,) = (
+        await _prepare(project, store, RunRequest(host="local", training=training))
+    ).missing
+    assert (
+        missing.name == "model"
+        and "gpt-4o" in missing.text
+        and "openai:gpt-4o" in (missing.fix or "")
+    )
 
 
 async def test_a_model_that_was_fetched_before_is_known(
@@ -413,7 +518,10 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
         (RunRequest(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
         (RunRequest(provider="prime", rehearse=True), "CPU_NODE"),
         (RunRequest(provider="prime", gpus="1xH100", spot=True), "H100_80GB"),
-        (RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
+        (
+            RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1x4090"),
+            "RTX4090_24GB",
+        ),
     ],
 )
 async def test_the_cheapest_machine_that_the_work_fits(
@@ -430,19 +538,30 @@ async def test_without_gpus_the_cheapest_that_holds_the_model_is_taken(
 ) -> None:
     prepared = await _prepare(project, store, RunRequest(provider="prime"), starts=False)
     assert prepared.choice is not None
-    assert (prepared.choice.offer.gpu_count, prepared.choice.offer.gpu_type) == (2, "A100_80GB"), "one serves, the other trains"
+    assert (prepared.choice.offer.gpu_count, prepared.choice.offer.gpu_type) == (2, "A100_80GB"), (
+        "one serves, the other trains"
+    )
     assert "GPU 1 (train) needs about 32 GiB of 75." in prepared.choice.reasons
-    large = await _prepare(project, store, RunRequest(provider="prime", model="x/y-32B"), starts=False)
+    large = await _prepare(
+        project, store, RunRequest(provider="prime", model="x/y-32B"), starts=False
+    )
     assert large.choice is not None and large.choice.offer.gpu_count == 8, "two do not hold it"
-    unknown = await _prepare(project, store, RunRequest(provider="prime", model="me/mine"), starts=False)
+    unknown = await _prepare(
+        project, store, RunRequest(provider="prime", model="me/mine"), starts=False
+    )
     assert unknown.choice is not None and unknown.choice.offer.gpu_type == "A100_80GB"
-    assert "Whether it fits is not known: the size of the model is not known here." in unknown.choice.reasons
+    assert (
+        "Whether it fits is not known: the size of the model is not known here."
+        in unknown.choice.reasons
+    )
 
 
 async def test_what_certainly_does_not_fit_is_refused_before_it_is_rented(
     project: Path, store: RunStore, prime: PrimeSimulator
 ) -> None:
-    prepared = await _prepare(project, store, RunRequest(provider="prime", model="x/y-671B"), starts=False)
+    prepared = await _prepare(
+        project, store, RunRequest(provider="prime", model="x/y-671B"), starts=False
+    )
     assert prepared.record is None and prepared.missing
     assert any("GiB" in check.text for check in prepared.missing)
 
@@ -468,7 +587,9 @@ async def test_settings_that_cannot_be_used_are_said_and_no_machine_is_called_fi
     project: Path, store: RunStore, prime: PrimeSimulator
 ) -> None:
     (project / "t.yaml").write_text("model_name_or_path: a/b\n")
-    prepared = await _prepare(project, store, RunRequest(provider="prime", training=Path("t.yaml")), starts=False)
+    prepared = await _prepare(
+        project, store, RunRequest(provider="prime", training=Path("t.yaml")), starts=False
+    )
     assert [check.name for check in prepared.missing] == ["training"]
     assert "model_name_or_path is model" in (prepared.missing[0].fix or "")
     assert "machine" not in {check.name for check in prepared.checks} and prepared.choice is None
@@ -500,7 +621,9 @@ async def test_art_on_gpus_that_do_not_hold_the_model_is_refused_and_larger_ones
     assert "ART trains on 1 or 2 GPUs" in " ".join(check.text for check in eight.missing)
 
 
-async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_on_a_machine_of_ones_own_it_is_a_warning(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _machine_with(monkeypatch, 24576)
     prepared = await _prepare(project, store, RunRequest(host="me@box"))
     assert [check.state for check in prepared.checks if check.name == "memory"] == ["warning"]
@@ -510,18 +633,31 @@ async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: Ru
 async def test_the_line_of_readiness_says_what_is_paid(
     project: Path, store: RunStore, prime: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1xH100", budget="9")
+    played = RunRequest(
+        engine="rollouts", policy="random", provider="prime", gpus="1xH100", budget="9"
+    )
     found = readiness_text(await _prepare(project, store, played, starts=False))
-    assert found == "Ready (simulated): $2.10/h; limits: $9.00 for this run, $100.00 a day for all, 24 h, 30 idle minutes."
+    assert found == (
+        "Ready (simulated): $2.10/h; limits: $9.00 for this run, $100.00 a day for all, 24 h, 30 "
+        "idle minutes."
+    )
     trained = await _prepare(project, store, RunRequest(provider="prime"), starts=False)
-    assert trained.forecast is not None and readiness_text(trained) == f"Ready (simulated). {trained.forecast.text}"
-    assert readiness_text(await _prepare(project, store, played)) == "Not ready: there is no SSH key to log in with."
+    assert (
+        trained.forecast is not None
+        and readiness_text(trained) == f"Ready (simulated). {trained.forecast.text}"
+    )
+    assert (
+        readiness_text(await _prepare(project, store, played))
+        == "Not ready: there is no SSH key to log in with."
+    )
     _machine_with(monkeypatch)
     here = RunRequest(engine="rollouts", policy="random", host="me@box")
     assert readiness_text(await _prepare(project, store, here)) == "Ready: no machine is rented."
 
 
-async def test_the_engine_of_a_run_that_names_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_engine_of_a_run_that_names_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (await default_engine(None)).name == "trl", "a machine is rented for a training"
     _machine_with(monkeypatch, 24576)
     assert (await default_engine("local")).name == "trl"
@@ -537,36 +673,67 @@ async def test_the_engine_of_a_run_that_names_none(project: Path, monkeypatch: p
 
 @pytest.mark.parametrize(("sold", "driver"), [(80.0, 81920), (48.0, 46068)])
 async def test_a_card_is_judged_alike_wherever_its_memory_is_told(
-    project: Path, store: RunStore, prime: PrimeSimulator, monkeypatch: pytest.MonkeyPatch, sold: float, driver: int
+    project: Path,
+    store: RunStore,
+    prime: PrimeSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+    sold: float,
+    driver: int,
 ) -> None:
     offer = Offer("prime", "o", "X", 1, Price(1.0), gpu_memory=sold)
-    rented = (await _prepare(project, store, RunRequest(offer=offer, model="Qwen/Qwen2.5-0.5B-Instruct"), starts=False)).record
+    rented = (
+        await _prepare(
+            project,
+            store,
+            RunRequest(offer=offer, model="Qwen/Qwen2.5-0.5B-Instruct"),
+            starts=False,
+        )
+    ).record
     _machine_with(monkeypatch, driver)
-    own = (await _prepare(project, store, RunRequest(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct"))).record
+    own = (
+        await _prepare(
+            project, store, RunRequest(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct")
+        )
+    ).record
     assert rented is not None and own is not None
-    assert rented.spec.gpu_memory == pytest.approx(own.spec.gpu_memory, rel=0.08) and rented.spec.gpu_memory < sold
+    assert (
+        rented.spec.gpu_memory == pytest.approx(own.spec.gpu_memory, rel=0.08)
+        and rented.spec.gpu_memory < sold
+    )
 
 
 async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     project: Path, store: RunStore, prime: PrimeSimulator
 ) -> None:
     order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
-    Ledger().reserve(order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    Ledger().reserve(
+        order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600
+    )
     asked = RunRequest(engine="rollouts", policy="random", provider="prime")
     (missing,) = (await _prepare(project, store, asked, starts=False)).missing
-    assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
+    assert (
+        "day's budget" in missing.text
+        and "hudtui-large may cost" in missing.text
+        and "HUDTUI_BUDGET_DAY" in str(missing.fix)
+    )
 
 
-async def test_all_that_is_missing_is_said_at_once(project: Path, store: RunStore, prime: PrimeSimulator) -> None:
+async def test_all_that_is_missing_is_said_at_once(
+    project: Path, store: RunStore, prime: PrimeSimulator
+) -> None:
     order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
-    Ledger().reserve(order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    Ledger().reserve(
+        order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600
+    )
     (project / "play.yaml").unlink()
     (project / "t.yaml").write_text("batch_size: many\n")
     _needing(project, url="https://example.org/mcp?team=${TEAM}", headers={"X": "${TEAM}"})
     asked = RunRequest(provider="prime", training=Path("t.yaml"), rehearse=True)
     missing = (await _prepare(project, store, asked)).missing
     assert [check.name for check in missing] == ["config", "training", "keys", "cost", "keys"]
-    assert [check.options for check in missing if check.remedy == "set-key"] == [("TEAM",)], "asked for once"
+    assert [check.options for check in missing if check.remedy == "set-key"] == [("TEAM",)], (
+        "asked for once"
+    )
 
 
 @pytest.mark.parametrize("engine", ["trl", "art"])
@@ -576,7 +743,9 @@ async def test_the_training_file_is_that_of_the_project(
     monkeypatch.chdir(tmp_path)
     _machine_with(monkeypatch, 81920)
     (project / "t.yaml").write_text("num_generations: 4\n")
-    prepared = await _prepare(project, store, RunRequest(host="me@box", engine=engine, training=Path("t.yaml")))
+    prepared = await _prepare(
+        project, store, RunRequest(host="me@box", engine=engine, training=Path("t.yaml"))
+    )
     assert prepared.require().spec.training == {"num_generations": 4}
 
 
@@ -592,21 +761,34 @@ async def test_the_training_file_is_that_of_the_project(
         ("2xH100", ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"], False),
         ("3xH100", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], False),
         ("2xH200", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], False),
-        ("2xH100", ["NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"], False),
+        (
+            "2xH100",
+            ["NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"],
+            False,
+        ),
         ("2xA100_40GB", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
         ("2xA100-PCIe", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
         ("2xH100", [], False),
     ],
 )
 async def test_the_gpus_that_are_asked_for_are_those_of_the_users_machine(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, asked: str, gpus: list[str], fits: bool
+    project: Path,
+    store: RunStore,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    gpus: list[str],
+    fits: bool,
 ) -> None:
     async def inspect(host: Any, *, python: str = "python3") -> Hardware:
         found = tuple(Gpu(number, name, 81559) for number, name in enumerate(gpus))
-        return Hardware(host.name, python="3.12", cpus=8, gpus=found, programs=(("tmux", "/usr/bin/tmux"),))
+        return Hardware(
+            host.name, python="3.12", cpus=8, gpus=found, programs=(("tmux", "/usr/bin/tmux"),)
+        )
 
     monkeypatch.setattr(machines, "inspect", inspect)
-    prepared = await _prepare(project, store, RunRequest(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct", gpus=asked))
+    prepared = await _prepare(
+        project, store, RunRequest(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct", gpus=asked)
+    )
     if fits:
         assert prepared.record is not None, prepared.missing
     else:
@@ -616,17 +798,29 @@ async def test_the_gpus_that_are_asked_for_are_those_of_the_users_machine(
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
-async def test_a_remembered_dataset_that_is_gone_is_named(project: Path, store: RunStore, others: int) -> None:
+async def test_a_remembered_dataset_that_is_gone_is_named(
+    project: Path, store: RunStore, others: int
+) -> None:
     save_dataset_name(project, "mine.parquet", 4, datetime.now(UTC))
     tasks = (project / "tasks.json").read_text()
     for number in range(others - 1):
         (project / f"more{number}.json").write_text(tasks)
     if not others:
         (project / "tasks.json").unlink()
-    found = [check for check in (await _prepare(project, store, RunRequest(host="local", engine="rollouts"))).checks]
+    found = [
+        check
+        for check in (
+            await _prepare(project, store, RunRequest(host="local", engine="rollouts"))
+        ).checks
+    ]
     (told,) = [
-        check for check in found if check.name == "tasks" and "the dataset made here last, mine.parquet, is gone" in check.text
+        check
+        for check in found
+        if check.name == "tasks"
+        and "the dataset made here last, mine.parquet, is gone" in check.text
     ]
     assert told.state == ("warning" if others == 1 else "missing")
-    named = await _prepare(project, store, RunRequest(host="local", engine="rollouts", tasks="tasks.json"))
+    named = await _prepare(
+        project, store, RunRequest(host="local", engine="rollouts", tasks="tasks.json")
+    )
     assert not any("is gone" in check.text for check in named.checks)

@@ -27,8 +27,20 @@ def states(*args: object, **kwargs: object) -> list[str]:
 
 def test_an_empty_folder_starts_at_the_environment() -> None:
     stations = project_steps(Folder())
-    assert [station.name for station in stations] == ["environment", "mapping", "dataset", "compute", "run"]
-    assert [station.state for station in stations] == ["next", "missing", "missing", "missing", "missing"]
+    assert [station.name for station in stations] == [
+        "environment",
+        "mapping",
+        "dataset",
+        "compute",
+        "run",
+    ]
+    assert [station.state for station in stations] == [
+        "next",
+        "missing",
+        "missing",
+        "missing",
+        "missing",
+    ]
     assert stations[0].what_next == "Analyze an environment."
 
 
@@ -38,11 +50,21 @@ def test_an_empty_folder_starts_at_the_environment() -> None:
         (Folder(lock="hud.lock.yaml"), None, ["done", "next", "missing", "done", "missing"]),
         (Folder(), "text-2048", ["done", "next", "missing", "done", "missing"]),
         (Folder(configs=("c",)), "text-2048", ["done", "done", "next", "done", "missing"]),
-        (Folder(configs=("c",), task_files=("t",)), None, ["next", "done", "done", "done", "missing"]),
-        (Folder(configs=("c",), task_files=("t",)), "text-2048", ["done", "done", "done", "done", "next"]),
+        (
+            Folder(configs=("c",), task_files=("t",)),
+            None,
+            ["next", "done", "done", "done", "missing"],
+        ),
+        (
+            Folder(configs=("c",), task_files=("t",)),
+            "text-2048",
+            ["done", "done", "done", "done", "next"],
+        ),
     ],
 )
-def test_the_first_open_station_is_next(folder: Folder, analysis: str | None, expected: list[str]) -> None:
+def test_the_first_open_station_is_next(
+    folder: Folder, analysis: str | None, expected: list[str]
+) -> None:
     assert states(folder, analysis=analysis) == expected
 
 
@@ -54,8 +76,13 @@ def test_an_active_run_wins_over_older_and_newer_ended_ones() -> None:
     assert (last.state, last.detail) == ("running", "b running")
     assert project_steps(full, runs=[failed, RUN])[-1].state == "failed"
     assert project_steps(full, runs=[RUN])[-1].state == "done"
-    assert project_steps(full, runs=[replace(RUN, state="stopped")])[-1].state == "next", "what was stopped is not done"
-    assert project_steps(full, runs=[running, replace(running, id="d-1")])[-1].detail == "2 runs active"
+    assert project_steps(full, runs=[replace(RUN, state="stopped")])[-1].state == "next", (
+        "what was stopped is not done"
+    )
+    assert (
+        project_steps(full, runs=[running, replace(running, id="d-1")])[-1].detail
+        == "2 runs active"
+    )
 
 
 def test_counts_read_well() -> None:
@@ -66,12 +93,22 @@ def test_counts_read_well() -> None:
 def test_what_is_broken_is_not_done() -> None:
     full = Folder(("c",), ("t",), "lock")
     wrong = project_steps(
-        full, analysis="text-2048", configs_wrong=FileErrors(7, "7 errors in c"), tasks_wrong=FileErrors(1, "1 error in t")
+        full,
+        analysis="text-2048",
+        configs_wrong=FileErrors(7, "7 errors in c"),
+        tasks_wrong=FileErrors(1, "1 error in t"),
     )
-    assert [(station.state, station.errors) for station in wrong[:3]] == [("done", 0), ("failed", 7), ("failed", 1)]
+    assert [(station.state, station.errors) for station in wrong[:3]] == [
+        ("done", 0),
+        ("failed", 7),
+        ("failed", 1),
+    ]
     assert wrong[1].detail == "7 errors in c" and wrong[4].state == "missing"
     assert project_steps(full, lock_error="lock: line 1 is no YAML")[0].state == "failed"
-    assert project_steps(full, lock_error="lock: line 1 is no YAML", analysis="text-2048")[0].state == "done", "it was looked at"
+    assert (
+        project_steps(full, lock_error="lock: line 1 is no YAML", analysis="text-2048")[0].state
+        == "done"
+    ), "it was looked at"
 
 
 def test_compute_is_answered_by_a_key_or_by_something_that_can_run_here() -> None:
@@ -83,14 +120,19 @@ def test_compute_is_answered_by_a_key_or_by_something_that_can_run_here() -> Non
 def test_files_are_checked_once_and_again_when_they_change(tmp_path: Path) -> None:
     (tmp_path / "configs").mkdir()
     config, tasks = tmp_path / "configs" / "a.yaml", tmp_path / "tasks.json"
-    config.write_text("parser: {use_thinking: false}\naction_mappings:\n  up: {_tool: move, _parser: [}\n")
+    config.write_text(
+        "parser: {use_thinking: false}\naction_mappings:\n  up: {_tool: move, _parser: [}\n"
+    )
     tasks.write_text(json.dumps([{"id": "a", "prompt": "Play."}]))
     workspace = open_workspace(tmp_path)
     assert workspace.configs == (config,) and workspace.task_files == (tasks,)
     verdicts = FileChecks()
     assert verdicts.configs(workspace) == FileErrors(), "nothing is known before it was checked"
     assert verdicts.check(workspace) and not verdicts.check(workspace)
-    assert verdicts.configs(workspace).errors >= 1 and "configs/a.yaml" in verdicts.configs(workspace).text
+    assert (
+        verdicts.configs(workspace).errors >= 1
+        and "configs/a.yaml" in verdicts.configs(workspace).text
+    )
     assert verdicts.tasks(workspace).errors >= 1 and "tasks.json" in verdicts.tasks(workspace).text
     config.write_bytes(bytes(range(256)))
     assert verdicts.check(workspace) and verdicts.configs(workspace).errors == 1

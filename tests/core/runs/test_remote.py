@@ -18,7 +18,14 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.remote.hosts import close_hosts, find_host, find_target, forget_address, pod_host, save_address
+from hudtui.core.remote.hosts import (
+    close_hosts,
+    find_host,
+    find_target,
+    forget_address,
+    pod_host,
+    save_address,
+)
 from hudtui.core.remote.ssh import SshHost
 from hudtui.core.remote.target import SshTarget
 from hudtui.core.runs.launch import draft_run, launch, stop_run
@@ -38,8 +45,15 @@ async def box(ssh_box: Any) -> AsyncIterator[Any]:
     """A machine that ~/.ssh/config knows as `gpu-box`."""
     config = Path.home() / ".ssh" / "config"
     config.parent.mkdir(mode=0o700)
-    lines = ("HostName 127.0.0.1", f"Port {ssh_box.port}", f"User {getpass.getuser()}", f"IdentityFile {ssh_box.server.key}")
-    config.write_text("\n  ".join((f"Host {HOST}", *lines, "IdentitiesOnly yes", "IdentityAgent none")) + "\n")
+    lines = (
+        "HostName 127.0.0.1",
+        f"Port {ssh_box.port}",
+        f"User {getpass.getuser()}",
+        f"IdentityFile {ssh_box.server.key}",
+    )
+    config.write_text(
+        "\n  ".join((f"Host {HOST}", *lines, "IdentitiesOnly yes", "IdentityAgent none")) + "\n"
+    )
     yield ssh_box
     await close_hosts()
 
@@ -69,7 +83,9 @@ async def ended(store: RunStore, run: str) -> str:
     return store.summary(run).state
 
 
-async def test_a_run_elsewhere_is_launched_watched_and_leaves_its_files_there(store: RunStore, distant: Make) -> None:
+async def test_a_run_elsewhere_is_launched_watched_and_leaves_its_files_there(
+    store: RunStore, distant: Make
+) -> None:
     record = distant("echo hello; cat files/a.txt", files=(PlanFile("files/a.txt", content="ü\n"),))
     events = await start(record, store)
     assert events[:6] == ["planned", "folder", "files", "plan", "supervisor", "started"]
@@ -91,7 +107,11 @@ async def test_secrets_reach_the_stage_and_no_file(store: RunStore, distant: Mak
     folder = Path.home() / record.folder
     assert (folder / "logs" / "s0.log").read_text() == f"{len(secret)}\n"
     for place in (folder, store.state_dir):
-        assert not [path for path in place.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+        assert not [
+            path
+            for path in place.rglob("*")
+            if path.is_file() and secret.encode() in path.read_bytes()
+        ]
 
 
 async def test_stopping_elsewhere_is_verified(store: RunStore, distant: Make) -> None:
@@ -103,7 +123,9 @@ async def test_stopping_elsewhere_is_verified(store: RunStore, distant: Make) ->
     assert (status.processes, status.supervisor, status.session) == ((), None, False)
 
 
-async def test_a_lost_connection_and_a_killed_supervisor_are_mended(store: RunStore, distant: Make, box: Any) -> None:
+async def test_a_lost_connection_and_a_killed_supervisor_are_mended(
+    store: RunStore, distant: Make, box: Any
+) -> None:
     record = distant("until [ -e go ]; do sleep 0.05; done; echo done")
     await start(record, store)
     machine = RunFolder(find_host(HOST), record)
@@ -112,7 +134,9 @@ async def test_a_lost_connection_and_a_killed_supervisor_are_mended(store: RunSt
     os.kill(supervisor, signal.SIGKILL)
     box.server.cut()
     notices = await reconcile_runs(RunStore(store.state_dir), hosts=find_host)
-    assert [notice.message for notice in notices] == [f"run {record.id}: its supervisor had ended, and was started again"]
+    assert [notice.message for notice in notices] == [
+        f"run {record.id}: its supervisor had ended, and was started again"
+    ]
     assert await ended(store, record.id) == "failed"
     assert "supervisor was killed" in str(store.summary(record.id).why)
 
@@ -129,7 +153,9 @@ async def test_a_launch_that_was_broken_off_is_taken_up(store: RunStore, distant
     assert (Path.home() / "count").read_text() == "once\n"
 
 
-async def test_a_machine_that_is_away_is_told_of_and_changes_nothing(store: RunStore, distant: Make, box: Any) -> None:
+async def test_a_machine_that_is_away_is_told_of_and_changes_nothing(
+    store: RunStore, distant: Make, box: Any
+) -> None:
     record = distant("sleep 1000")
     await start(record, store)
     await close_hosts()
@@ -145,18 +171,28 @@ async def test_a_machine_that_is_away_is_told_of_and_changes_nothing(store: RunS
     assert (await stop_run(record.id, find_host(HOST), store, grace=0.0)).state == "stopped"
 
 
-async def test_rollouts_are_played_on_the_machine(store: RunStore, box: Any, own_world: Path) -> None:
+async def test_rollouts_are_played_on_the_machine(
+    store: RunStore, box: Any, own_world: Path
+) -> None:
     task = {
         "id": "one",
         "prompt": "Reach 64.",
         "mcp_config": {"text-2048": {"command": "python", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "setup_tool": {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}},
+        },
+        "evaluate_tool": {
+            "name": "evaluate",
+            "arguments": {"name": "max_number", "arguments": {"target": 64}},
+        },
     }
     (own_world / "tasks.json").write_text(json.dumps([task]))
     move = "{_parser: {positional: []}, _tool: move, direction: {static: %s}}"
     moves = "".join(f"  {word}: {move % word}\n" for word in ("left", "right", "up", "down"))
-    (own_world / "play.yaml").write_text(f"parser: {{use_thinking: false}}\naction_mappings:\n{moves}")
+    (own_world / "play.yaml").write_text(
+        f"parser: {{use_thinking: false}}\naction_mappings:\n{moves}"
+    )
     spec = RunSpec(
         "rollouts",
         "far away",
@@ -169,7 +205,9 @@ async def test_rollouts_are_played_on_the_machine(store: RunStore, box: Any, own
     record = draft_run(spec, find_host(HOST), store)
     assert record.folder == f".hudtui/runs/{record.id}" and record.host == HOST
     await start(record, store)
-    assert await ended(store, record.id) == "finished", (Path.home() / record.folder / "logs" / "play.log").read_text()
+    assert await ended(store, record.id) == "finished", (
+        Path.home() / record.folder / "logs" / "play.log"
+    ).read_text()
     view = await Monitor(store, hosts=find_host).view(record.id)
     assert (view.result.episodes, view.result.errors) == (1, 0) and view.result.reward is not None
 

@@ -1,4 +1,5 @@
-"""Runs on rented machines, against the simulated Prime: real SSH, real supervisors, and nothing paid for."""
+"""Runs on rented machines, against the simulated Prime: real SSH, real supervisors, and nothing
+paid for."""
 
 from __future__ import annotations
 
@@ -34,7 +35,13 @@ from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.remote.ssh import SshHost
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.reconcile import reconcile_runs
-from hudtui.core.runs.remote_run import RemoteRun, RentalContext, change_limits, end_remote_run, run_remote
+from hudtui.core.runs.remote_run import (
+    RemoteRun,
+    RentalContext,
+    change_limits,
+    end_remote_run,
+    run_remote,
+)
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed, lock_run, unfinished_runs
 from hudtui.core.runs.spec import Rental
@@ -62,15 +69,27 @@ class World:
     def record(self, *scripts: str, rent: dict[str, Any] | None = None, **more: Any) -> RunRecord:
         spec_more = {key: more.pop(key) for key in ("output_dir", "limits") if key in more}
         made = self.make(*scripts, **more)
-        wish = Rental("prime", f"hudtui-{made.id}", self.offer, self.offer.price.hourly, simulated=True, **(rent or {}))
+        wish = Rental(
+            "prime",
+            f"hudtui-{made.id}",
+            self.offer,
+            self.offer.price.hourly,
+            simulated=True,
+            **(rent or {}),
+        )
         spec = replace(made.spec, rent=wish, **spec_more)
-        record = replace(made, host=pod_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec)
+        record = replace(
+            made, host=pod_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec
+        )
         self.store.add(record)
         return record
 
     async def tend(self, record: RunRecord, **more: Any) -> list[str]:
         async with aclosing(run_remote(record.id, self.store, self.broker, **more)) as events:
-            return [f"{event.type} {event.data.get('name') or event.data.get('kind') or ''}".strip() async for event in events]
+            return [
+                f"{event.type} {event.data.get('name') or event.data.get('kind') or ''}".strip()
+                async for event in events
+            ]
 
     async def put(self, record: RunRecord, name: str) -> None:
         """Make a file in a run's folder on its machine."""
@@ -82,7 +101,13 @@ class World:
 
     @property
     def created(self) -> int:
-        return len([one for one in self.sim.requests if one.method == "POST" and one.path.rstrip("/").endswith("/pods")])
+        return len(
+            [
+                one
+                for one in self.sim.requests
+                if one.method == "POST" and one.path.rstrip("/").endswith("/pods")
+            ]
+        )
 
 
 @pytest.fixture
@@ -96,7 +121,9 @@ def key(own_world: Path) -> str:
     """The public key of the user."""
     path = Path.home() / ".ssh" / "id_ed25519"
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True
+    )
     return path.with_suffix(".pub").read_text()
 
 
@@ -110,7 +137,13 @@ async def world(sim: PrimeSimulator, key: str, make: Make, store: RunStore) -> A
         await asyncio.sleep(min(seconds, 0.05))
 
     offer = min((await provider.offers()).found, key=lambda one: one.price.hourly)
-    yield World(sim, RentalContext(provider, lambda name: None, sleep=hurry, every=0.05, within=2.0), offer, make, store)
+    yield World(
+        sim,
+        RentalContext(provider, lambda name: None, sleep=hurry, every=0.05, within=2.0),
+        offer,
+        make,
+        store,
+    )
     await close_hosts()
     await provider.close()
 
@@ -124,9 +157,22 @@ async def test_from_nothing_to_results_at_home_and_no_machine(world: World) -> N
     events = await world.tend(record)
     assert events[:2] == ["machine intended", "machine created"]
     steps = [event.removeprefix("step ") for event in events if event.startswith("step ")]
-    assert steps == ["ready", "guard", "folder", "files", "plan", "supervisor", "collect", "terminate"]
+    assert steps == [
+        "ready",
+        "guard",
+        "folder",
+        "files",
+        "plan",
+        "supervisor",
+        "collect",
+        "terminate",
+    ]
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.machine, summary.holds_machine) == ("finished", "released", False)
+    assert (summary.state, summary.machine, summary.holds_machine) == (
+        "finished",
+        "released",
+        False,
+    )
     assert summary.billed is not None and summary.hourly == world.offer.price.hourly
     assert world.created == 1 and not world.sim.alive
     results = world.store.folder / record.id
@@ -139,8 +185,12 @@ async def test_from_nothing_to_results_at_home_and_no_machine(world: World) -> N
     assert await world.tend(record) == [], "once more changes nothing"
 
 
-async def test_who_watches_goes_on_with_what_came_home_when_the_machine_is_gone(world: World) -> None:
-    plays = Stage("s0", ("bash", "-c", "until [ -e out/go ]; do sleep 0.05; done; " + PLAY), grace=1.0)
+async def test_who_watches_goes_on_with_what_came_home_when_the_machine_is_gone(
+    world: World,
+) -> None:
+    plays = Stage(
+        "s0", ("bash", "-c", "until [ -e out/go ]; do sleep 0.05; done; " + PLAY), grace=1.0
+    )
     record = world.record(stages=(Stage("before", ("echo", "first"), grace=1.0), plays))
     tending = asyncio.create_task(world.tend(record))
     monitor = Monitor(world.store)
@@ -148,16 +198,26 @@ async def test_who_watches_goes_on_with_what_came_home_when_the_machine_is_gone(
         await asyncio.sleep(0.05)
     view = await monitor.view(record.id)
     assert view.summary.active and view.stages[0].state == "ended"
-    follower, watcher = asyncio.create_task(_all(monitor, record.id)), asyncio.create_task(_last(monitor, record.id))
+    follower, watcher = (
+        asyncio.create_task(_all(monitor, record.id)),
+        asyncio.create_task(_last(monitor, record.id)),
+    )
     await world.put(record, "out/go")
     await tending
     assert not world.sim.alive and await asyncio.wait_for(follower, 30) == b"played\n"
     last = await asyncio.wait_for(watcher, 30)
-    assert last.summary.machine == "released" and last.summary.billed is not None, "also the end of the machine is seen"
-    assert [event.data.get("name") for event in last.events if event.type == "step"][-1] == "terminate"
+    assert last.summary.machine == "released" and last.summary.billed is not None, (
+        "also the end of the machine is seen"
+    )
+    assert [event.data.get("name") for event in last.events if event.type == "step"][
+        -1
+    ] == "terminate"
     view = await monitor.view(record.id)
     assert view.result.reward == 1.0 and not view.summary.active
-    assert b"".join([chunk.data async for chunk in monitor.log(record.id, "before").follow()]) == b"first\n"
+    assert (
+        b"".join([chunk.data async for chunk in monitor.log(record.id, "before").follow()])
+        == b"first\n"
+    )
 
 
 async def _last(monitor: Monitor, run: str) -> RunView:
@@ -182,7 +242,12 @@ async def test_every_event_of_the_machine_is_told_once_whoever_copies_it_into_th
     record = world.record(stages=(RUN,))
     events = await world.tend(record)
     steps = ("step", "machine", "note")
-    assert [event for event in events if not event.startswith(steps)] == ["started", "stage_started", "stage_ended", "finished"]
+    assert [event for event in events if not event.startswith(steps)] == [
+        "started",
+        "stage_started",
+        "stage_ended",
+        "finished",
+    ]
     supervisor, begun, collect = map(events.index, ("step supervisor", "started", "step collect"))
     assert supervisor < begun < events.index("finished") < collect
 
@@ -207,7 +272,12 @@ async def test_an_offer_that_is_gone_fails_the_run_and_rents_nothing(world: Worl
 async def test_what_became_of_an_order_is_written_however_often_its_caller_is_cancelled(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, busy, free, append = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), world.store.append
+    loop, busy, free, append = (
+        asyncio.get_running_loop(),
+        asyncio.Event(),
+        threading.Event(),
+        world.store.append,
+    )
 
     def wait(run: str, kind: str, data: Any = None, **more: Any) -> RunEvent | None:
         if kind == "machine" and data == {"kind": "never"}:
@@ -231,11 +301,15 @@ async def test_what_became_of_an_order_is_written_however_often_its_caller_is_ca
     assert world.store.summary(record.id).state == "stopped" and not world.sim.alive
 
 
-async def test_a_run_that_fails_brings_home_what_there_is_and_ends_its_machine(world: World) -> None:
+async def test_a_run_that_fails_brings_home_what_there_is_and_ends_its_machine(
+    world: World,
+) -> None:
     record = world.record("echo half >out/metrics.jsonl; exit 3")
     events = await world.tend(record)
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.machine) == ("failed", "released") and "status 3" in str(summary.why)
+    assert (summary.state, summary.machine) == ("failed", "released") and "status 3" in str(
+        summary.why
+    )
     assert (world.store.folder / record.id / "out" / "metrics.jsonl").read_text() == "half\n"
     assert "step collect" in events and not world.sim.alive
 
@@ -245,7 +319,10 @@ async def test_a_failed_run_keeps_its_machine_only_on_request(world: World) -> N
     await world.tend(record)
     assert [pod.name for pod in world.sim.alive] == [f"hudtui-{record.id}"]
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.holds_machine) == ("failed", True) and "is kept, as you wished" in summary.notes[-1]
+    assert (summary.state, summary.holds_machine) == (
+        "failed",
+        True,
+    ) and "is kept, as you wished" in summary.notes[-1]
     (notice,) = await reconcile_runs(world.store)
     assert notice.severity == "warning" and f"hudtui runs resume {record.id}" in notice.message
 
@@ -275,7 +352,9 @@ async def test_stopping_while_another_fetches_says_so_and_ends_the_machine_thoug
     managing = asyncio.create_task(world.tend(record))
     await fetching.wait()
     with pytest.raises(RunError, match="has not ended yet") as caught:
-        await end_remote_run(record.id, RunStore(world.store.state_dir), replace(world.broker, say=said.append))
+        await end_remote_run(
+            record.id, RunStore(world.store.state_dir), replace(world.broker, say=said.append)
+        )
     told = " ".join((*caught.value.lines(), *said))
     assert told.count("fetches the results, and then ends the machine") == 2
     assert f"hudtui pods terminate hudtui-{record.id}" in told
@@ -283,8 +362,13 @@ async def test_stopping_while_another_fetches_says_so_and_ends_the_machine_thoug
     assert (await managing)[-1] == "step terminate" and not world.sim.alive
 
 
-@pytest.mark.parametrize(("field", "step", "last"), [("kind", "created", {"stopped"}), ("name", "files", {"step", "terminate"})])
-async def test_leaving_before_the_run_has_started_ends_the_machine(world: World, field: str, step: str, last: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("field", "step", "last"),
+    [("kind", "created", {"stopped"}), ("name", "files", {"step", "terminate"})],
+)
+async def test_leaving_before_the_run_has_started_ends_the_machine(
+    world: World, field: str, step: str, last: set[str]
+) -> None:
     record = world.record(stages=(RUN,))
     async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
@@ -296,7 +380,9 @@ async def test_leaving_before_the_run_has_started_ends_the_machine(world: World,
     assert summary.billed is not None and last <= {event.type, event.data.get("name")}
 
 
-async def test_a_cancelled_start_ends_the_machine_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_start_ends_the_machine_and_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits = asyncio.Event()
 
     async def for_ever(*_: Any, **__: Any) -> None:
@@ -319,7 +405,9 @@ async def test_a_cancelled_start_ends_the_machine_and_says_so(world: World, monk
     assert said == [f"hudtui-{record.id} is ended, and that was verified."]
 
 
-async def test_leaving_as_the_machine_gets_ready_is_told_in_one_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leaving_as_the_machine_gets_ready_is_told_in_one_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     world.broker.say = said.append
     note = remote_run.RemoteRun.note
@@ -350,17 +438,27 @@ async def test_a_run_that_is_left_before_it_asks_for_a_machine_is_given_up_and_r
 
     with monkeypatch.context() as starting:
         starting.setattr("hudtui.core.flows.manage.run_remote", slow)
-        project, providers = open_project(world.store.state_dir.parent), {"prime": world.broker.provider}
+        project, providers = (
+            open_project(world.store.state_dir.parent),
+            {"prime": world.broker.provider},
+        )
         managing = asyncio.create_task(_all_of(manage_run(left.id, project, providers=providers)))
         await reached.wait()
     managing.cancel()
     await asyncio.wait([managing])
     assert world.store.summary(left.id).state == "stopped"
-    assert unfinished_runs(world.store) == (), "the next app does not rent what the user agreed to long ago"
+    assert unfinished_runs(world.store) == (), (
+        "the next app does not rent what the user agreed to long ago"
+    )
     (notice,) = await reconcile_runs(world.store)
-    assert f"run {killed.id} has no machine yet: hudtui runs resume {killed.id} rents one" in notice.message
+    assert (
+        f"run {killed.id} has no machine yet: hudtui runs resume {killed.id} rents one"
+        in notice.message
+    )
     (notice,) = await reconcile_runs(world.store, now=lambda: time.time() + 3600)
-    assert "was never started" in notice.message and world.store.summary(killed.id).state == "failed"
+    assert (
+        "was never started" in notice.message and world.store.summary(killed.id).state == "failed"
+    )
     assert world.created == 0
 
 
@@ -369,7 +467,9 @@ async def _all_of(events: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("moment", ["runs", "fetches", "ends"])
-async def test_who_leaves_a_run_learns_of_its_machine(world: World, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+async def test_who_leaves_a_run_learns_of_its_machine(
+    world: World, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     record = world.record("exec sleep 1000" if moment == "runs" else "true")
     reached, said = asyncio.Event(), list[str]()
 
@@ -386,7 +486,9 @@ async def test_who_leaves_a_run_learns_of_its_machine(world: World, monkeypatch:
         name = "fetch_results" if moment == "fetches" else "terminate_pod"
         monkeypatch.setattr(remote_run, name, reach(getattr(remote_run, name)))
     world.broker.say = said.append
-    monkeypatch.setattr("hudtui.core.flows.manage.rental", lambda *_, **__: contextlib.nullcontext(world.broker))
+    monkeypatch.setattr(
+        "hudtui.core.flows.manage.rental", lambda *_, **__: contextlib.nullcontext(world.broker)
+    )
     steps = manage_run(record.id, open_project(world.store.state_dir.parent), say=said.append)
     managing = asyncio.create_task(_all_of(steps))
     while not (reached.is_set() or (world.store.summary(record.id).stage and moment == "runs")):  # noqa: ASYNC110 - on its machine
@@ -396,8 +498,13 @@ async def test_who_leaves_a_run_learns_of_its_machine(world: World, monkeypatch:
         managing.cancel()  # signals may come at any moment
         await asyncio.sleep(0)
     words = {
-        "runs": f"run {record.id} continues there. While hudtui is closed, its results are not fetched",
-        "fetches": f"its results are not all fetched yet. `hudtui runs resume {record.id}` fetches them and ends the machine.",
+        "runs": (
+            f"run {record.id} continues there. While hudtui is closed, its results are not fetched"
+        ),
+        "fetches": (
+            f"its results are not all fetched yet. `hudtui runs resume {record.id}` fetches them "
+            "and ends the machine."
+        ),
         "ends": f"hudtui-{record.id} is ended, and that was verified.",
     }
     assert words[moment] in said[0] and len(said) == 1
@@ -405,14 +512,18 @@ async def test_who_leaves_a_run_learns_of_its_machine(world: World, monkeypatch:
     await end_remote_run(record.id, world.store, world.broker, grace=0.0)
 
 
-async def test_a_machine_whose_end_fails_when_the_user_leaves_is_ended_by_the_next_hudtui(world: World) -> None:
+async def test_a_machine_whose_end_fails_when_the_user_leaves_is_ended_by_the_next_hudtui(
+    world: World,
+) -> None:
     said: list[str] = []
     world.broker.say = said.append
     record = world.record(stages=(RUN,))
     async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.data.get("name") == "files":
-                world.sim.fail_next("DELETE", "/api/v1/pods/*", kind="status", status=403, times=1000)
+                world.sim.fail_next(
+                    "DELETE", "/api/v1/pods/*", kind="status", status=403, times=1000
+                )
                 break
     summary = world.store.summary(record.id)
     assert (summary.state, summary.holds_machine) == ("stopped", True) and world.sim.alive
@@ -494,8 +605,13 @@ def _full(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
 
     def writing(self: Database) -> Any:
         if self.path.name in (files or ("runs.db",)):
-            what = "the list of runs" if self.path.name == "runs.db" else "the list of rented machines"
-            raise self._error(f"the disk is full: {what} cannot be written, and is unchanged", fix="Free some space.")
+            what = (
+                "the list of runs" if self.path.name == "runs.db" else "the list of rented machines"
+            )
+            raise self._error(
+                f"the disk is full: {what} cannot be written, and is unchanged",
+                fix="Free some space.",
+            )
         return real(self)
 
     monkeypatch.setattr(Database, "writing", writing)
@@ -533,12 +649,17 @@ async def test_a_full_disk_keeps_no_machine_alive_beyond_its_limits(
                 await tending
     assert not world.sim.alive
     text = str(caught.value)
-    assert f"{name} is ended, and that was verified; it could not be written down" in text and "disk is full" in text
+    assert (
+        f"{name} is ended, and that was verified; it could not be written down" in text
+        and "disk is full" in text
+    )
     assert "may be alive" not in text
     with contextlib.suppress(MachineError):  # its machine is gone
         await world.tend(record)
     summary = world.store.summary(record.id)
-    assert not summary.active and not summary.holds_machine, "with room again, the next start writes it down"
+    assert not summary.active and not summary.holds_machine, (
+        "with room again, the next start writes it down"
+    )
     assert world.broker.ledger.records() == ()
 
 
@@ -550,7 +671,9 @@ async def test_a_run_is_stopped_and_its_machine_ended_on_a_full_disk(
     await _leave_when_started(world, record)
     with monkeypatch.context() as full:
         _full(full, *files)
-        with pytest.raises(HudtuiError, match="is ended, and that was verified; it could not be written down"):
+        with pytest.raises(
+            HudtuiError, match="is ended, and that was verified; it could not be written down"
+        ):
             await end_remote_run(record.id, world.store, world.broker, grace=0.0)
     assert not world.sim.alive
     await end_remote_run(record.id, world.store, world.broker)
@@ -582,7 +705,9 @@ async def test_a_disk_that_is_full_while_a_machine_is_rented_leaves_none(
     assert world.created <= 1
 
 
-async def test_a_command_that_ends_while_the_machine_lives_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_ends_while_the_machine_lives_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = world.record("sleep 1000")
     await _leave_when_started(world, record)
     world.sim.fail_next("*", "/api/v1/pods*", kind="status", status=500, times=999)
@@ -600,7 +725,11 @@ async def test_a_command_that_ends_while_the_machine_lives_says_so(world: World,
         await world.tend(record)
     price = f"{record.spec.rent.hourly:.2f}" if record.spec.rent else ""
     told = str(caught_too.value)
-    assert f"hudtui pods terminate hudtui-{record.id}" in told and price in told and f"runs resume {record.id}" in told
+    assert (
+        f"hudtui pods terminate hudtui-{record.id}" in told
+        and price in told
+        and f"runs resume {record.id}" in told
+    )
     assert len(world.sim.alive) == 1
 
 
@@ -618,11 +747,15 @@ async def test_a_disk_that_is_full_before_the_start_keeps_no_machine_alive(
                     _full(full)
                     if leaves:
                         break
-    assert not world.sim.alive and all("disk is full" in text for text in said[: len(said) - leaves])
+    assert not world.sim.alive and all(
+        "disk is full" in text for text in said[: len(said) - leaves]
+    )
     assert not leaves or f"hudtui-{record.id} is ended, and that was verified" in said[-1]
 
 
-async def test_a_disk_that_is_full_for_a_moment_ends_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_is_full_for_a_moment_ends_no_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     world.broker.say = said.append
     record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
@@ -646,7 +779,9 @@ async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World)
     while not world.sim.alive:  # noqa: ASYNC110 - it lives in another thread
         await asyncio.sleep(0.02)
     view = await Monitor(RunStore(world.store.state_dir)).view(record.id)
-    assert view.summary.active and view.stages[0].state == "waiting", "it can be looked at before its machine is there"
+    assert view.summary.active and view.stages[0].state == "waiting", (
+        "it can be looked at before its machine is there"
+    )
     summary = await end_remote_run(record.id, RunStore(world.store.state_dir), world.broker)
     events = await getting
     assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
@@ -655,7 +790,9 @@ async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World)
 
 
 @pytest.mark.parametrize("step", ["make_folder", "arm", "put_supervisor", "start"])
-async def test_stopping_while_another_starts_the_run_ends_it(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+async def test_stopping_while_another_starts_the_run_ends_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     there, go_on, real = asyncio.Event(), asyncio.Event(), getattr(RunFolder, step)
 
     async def late(self: RunFolder, *args: Any, **more: Any) -> Any:
@@ -667,7 +804,9 @@ async def test_stopping_while_another_starts_the_run_ends_it(world: World, monke
     record = world.record("exec sleep 1000")
     starting = asyncio.create_task(world.tend(record))
     await there.wait()
-    stopping = asyncio.create_task(end_remote_run(record.id, RunStore(world.store.state_dir), world.broker, grace=0.0))
+    stopping = asyncio.create_task(
+        end_remote_run(record.id, RunStore(world.store.state_dir), world.broker, grace=0.0)
+    )
     while world.store.summary(record.id).state not in ("stopping", "stopped"):  # noqa: ASYNC110 - another process stops it
         await asyncio.sleep(0.02)
     go_on.set()
@@ -706,7 +845,8 @@ async def _leave_when_started(world: World, record: RunRecord) -> None:
 async def test_who_takes_up_a_run_that_has_started_never_ends_its_machine(
     world: World, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    """Whatever keeps hudtui from it: it is closed at once, the provider fails, or the machine or its guard does not answer."""
+    """Whatever keeps hudtui from it: it is closed at once, the provider fails, or the machine or
+    its guard does not answer."""
     record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
     await _leave_when_started(world, record)
     reached = asyncio.Event()
@@ -716,7 +856,9 @@ async def test_who_takes_up_a_run_that_has_started_never_ends_its_machine(
         reached.set()
         if trouble == "cancelled":
             await asyncio.Event().wait()
-        raise {"provider": ProviderError, "silent": Disconnected, "refused": InputError}[trouble]("it fails")
+        raise {"provider": ProviderError, "silent": Disconnected, "refused": InputError}[trouble](
+            "it fails"
+        )
 
     with monkeypatch.context() as broken:
         if trouble in ("cancelled", "silent"):
@@ -758,7 +900,8 @@ async def _killed_as_it_starts(world: World, record: RunRecord, start: Any) -> N
 async def test_a_run_whose_hudtui_was_killed_as_it_started_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    """Its store does not know of the start. Whatever the next hudtui meets, it does not end the machine."""
+    """Its store does not know of the start. Whatever the next hudtui meets, it does not end the
+    machine."""
     record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
     real, reached = RunFolder.start, asyncio.Event()
 
@@ -790,7 +933,10 @@ async def test_a_run_whose_hudtui_was_killed_as_it_started_goes_on(
         again.cancel()
         await asyncio.wait([again])
         (left,) = find_unattended(
-            world.broker.ledger, {"prime": world.broker.provider}, world.broker.settings, folder=world.store.state_dir.parent
+            world.broker.ledger,
+            {"prime": world.broker.provider},
+            world.broker.settings,
+            folder=world.store.state_dir.parent,
         )
         assert ("continues" if trouble == "changed" else "may have started") in left.words[0]
     assert world.store.summary(record.id).active and len(world.sim.alive) == 1
@@ -807,10 +953,16 @@ async def test_a_run_whose_hudtui_was_killed_just_before_its_start_is_started(wo
     await _killed_as_it_starts(world, record, start)
     events = await world.tend(record)
     assert "step supervisor" in events and events[-1] == "step terminate"
-    assert world.store.summary(record.id).state == "finished" and world.created == 1 and not world.sim.alive
+    assert (
+        world.store.summary(record.id).state == "finished"
+        and world.created == 1
+        and not world.sim.alive
+    )
 
 
-async def test_a_stop_whose_hudtui_was_killed_reaches_the_machine_with_the_next_one(world: World) -> None:
+async def test_a_stop_whose_hudtui_was_killed_reaches_the_machine_with_the_next_one(
+    world: World,
+) -> None:
     record = world.record("exec sleep 1000")
     await _leave_when_started(world, record)
     world.store.append(record.id, "stop_requested", {"grace": 0.0}, once="stop_requested")
@@ -819,7 +971,9 @@ async def test_a_stop_whose_hudtui_was_killed_reaches_the_machine_with_the_next_
     assert world.store.summary(record.id).state == "stopped" and not world.sim.alive
 
 
-async def test_a_connection_that_is_lost_just_after_the_start_fails_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_is_lost_just_after_the_start_fails_no_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, lost = RunFolder.start, [Disconnected("lost")]
     sync = RunFolder.sync
 
@@ -868,10 +1022,16 @@ async def test_a_machine_that_the_ledger_has_lost_is_neither_ordered_again_nor_f
     for file in world.broker.ledger.path.parent.glob("pods.db*"):
         file.unlink()
     summary = await end_remote_run(record.id, world.store, world.broker, grace=0.0)
-    assert (summary.state, summary.machine, world.created) == ("stopped", "released", 1) and not world.sim.alive
+    assert (summary.state, summary.machine, world.created) == (
+        "stopped",
+        "released",
+        1,
+    ) and not world.sim.alive
 
 
-async def test_a_machine_that_the_ledger_has_lost_and_that_is_gone_is_not_waited_for(world: World) -> None:
+async def test_a_machine_that_the_ledger_has_lost_and_that_is_gone_is_not_waited_for(
+    world: World,
+) -> None:
     record = world.record("exec sleep 1000")
     await _leave_when_started(world, record)
     for file in world.broker.ledger.path.parent.glob("pods.db*"):
@@ -893,7 +1053,11 @@ async def _nothing(*_: Any, **__: Any) -> None:
     ("step", "words"),
     [
         ("ready", "has not started there. | No guard is on it: nothing ends it by itself."),
-        ("guard", "has not started there. | in 24 h 14 min or 30 min after it was put there, unless the run starts, whichever"),
+        (
+            "guard",
+            "has not started there. | in 24 h 14 min or 30 min after it was put there, unless the "
+            "run starts, whichever",
+        ),
         ("stage_started", "continues there. | switches it off in 24 h 14 min. That"),
     ],
 )
@@ -907,7 +1071,10 @@ async def test_what_is_said_of_a_machine_whose_hudtui_was_killed_is_so(
             if step in (event.data.get("name"), event.type):
                 break
     (left,) = find_unattended(
-        world.broker.ledger, {"prime": world.broker.provider}, world.broker.settings, folder=world.store.state_dir.parent
+        world.broker.ledger,
+        {"prime": world.broker.provider},
+        world.broker.settings,
+        folder=world.store.state_dir.parent,
     )
     for part in words.split(" | "):
         assert part in " ".join(left.words)
@@ -921,7 +1088,9 @@ async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> No
         async for event in events:
             if event.type == "started":
                 assert is_managed(world.store, record.id)
-                assert await reconcile_runs(RunStore(world.store.state_dir)) == (), "there is nothing that its user could do"
+                assert await reconcile_runs(RunStore(world.store.state_dir)) == (), (
+                    "there is nothing that its user could do"
+                )
                 break
     assert not is_managed(world.store, record.id)
     (notice,) = await reconcile_runs(RunStore(world.store.state_dir))
@@ -941,7 +1110,9 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
                 await change_limits(record.id, world.store, world.broker, Limits(max_hours=1e-6))
                 assert (await world.rules(record))["max_seconds"] < 60
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.machine) == ("stopped", "released") and "h is reached" in str(summary.why)
+    assert (summary.state, summary.machine) == ("stopped", "released") and "h is reached" in str(
+        summary.why
+    )
     kept = world.broker.ledger.limits(spec.machine)
     assert kept is not None and kept.max_hours == 1e-6
     with pytest.raises(RunError, match="has ended"):
@@ -952,7 +1123,9 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
 async def test_a_date_that_is_set_while_a_run_is_managed_ends_it_not_before_its_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = world.record("until [ -e go ]; do sleep 0.05; done; echo done", limits=Limits(max_hours=1.0).to_json())
+    record = world.record(
+        "until [ -e go ]; do sleep 0.05; done; echo done", limits=Limits(max_hours=1.0).to_json()
+    )
     managing, real = asyncio.create_task(world.tend(record)), time.time
     while world.store.summary(record.id).stage is None:  # noqa: ASYNC110 - on its machine
         await asyncio.sleep(0.02)
@@ -960,7 +1133,9 @@ async def test_a_date_that_is_set_while_a_run_is_managed_ends_it_not_before_its_
         later.setattr(time, "time", lambda: real() + 7200)
         await asyncio.wait([managing], timeout=0.5)
     await world.put(record, "go")
-    assert (await managing)[-1] == "step terminate" and world.store.summary(record.id).state == "finished"
+    assert (await managing)[-1] == "step terminate" and world.store.summary(
+        record.id
+    ).state == "finished"
 
 
 async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
@@ -981,7 +1156,9 @@ async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
     await end_remote_run(record.id, world.store, world.broker, grace=0.0)
 
 
-async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_is_gone(world: World) -> None:
+async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_is_gone(
+    world: World,
+) -> None:
     world.sim.add_token("pit_only_ends", {"instances": {"read": True, "write": True}})
     world.broker.settings = {"HUDTUI_GUARD_KEY": "pit_only_ends"}.get
     record = world.record("sleep 1000")
@@ -991,14 +1168,19 @@ async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_i
                 break
     host = find_host(record.host)
     rules = await world.rules(record)
-    assert rules["end"]["url"].startswith(world.sim.url) and "pit_only_ends" not in json.dumps(rules)
+    assert rules["end"]["url"].startswith(world.sim.url) and "pit_only_ends" not in json.dumps(
+        rules
+    )
     sooner = {**rules, "max_seconds": 0.0, "grace_seconds": 0.0, "look_seconds": 0.05}
     await host.put(json.dumps(sooner).encode(), f"{record.folder}/guard.json", mode=0o600)
     while world.sim.alive:  # noqa: ASYNC110 - it is ended by a process of the machine
         await asyncio.sleep(0.05)
     with pytest.raises(MachineError, match="is gone"):
         await world.tend(record)
-    assert (world.store.summary(record.id).state, world.store.summary(record.id).machine) == ("failed", "released")
+    assert (world.store.summary(record.id).state, world.store.summary(record.id).machine) == (
+        "failed",
+        "released",
+    )
 
 
 async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
@@ -1012,14 +1194,22 @@ async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
     assert (summary.state, summary.machine) == ("failed", "released")
 
 
-async def test_a_machine_that_the_user_ends_under_a_run_is_not_said_to_be_taken_back(world: World) -> None:
+async def test_a_machine_that_the_user_ends_under_a_run_is_not_said_to_be_taken_back(
+    world: World,
+) -> None:
     record = world.record("exec sleep 1000")
     with pytest.raises(MachineError, match="is gone: ended by hand"):
         async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
             async for event in events:
                 if event.type == "stage_started":
                     name, broker = f"hudtui-{record.id}", world.broker
-                    await terminate_pod(name, broker.provider, broker.ledger, why="ended by hand", sleep=broker.sleep)
+                    await terminate_pod(
+                        name,
+                        broker.provider,
+                        broker.ledger,
+                        why="ended by hand",
+                        sleep=broker.sleep,
+                    )
     (owned,) = world.broker.ledger.records(alive=False)
     assert (owned.state, owned.why, owned.unasked) == ("ended", "ended by hand", False)
 
@@ -1035,10 +1225,16 @@ async def test_a_machine_that_lost_its_processes_goes_on_by_itself(world: World)
             elif event.type == "note" and "started again" in str(event.data["message"]):
                 world.broker.look = 30.0
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.machine) == ("failed", "released") and "s0" in str(summary.why) and not world.sim.alive
+    assert (
+        (summary.state, summary.machine) == ("failed", "released")
+        and "s0" in str(summary.why)
+        and not world.sim.alive
+    )
 
 
-async def test_a_limit_ends_a_machine_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_limit_ends_a_machine_that_does_not_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote_run, "_FETCHES", 1)
     record = world.record("sleep 1000")
     with pytest.raises(MachineError, match="does not answer"):
@@ -1079,7 +1275,9 @@ async def test_ending_a_run_fetches_and_releases(world: World) -> None:
     assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "some\n"
 
 
-async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run(world: World, tmp_path: Path) -> None:
+async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run(
+    world: World, tmp_path: Path
+) -> None:
     (tmp_path / "taken").write_text("a file is in the way")
     record = world.record(stages=(RUN,), output_dir=str(tmp_path / "taken"))
     with pytest.raises(MachineError, match="its machine is KEPT"):
@@ -1087,7 +1285,9 @@ async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run
     assert len(world.sim.alive) == 1 and world.store.summary(record.id).holds_machine
     (tmp_path / "taken").unlink()
     assert await world.tend(record) == ["step collect", "machine released", "step terminate"]
-    assert (tmp_path / "taken" / record.id / "out" / "metrics.jsonl").exists() and not world.sim.alive
+    assert (
+        tmp_path / "taken" / record.id / "out" / "metrics.jsonl"
+    ).exists() and not world.sim.alive
 
 
 async def test_a_machine_that_is_gone_before_its_results_are_fetched_is_not_called_kept(
@@ -1104,7 +1304,9 @@ async def test_a_machine_that_is_gone_before_its_results_are_fetched_is_not_call
         await world.tend(record)
     assert "taken back" in str(raised.value.why)
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.machine) == ("finished", "released") and unfinished_runs(world.store) == ()
+    assert (summary.state, summary.machine) == ("finished", "released") and unfinished_runs(
+        world.store
+    ) == ()
 
 
 async def test_one_process_tends_a_run(world: World) -> None:
@@ -1119,13 +1321,24 @@ def test_an_order_is_what_was_agreed_to(make: Make) -> None:
     offer = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), raw={"a": [1]})
     wish = Rental("prime", "hudtui-x", offer, image="cuda", disk_gb=80.0, ssh_key="k")
     order = wish.order
-    assert (order.offer, order.offer.raw, order.image, order.disk_gb, order.ssh_key) == (offer, {"a": [1]}, "cuda", 80.0, "k")
+    assert (order.offer, order.offer.raw, order.image, order.disk_gb, order.ssh_key) == (
+        offer,
+        {"a": [1]},
+        "cuda",
+        80.0,
+        "k",
+    )
 
 
-async def test_the_days_budget_is_one_for_all_runs_and_pays_for_their_last_quarter_of_an_hour_too(world: World) -> None:
+async def test_the_days_budget_is_one_for_all_runs_and_pays_for_their_last_quarter_of_an_hour_too(
+    world: World,
+) -> None:
     hourly = world.offer.price.hourly
     limits = Limits(run_budget=None, day_budget=hourly, max_hours=8).to_json()
-    first, second = world.record("sleep 1000", run="first-1", limits=limits), world.record("true", run="second-1", limits=limits)
+    first, second = (
+        world.record("sleep 1000", run="first-1", limits=limits),
+        world.record("true", run="second-1", limits=limits),
+    )
     async with aclosing(run_remote(first.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
@@ -1135,7 +1348,9 @@ async def test_the_days_budget_is_one_for_all_runs_and_pays_for_their_last_quart
     with pytest.raises(BudgetExceeded, match="no room"):
         await world.tend(second)
     summary = world.store.summary(second.id)
-    assert (summary.state, summary.holds_machine) == ("failed", False) and "day's budget" in str(summary.why)
+    assert (summary.state, summary.holds_machine) == ("failed", False) and "day's budget" in str(
+        summary.why
+    )
     assert world.created == 1 and len(world.sim.alive) == 1
     await end_remote_run(first.id, world.store, world.broker, grace=0.0)
     assert not world.sim.alive

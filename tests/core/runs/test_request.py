@@ -1,4 +1,5 @@
-"""Options of runs: declared once, shown by commands and the form, and read back from rows of earlier versions."""
+"""Options of runs: declared once, shown by commands and the form, and read back from rows of
+earlier versions."""
 
 from __future__ import annotations
 
@@ -17,32 +18,74 @@ from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental, RunSpec
 
-OFFER = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), images=("cuda",), raw={"cloudId": "a", "list": [1]})
+OFFER = Offer(
+    "prime",
+    "x",
+    "H100_80GB",
+    2,
+    price=Price(3.0),
+    images=("cuda",),
+    raw={"cloudId": "a", "list": [1]},
+)
 
 
 def test_a_spec_with_a_rented_machine_goes_to_json_and_back() -> None:
     rent = Rental("prime", "hudtui-x", OFFER, 3.0, ssh_key="k")
-    spec = RunSpec("trl", "x", "/w", rent=rent, limits=Limits(max_hours=2.0), tunnels=(80,), model="a/b", seed=3)
+    spec = RunSpec(
+        "trl",
+        "x",
+        "/w",
+        rent=rent,
+        limits=Limits(max_hours=2.0),
+        tunnels=(80,),
+        model="a/b",
+        seed=3,
+    )
     assert from_plain(to_plain(spec), RunSpec) == spec
     assert spec.rent is not None and from_plain(to_plain(spec), RunSpec).rent == rent
-    assert rent.order == Order("hudtui-x", OFFER, ssh_key="k") and rent.order.offer.raw == {"cloudId": "a", "list": [1]}
+    assert rent.order == Order("hudtui-x", OFFER, ssh_key="k") and rent.order.offer.raw == {
+        "cloudId": "a",
+        "list": [1],
+    }
 
 
 def test_a_row_of_the_first_version_is_read() -> None:
-    price = {"hourly": 2.0, "currency": "USD", "disk": 0.0, "variable": False, "prepaid_hours": 0.0, "stated": True}
-    offer = {"provider": "prime", "id": "x", "gpu_type": "H100_80GB", "gpu_count": 1, "price": price, "raw": {"a": [1]}}
+    price = {
+        "hourly": 2.0,
+        "currency": "USD",
+        "disk": 0.0,
+        "variable": False,
+        "prepaid_hours": 0.0,
+        "stated": True,
+    }
+    offer = {
+        "provider": "prime",
+        "id": "x",
+        "gpu_type": "H100_80GB",
+        "gpu_count": 1,
+        "price": price,
+        "raw": {"a": [1]},
+    }
     row: dict[str, Any] = {
         "engine": "rollouts",
         "name": "n",
         "workspace": "/w",
         "group": 2,
         "limits": {"max_hours": None, "run_budget": 5},
-        "rent": {"provider": "prime", "machine": "hudtui-x", "offer": offer, "hourly": 2.0, "keep_on_failure": True},
+        "rent": {
+            "provider": "prime",
+            "machine": "hudtui-x",
+            "offer": offer,
+            "hourly": 2.0,
+            "keep_on_failure": True,
+        },
     }
     spec = from_plain(row, RunSpec)
     assert spec.rent is not None and spec.rent.offer.raw == {"a": [1]} and spec.rent.keep_on_failure
     assert (spec.group, spec.limits) == (2, Limits(max_hours=None, run_budget=5.0))
-    assert from_plain({**row, "rent": None, "limits": {}}, RunSpec).limits == Limits(), "a machine of the user's own has none"
+    assert from_plain({**row, "rent": None, "limits": {}}, RunSpec).limits == Limits(), (
+        "a machine of the user's own has none"
+    )
     with pytest.raises(InputError, match="not a RunSpec that this version"):
         from_plain({**row, "limits": {"max_hours": "soon"}}, RunSpec)
 
@@ -62,6 +105,10 @@ class Bounded:
     text: str = "x"
 
 
-@pytest.mark.parametrize(("count", "problem"), [(0, "at least 1, not 0"), (5, "at most 4, not 5"), (4, ""), (None, "")])
+@pytest.mark.parametrize(
+    ("count", "problem"), [(0, "at least 1, not 0"), (5, "at most 4, not 5"), (4, ""), (None, "")]
+)
 def test_values_beyond_their_bounds_are_named(count: int | None, problem: str) -> None:
-    assert problem in str(out_of_bounds(Bounded(count)) or "") and (out_of_bounds(Bounded(count)) is None) == (not problem)
+    assert problem in str(out_of_bounds(Bounded(count)) or "") and (
+        out_of_bounds(Bounded(count)) is None
+    ) == (not problem)

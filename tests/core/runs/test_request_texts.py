@@ -20,18 +20,86 @@ from hudtui.core.runs.request_texts import argv_of, counts, default_text, reques
 RENTED: dict[str, Any] = {"provider": "prime", "gpus": "2xH100"}
 REQUESTS = [
     RunRequest(),
-    RunRequest(engine="rollouts", policy="openai:a b", base_url="http://h/v1?a=b", group=3, limit=2, seed=0, host="me@box"),
-    RunRequest(tasks="org/name", config=Path("a b.yaml"), model="x/y", steps=7, training=Path("t.yaml"), max_turns=3),
-    RunRequest(**RENTED, spot=False, budget="none", max_hours="1.5", idle_minutes="20", keep_on_failure=True, name="a 'b'"),
-    RunRequest(**RENTED, spot=True, clouds=("a", "b"), regions=("eu",), environments="remote", python="/p", output_dir=Path("o")),
+    RunRequest(
+        engine="rollouts",
+        policy="openai:a b",
+        base_url="http://h/v1?a=b",
+        group=3,
+        limit=2,
+        seed=0,
+        host="me@box",
+    ),
+    RunRequest(
+        tasks="org/name",
+        config=Path("a b.yaml"),
+        model="x/y",
+        steps=7,
+        training=Path("t.yaml"),
+        max_turns=3,
+    ),
+    RunRequest(
+        **RENTED,
+        spot=False,
+        budget="none",
+        max_hours="1.5",
+        idle_minutes="20",
+        keep_on_failure=True,
+        name="a 'b'",
+    ),
+    RunRequest(
+        **RENTED,
+        spot=True,
+        clouds=("a", "b"),
+        regions=("eu",),
+        environments="remote",
+        python="/p",
+        output_dir=Path("o"),
+    ),
     RunRequest(provider="prime", offer_name="abc123", concurrency=8),
     RunRequest(rehearse=True, rehearse_model="x/tiny", steps=2),
-    RunRequest(settings={"learning_rate": 3e-6, "lora": False, "temperature": 1.0, "patience": None, "batch_size": 2}),
-    RunRequest(settings={"lora_targets": ["q", "v"], "loss_type": "grpo", "lr_scheduler": "linear", "beta": 0.0}),
+    RunRequest(
+        settings={
+            "learning_rate": 3e-6,
+            "lora": False,
+            "temperature": 1.0,
+            "patience": None,
+            "batch_size": 2,
+        }
+    ),
+    RunRequest(
+        settings={
+            "lora_targets": ["q", "v"],
+            "loss_type": "grpo",
+            "lr_scheduler": "linear",
+            "beta": 0.0,
+        }
+    ),
     ArtRequest(),
-    ArtRequest(environment="browser", art_config=Path("art.yaml"), dataset="d.json", reward="r.py:f", model="medium", steps=1),
-    ArtRequest(num_generations=3, max_seq_len=4096, learning_rate=1e-5, gpu_memory_utilization=0.5, ruler="m", seed=4),
-    ArtRequest(scenarios=2, val_scenarios=0, epochs=2, groups_per_step=1, project="p", model_name="m", settings={"top_p": 0.9}),
+    ArtRequest(
+        environment="browser",
+        art_config=Path("art.yaml"),
+        dataset="d.json",
+        reward="r.py:f",
+        model="medium",
+        steps=1,
+    ),
+    ArtRequest(
+        num_generations=3,
+        max_seq_len=4096,
+        learning_rate=1e-5,
+        gpu_memory_utilization=0.5,
+        ruler="m",
+        seed=4,
+    ),
+    ArtRequest(
+        scenarios=2,
+        val_scenarios=0,
+        epochs=2,
+        groups_per_step=1,
+        project="p",
+        model_name="m",
+        settings={"top_p": 0.9},
+    ),
     ArtRequest(rehearse=True, base_url="http://127.0.0.1:8000/v1"),
 ]
 
@@ -42,7 +110,9 @@ def test_a_request_comes_back_from_its_texts(request_: RunRequest) -> None:
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_the_words_of_a_request_are_a_command_that_asks_for_it(request_: RunRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_words_of_a_request_are_a_command_that_asks_for_it(
+    request_: RunRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
 
     async def note(request: Any, how: Any, **_: Any) -> None:
@@ -58,14 +128,25 @@ def test_the_words_of_a_request_are_a_command_that_asks_for_it(request_: RunRequ
     words = argv_of(request_)
     assert words[0] == "hudtui"
     hudtui(*words[1:])
-    host = "local" if request_.rehearse else request_.host  # what the command says of a rehearsal without a machine
+    host = (
+        "local" if request_.rehearse else request_.host
+    )  # what the command says of a rehearsal without a machine
     assert asked == [replace(request_, host=host)]
 
 
 def test_an_offer_is_named() -> None:
     offer = Offer("sky", "aws/x", "A10G", 1, Price(1.0))
     request = RunRequest(engine="rollouts", provider="sky", offer=offer)
-    assert argv_of(request) == ["hudtui", "rl", "--engine", "rollouts", "--provider", "sky", "--offer", offer.short]
+    assert argv_of(request) == [
+        "hudtui",
+        "rl",
+        "--engine",
+        "rollouts",
+        "--provider",
+        "sky",
+        "--offer",
+        offer.short,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +171,9 @@ def test_an_offer_is_named() -> None:
         ("no such option", {"engine": "trl"}, False),
     ],
 )
-def test_an_option_counts_beside_other_texts(name: str, texts: dict[str, str], is_one: bool) -> None:
+def test_an_option_counts_beside_other_texts(
+    name: str, texts: dict[str, str], is_one: bool
+) -> None:
     assert counts(name, texts) is is_one
     if not is_one:
         assert request_from({**texts, name: "1"}) == request_from(texts), "its text is left out"
@@ -102,14 +185,19 @@ def test_an_option_counts_beside_other_texts(name: str, texts: dict[str, str], i
         ({"steps": "many"}, "steps: 'many' is not a number"),
         ({"steps": "1.5"}, "steps: '1.5' is not a whole number"),
         ({"steps": "0"}, "steps must be at least 1, not 0"),
-        ({"engine": "art", "learning_rate": "nan"}, "learning_rate must be a number that can be computed with"),
+        (
+            {"engine": "art", "learning_rate": "nan"},
+            "learning_rate must be a number that can be computed with",
+        ),
         ({"engine": "rollouts", "limit": "-1"}, "limit must be at least 1"),
         ({"max_turns": "x"}, "max turns: 'x' is not a number"),
         ({"batch_size": "0"}, "batch_size must be at least 1"),
         ({"learning_rate": "fast"}, "learning_rate=fast"),
     ],
 )
-def test_a_text_that_cannot_be_used_is_named_as_its_field(texts: dict[str, str], message: str) -> None:
+def test_a_text_that_cannot_be_used_is_named_as_its_field(
+    texts: dict[str, str], message: str
+) -> None:
     with pytest.raises(InputError) as caught:
         request_from(texts)
     assert message in " ".join(caught.value.lines())

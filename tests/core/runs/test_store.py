@@ -50,29 +50,46 @@ def test_a_run_is_kept_with_its_plan(store: RunStore, make: Make) -> None:
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_a_run_tells_whether_its_machine_is_simulated(store: RunStore, make: Make, simulated: bool) -> None:
+def test_a_run_tells_whether_its_machine_is_simulated(
+    store: RunStore, make: Make, simulated: bool
+) -> None:
     made = make(run="a-1")
     offer = Offer("prime", "x", "H100_80GB", 1, Price(2.0))
     offer = replace(offer, raw={"simulated": True})  # the provider's words decide nothing
     rent = Rental("prime", 'named "simulated": true', offer, 2.0, simulated=simulated)
     store.add(replace(made, spec=replace(made.spec, rent=rent)))
     summary = store.summary("a-1")
-    assert summary.simulated is simulated is summary.to_json()["simulated"] and bool(summary.cost_note) is simulated
+    assert (
+        summary.simulated is simulated is summary.to_json()["simulated"]
+        and bool(summary.cost_note) is simulated
+    )
 
 
 def test_events_are_folded_in_order(store: RunStore, make: Make) -> None:
     store.add(make(run="a-1"))
     store.append("a-1", "step", {"name": "files"})
     assert store.summary("a-1").state == "starting"
-    store.mirror("a-1", [machine(1, "started", mode="tmux"), machine(2, "stage_started", stage="s0")])
+    store.mirror(
+        "a-1", [machine(1, "started", mode="tmux"), machine(2, "stage_started", stage="s0")]
+    )
     summary = store.summary("a-1")
-    assert (summary.state, summary.mode, summary.stage, summary.started) == ("running", "tmux", "s0", 1000.0)
+    assert (summary.state, summary.mode, summary.stage, summary.started) == (
+        "running",
+        "tmux",
+        "s0",
+        1000.0,
+    )
     assert summary.elapsed(1003.5) == 3.5
     store.append("a-1", "stop_requested")
     assert store.summary("a-1").state == "stopping"
     store.mirror("a-1", [machine(3, "stopping"), machine(4, "stopped", 1010.0, why="on request")])
     summary = store.summary("a-1")
-    assert (summary.state, summary.why, summary.ended, summary.active) == ("stopped", "on request", 1010.0, False)
+    assert (summary.state, summary.why, summary.ended, summary.active) == (
+        "stopped",
+        "on request",
+        1010.0,
+        False,
+    )
     assert summary.elapsed(9999.0) == 10.0
     assert [event.type for event in store.events("a-1")][:2] == ["planned", "step"]
     assert summary.to_json()["elapsed_seconds"] == 10.0
@@ -111,7 +128,9 @@ def test_the_same_word_of_the_machine_counts_once(store: RunStore, make: Make) -
         (machine(90, "finished", exits={str(n): 0 for n in range(100)}), "64"),
     ],
 )
-def test_a_record_that_is_no_event_of_a_machine_is_counted_and_skipped(store: RunStore, make: Make, line: Any, why: str) -> None:
+def test_a_record_that_is_no_event_of_a_machine_is_counted_and_skipped(
+    store: RunStore, make: Make, line: Any, why: str
+) -> None:
     store.add(make(run="a-1"))
     before = store.summary("a-1")
     for _ in range(2):  # also when it is read again
@@ -128,18 +147,33 @@ def test_a_record_that_is_no_event_of_a_machine_is_counted_and_skipped(store: Ru
 
 def test_lines_of_a_machine_are_read_one_by_one(store: RunStore, make: Make) -> None:
     store.add(make(run="a-1"))
-    deep = b'{"seq": 1, "at": 1, "type": "note", "data": {"message": ' + b"[" * 20_000 + b"]" * 20_000 + b"}}"
+    deep = (
+        b'{"seq": 1, "at": 1, "type": "note", "data": {"message": '
+        + b"[" * 20_000
+        + b"]" * 20_000
+        + b"}}"
+    )
     nan = b'{"seq": 2, "at": NaN, "type": "note", "data": {}}'
     wide = b'{"seq": 3, "at": 1, "type": "note", "data": {"message": "' + b"x" * 70_000 + b'"}}'
-    good = b'{"seq": 4, "at": 1, "type": "started", "data": {"mode": "tmux", "more": {"is": "left out"}}}'
-    events = store.mirror("a-1", [read_report(line) for line in (deep, b'{"seq": 1, "at', nan, wide, good)])
+    good = (
+        b'{"seq": 4, "at": 1, "type": "started", "data": {"mode": "tmux", "more": {"is": "left '
+        b'out"}}}'
+    )
+    events = store.mirror(
+        "a-1", [read_report(line) for line in (deep, b'{"seq": 1, "at', nan, wide, good)]
+    )
     assert [(event.type, event.data) for event in events] == [("started", {"mode": "tmux"})]
-    assert store.summary("a-1").unreadable == 4 and "4 records" in str(store.summary("a-1").passed_over)
+    assert store.summary("a-1").unreadable == 4 and "4 records" in str(
+        store.summary("a-1").passed_over
+    )
 
 
 def test_a_machine_that_never_ceases_to_report_fills_nothing(store: RunStore, make: Make) -> None:
     store.add(make(run="a-1"))
-    store.mirror("a-1", (machine(number, "note", message=f"n{number}") for number in range(MOST_REPORTS + 500)))
+    store.mirror(
+        "a-1",
+        (machine(number, "note", message=f"n{number}") for number in range(MOST_REPORTS + 500)),
+    )
     store.mirror("a-1", ({"odd": number} for number in range(500)))
     kept = [event.origin for event in store.events("a-1")]
     assert kept.count("machine") == MOST_REPORTS and kept.count("app") == 1 + MOST_UNREADABLE
@@ -167,13 +201,20 @@ def test_a_store_that_holds_odd_events_opens(store: RunStore, make: Make) -> Non
         ("nowhere", 1, "note", "app", "{}"),
     ]
     database = sqlite3.connect(store.path)
-    database.executemany("INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", rows)
+    database.executemany(
+        "INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", rows
+    )
     database.commit()
     database.close()
     other = RunStore(store.state_dir)
     assert [run.id for run in other.runs()] == ["a-1", "b-1"]
     summary = other.summary("a-1")
-    assert (summary.results, summary.hourly, summary.billed, summary.removed) == (None, None, None, False)
+    assert (summary.results, summary.hourly, summary.billed, summary.removed) == (
+        None,
+        None,
+        None,
+        False,
+    )
     assert json.dumps(summary.to_json()) and [event.to_json() for event in other.events("a-1")]
     store.mirror("a-1", [machine(1, "note")])
     assert other.find(None) == "b-1"
@@ -190,13 +231,22 @@ def test_the_rent_of_a_run_is_not_told_by_its_machine(store: RunStore, make: Mak
     ]
     summary = fold(store.summary("a-1"), said)
     assert summary.holds_machine and summary.machine == "asked" and summary.hourly == 2.0
-    assert summary.results is None and not summary.removed and not summary.unreadable and summary.state == "starting"
+    assert (
+        summary.results is None
+        and not summary.removed
+        and not summary.unreadable
+        and summary.state == "starting"
+    )
 
 
-def test_a_store_that_another_process_writes_is_not_read_as_if_it_were_frozen(store: RunStore, make: Make) -> None:
+def test_a_store_that_another_process_writes_is_not_read_as_if_it_were_frozen(
+    store: RunStore, make: Make
+) -> None:
     store.add(make(run="a-1"))
     holder = sqlite3.connect(store.path, isolation_level=None)
-    holder.execute("PRAGMA journal_mode = DELETE").fetchone()  # as on a file system without shared memory
+    holder.execute(
+        "PRAGMA journal_mode = DELETE"
+    ).fetchone()  # as on a file system without shared memory
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(RunError, match="holds the list of runs"):
         RunStore(store.state_dir, patience=0.1).runs()
@@ -205,16 +255,24 @@ def test_a_store_that_another_process_writes_is_not_read_as_if_it_were_frozen(st
     assert len(RunStore(store.state_dir, patience=0.1).runs()) == 1
 
 
-def test_a_run_that_was_brought_home_lies_there_as_long_as_that_is_there(store: RunStore, make: Make, tmp_path: Path) -> None:
+def test_a_run_that_was_brought_home_lies_there_as_long_as_that_is_there(
+    store: RunStore, make: Make, tmp_path: Path
+) -> None:
     record = replace(make(run="a-1"), host="pod:machine", folder="hudtui/a-1")
     store.add(record)
     home = tmp_path / "home"
     home.mkdir()
-    for kind, data in (("machine", {"kind": "released"}), ("step", {"folder": str(home)}), ("failed", {})):
+    for kind, data in (
+        ("machine", {"kind": "released"}),
+        ("step", {"folder": str(home)}),
+        ("failed", {}),
+    ):
         assert store.record("a-1") == record
         store.append("a-1", kind, data)
     at_home = store.record("a-1")
-    assert (at_home.host, at_home.folder) == ("local", str(home)) and results_folder_of(store.summary("a-1")) == str(home)
+    assert (at_home.host, at_home.folder) == ("local", str(home)) and results_folder_of(
+        store.summary("a-1")
+    ) == str(home)
     home.rmdir()
     assert store.record("a-1") == record and results_folder_of(store.summary("a-1")) is None
 
@@ -230,7 +288,10 @@ START = RunSummary("a", "a", "e", "local", "/f", created=1.0)
 
 
 def of(*events: tuple[str, str], **data: Any) -> str:
-    made = [RunEvent("a", number, float(number), kind, data, origin) for number, (origin, kind) in enumerate(events)]  # type: ignore[arg-type]
+    made = [
+        RunEvent("a", number, float(number), kind, data, origin)
+        for number, (origin, kind) in enumerate(events)
+    ]  # type: ignore[arg-type]
     return fold(START, made).state
 
 
@@ -260,9 +321,15 @@ def test_the_machine_has_the_last_word(events: list[tuple[str, str]], state: str
 
 def test_runs_are_found_by_what_users_type(store: RunStore, make: Make) -> None:
     for place, run in enumerate(("one-aa", "one-bb", "two-cc")):
-        store.add(replace(make(run=run), created=float(place), name="two" if run == "two-cc" else "one"))
+        store.add(
+            replace(make(run=run), created=float(place), name="two" if run == "two-cc" else "one")
+        )
     assert store.find(None) == "two-cc"
-    assert store.find("one-aa") == "one-aa" and store.find("two") == "two-cc" and store.find("one-b") == "one-bb"
+    assert (
+        store.find("one-aa") == "one-aa"
+        and store.find("two") == "two-cc"
+        and store.find("one-b") == "one-bb"
+    )
     with pytest.raises(RunError, match="several"):
         store.find("one")
     with pytest.raises(RunError, match="no run"):
@@ -291,28 +358,40 @@ def test_many_processes_write_at_once(store: RunStore, make: Make) -> None:
         "    store.mirror('a-1', [{'seq': n, 'at': 1.0, 'type': 'note', 'data': {}}])\n"
         "    store.runs()\n"
     )
-    many = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE) for _ in range(4)]
+    many = [
+        subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE) for _ in range(4)
+    ]
     for one in many:
         _, errors = one.communicate(timeout=100)
         assert one.returncode == 0, errors
     events = store.events("a-1")
     kinds = [(event.origin, event.type) for event in events]
-    assert kinds.count(("app", "note")) == 100 and kinds.count(("app", "step")) == 25 and kinds.count(("machine", "note")) == 25
+    assert (
+        kinds.count(("app", "note")) == 100
+        and kinds.count(("app", "step")) == 25
+        and kinds.count(("machine", "note")) == 25
+    )
 
 
 async def test_it_may_be_used_from_threads(store: RunStore, make: Make) -> None:
     store.add(make(run="a-1"))
-    await asyncio.gather(*(asyncio.to_thread(store.append, "a-1", "note", {"n": n}) for n in range(20)))
+    await asyncio.gather(
+        *(asyncio.to_thread(store.append, "a-1", "note", {"n": n}) for n in range(20))
+    )
     assert len(store.events("a-1")) == 21
 
 
-def test_a_full_disk_loses_nothing(store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_nothing(
+    store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.add(make(run="a-1"))
     connect = store.database._connect
 
     def small(how: str) -> sqlite3.Connection:
         database = connect(how)
-        database.execute(f"PRAGMA max_page_count = {database.execute('PRAGMA page_count').fetchone()[0]}")
+        database.execute(
+            f"PRAGMA max_page_count = {database.execute('PRAGMA page_count').fetchone()[0]}"
+        )
         return database
 
     monkeypatch.setattr(store.database, "_connect", small)

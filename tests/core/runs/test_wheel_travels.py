@@ -12,7 +12,9 @@ from hudtui.core.training.plan import PlanFile
 async def test_a_plan_that_wants_hudtui_itself_gets_its_wheel_and_its_scripts(
     store: RunStore, make: Callable[..., RunRecord]
 ) -> None:
-    record = make("true", wheel=True, files=(PlanFile("bootstrap.py", resource="pod/bootstrap.py"),))
+    record = make(
+        "true", wheel=True, files=(PlanFile("bootstrap.py", resource="pod/bootstrap.py"),)
+    )
     async for _ in launch(record, LocalHost(), store):
         pass
     folder = store.folder / record.id

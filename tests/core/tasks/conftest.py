@@ -16,7 +16,10 @@ GOOD: dict[str, Any] = {
     "mcp_config": {
         "hud": {
             "url": "https://mcp.hud.so/v3/mcp",
-            "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "my-org/my-env:latest"},
+            "headers": {
+                "Authorization": "Bearer $HUD_API_KEY",
+                "Mcp-Image": "my-org/my-env:latest",
+            },
         }
     },
     "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 4}},
@@ -30,7 +33,11 @@ def task() -> Callable[..., dict[str, Any]]:
     """A good task with some fields changed; `...` takes one out."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        return {key: value for key, value in {**copy.deepcopy(GOOD), **changes}.items() if value is not ...}
+        return {
+            key: value
+            for key, value in {**copy.deepcopy(GOOD), **changes}.items()
+            if value is not ...
+        }
 
     return make
 
@@ -42,7 +49,11 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     def put(name: str, *tasks: Any, indent: int | None = None) -> Path:
         path = tmp_path / name
         lines = name.endswith(".jsonl")
-        path.write_text("".join(json.dumps(task) + "\n" for task in tasks) if lines else json.dumps(list(tasks), indent=indent))
+        path.write_text(
+            "".join(json.dumps(task) + "\n" for task in tasks)
+            if lines
+            else json.dumps(list(tasks), indent=indent)
+        )
         return path
 
     return put
@@ -50,7 +61,8 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`datasets` keeps its caches in this test's own folder and warns of nothing that is not ours."""
+    """`datasets` keeps its caches in this test's own folder and warns of nothing that is not
+    ours."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

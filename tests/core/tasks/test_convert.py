@@ -36,7 +36,9 @@ def run(source: Path, *targets: Target, strict: bool = False, **more: Any) -> Co
 
 
 def entries(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def test_the_dataset_format_of_the_seeds(write: Write, task: Make, tmp_path: Path) -> None:
@@ -46,20 +48,42 @@ def test_the_dataset_format_of_the_seeds(write: Write, task: Make, tmp_path: Pat
     assert table.schema.names == COLUMNS and set(map(str, table.schema.types)) == {"string"}
     first, second = table.to_pylist()
     good = task()
-    assert {name: json.loads(first[name]) for name in COLUMNS[2:]} == {name: good[name] for name in COLUMNS[2:]}
+    assert {name: json.loads(first[name]) for name in COLUMNS[2:]} == {
+        name: good[name] for name in COLUMNS[2:]
+    }
     assert (second["id"], second["setup_tool"], second["metadata"]) == ("b", "{}", "{}")
-    assert (found.total, found.valid, found.written, found.files) == (2, 2, {"train": 2}, ((tmp_path / "o.parquet",),))
+    assert (found.total, found.valid, found.written, found.files) == (
+        2,
+        2,
+        {"train": 2},
+        ((tmp_path / "o.parquet",),),
+    )
     assert entries(tmp_path) == ["o.parquet", "t.json"]
 
 
-@pytest.mark.parametrize("form", ["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"])
-def test_every_form_comes_back_as_the_same_tasks(write: Write, task: Make, tmp_path: Path, form: Any) -> None:
+@pytest.mark.parametrize(
+    "form", ["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"]
+)
+def test_every_form_comes_back_as_the_same_tasks(
+    write: Write, task: Make, tmp_path: Path, form: Any
+) -> None:
     tasks = [
-        task(id=str(n), prompt="é\n" * (n + 1), system_prompt="brief", agent_config={"n": n}, mixed=["x", 1, None, "7"][n % 4])
+        task(
+            id=str(n),
+            prompt="é\n" * (n + 1),
+            system_prompt="brief",
+            agent_config={"n": n},
+            mixed=["x", 1, None, "7"][n % 4],
+        )
         for n in range(9)
     ]
     path = write("t.jsonl", *tasks)
-    target = tmp_path / {"parquet": "o.parquet", "json": "o.json", "jsonl": "o.jsonl", "tasks-jsonl": "o.jsonl"}.get(form, "o")
+    target = tmp_path / {
+        "parquet": "o.parquet",
+        "json": "o.json",
+        "jsonl": "o.jsonl",
+        "tasks-jsonl": "o.jsonl",
+    }.get(form, "o")
     run(path, Target(target, form))
     read = read_tasks(target)
     assert read.problems == ()
@@ -77,19 +101,33 @@ def test_every_form_comes_back_as_the_same_tasks(write: Write, task: Make, tmp_p
             assert one.extra == extra
 
 
-def test_datasets_loads_what_is_written(write: Write, task: Make, tmp_path: Path, no_network: None) -> None:
+def test_datasets_loads_what_is_written(
+    write: Write, task: Make, tmp_path: Path, no_network: None
+) -> None:
     from datasets import load_dataset, load_from_disk
 
     path = write("t.json", *(task(id=str(n), weight=n) for n in range(10)))
     split = TaskSelection(test=0.2)
     run(path, Target(tmp_path / "o.parquet", "parquet"), Target(tmp_path / "o.jsonl", "jsonl"))
     run(path, Target(tmp_path / "saved", "dataset"))
-    run(path, Target(tmp_path / "both", "dataset"), Target(tmp_path / "set", "parquet"), selection=split)
+    run(
+        path,
+        Target(tmp_path / "both", "dataset"),
+        Target(tmp_path / "set", "parquet"),
+        selection=split,
+    )
     run(path, Target(tmp_path / "repo", "repository"), selection=split)
     cache = str(tmp_path / "cache")
-    one = load_dataset("parquet", data_files=str(tmp_path / "o.parquet"), split="train", cache_dir=cache)
-    lines = load_dataset("json", data_files=str(tmp_path / "o.jsonl"), split="train", cache_dir=cache)
-    assert one.column_names == lines.column_names == [*COLUMNS, "weight"] and one.to_list() == lines.to_list()
+    one = load_dataset(
+        "parquet", data_files=str(tmp_path / "o.parquet"), split="train", cache_dir=cache
+    )
+    lines = load_dataset(
+        "json", data_files=str(tmp_path / "o.jsonl"), split="train", cache_dir=cache
+    )
+    assert (
+        one.column_names == lines.column_names == [*COLUMNS, "weight"]
+        and one.to_list() == lines.to_list()
+    )
     assert load_from_disk(str(tmp_path / "saved")).to_list() == one.to_list()
     for found in (
         load_from_disk(str(tmp_path / "both")),
@@ -107,20 +145,35 @@ def test_fields_that_turn_up_late(write: Write, task: Make, tmp_path: Path) -> N
     run(write("t.jsonl", *tasks), Target(tmp_path / "o.parquet", "parquet"))
     table = pq.read_table(tmp_path / "o.parquet")
     assert table.schema.names == [*COLUMNS, "text", "late"]
-    assert table["late"].to_pylist()[-2:] == [None, "x"] and table["text"].to_pylist()[-2] == '{"no":"text"}'
+    assert (
+        table["late"].to_pylist()[-2:] == [None, "x"]
+        and table["text"].to_pylist()[-2] == '{"no":"text"}'
+    )
     assert read_tasks(tmp_path / "o.parquet").tasks[-2].extra == {"text": {"no": "text"}}
 
 
 class TestSelection:
     @pytest.fixture
     def path(self, write: Write, task: Make) -> Path:
-        return write("t.jsonl", *(task(id=f"t{n}", metadata={"n": n, "kind": "odd" if n % 2 else "even"}) for n in range(200)))
+        return write(
+            "t.jsonl",
+            *(
+                task(id=f"t{n}", metadata={"n": n, "kind": "odd" if n % 2 else "even"})
+                for n in range(200)
+            ),
+        )
 
     def ids(self, path: Path, tmp_path: Path, **more: Any) -> tuple[list[str], list[str]]:
         selection = TaskSelection(**more)
-        run(path, Target(tmp_path / "o", "parquet" if more.get("test") else "dataset"), selection=selection)
+        run(
+            path,
+            Target(tmp_path / "o", "parquet" if more.get("test") else "dataset"),
+            selection=selection,
+        )
         train = [one.id for one in read_tasks(tmp_path / "o", split="train").tasks]
-        return train, [one.id for one in read_tasks(tmp_path / "o", split="test").tasks] if more.get("test") else []
+        return train, [
+            one.id for one in read_tasks(tmp_path / "o", split="test").tasks
+        ] if more.get("test") else []
 
     def test_shuffle_sample_and_split(self, path: Path, tmp_path: Path) -> None:
         everything = [f"t{n}" for n in range(200)]
@@ -132,11 +185,15 @@ class TestSelection:
         assert (len(train), len(test), len({*train, *test})) == (45, 5, 50)
         train, test = self.ids(path, tmp_path, sample=50, test=7)
         assert (len(train), len(test), len({*train, *test})) == (43, 7, 50)
-        assert train == sorted(train, key=everything.index) and test == sorted(test, key=everything.index)
+        assert train == sorted(train, key=everything.index) and test == sorted(
+            test, key=everything.index
+        )
         assert self.ids(path, tmp_path, sample=50, test=7) == (train, test)
 
     def test_a_shuffle_puts_every_task_everywhere(self, path: Path, tmp_path: Path) -> None:
-        firsts = {self.ids(path, tmp_path, shuffle=True, sample=1, seed=seed)[0][0] for seed in range(40)}
+        firsts = {
+            self.ids(path, tmp_path, shuffle=True, sample=1, seed=seed)[0][0] for seed in range(40)
+        }
         assert len(firsts) > 25
 
     @pytest.mark.parametrize(
@@ -160,7 +217,11 @@ class TestSelection:
 
     def test_filters_that_nothing_passes(self, path: Path, tmp_path: Path) -> None:
         with pytest.raises(TaskErrors, match="none of the 200 usable tasks passes"):
-            run(path, Target(tmp_path / "o.parquet", "parquet"), selection=TaskSelection(filters=("id:=no",)))
+            run(
+                path,
+                Target(tmp_path / "o.parquet", "parquet"),
+                selection=TaskSelection(filters=("id:=no",)),
+            )
         assert entries(tmp_path) == ["t.jsonl"]
 
 
@@ -211,18 +272,27 @@ def test_a_folder_of_something_else_is_left_alone(write: Write, task: Make, tmp_
 def test_shards(write: Write, task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_module, "SHARD", 1000)
     monkeypatch.setattr(write_module, "ROW_GROUP", 100)
-    path = write("t.jsonl", *(task(id=str(n), prompt=f"{n} {n * n}", pad="x" * 2000) for n in range(3000)))
+    path = write(
+        "t.jsonl", *(task(id=str(n), prompt=f"{n} {n * n}", pad="x" * 2000) for n in range(3000))
+    )
     found = run(path, Target(tmp_path / "o", "repository"))
     names = [file.name for file in found.files[0]]
     assert len(names) > 2 and names[0] == f"train-00000-of-{len(names):05d}.parquet"
     assert [one.id for one in read_tasks(tmp_path / "o").tasks] == [str(n) for n in range(3000)]
 
 
-def test_a_conversion_that_is_closed_leaves_nothing(write: Write, task: Make, tmp_path: Path) -> None:
+def test_a_conversion_that_is_closed_leaves_nothing(
+    write: Write, task: Make, tmp_path: Path
+) -> None:
     path = write("t.jsonl", *(task(id=str(n), prompt="p" * 900) for n in range(5000)))
     before = path.read_bytes()
     for selection in (TaskSelection(), TaskSelection(shuffle=True)):
-        steps = convert(find_source(path), Rules(), [Target(tmp_path / "o.parquet", "parquet")], selection=selection)
+        steps = convert(
+            find_source(path),
+            Rules(),
+            [Target(tmp_path / "o.parquet", "parquet")],
+            selection=selection,
+        )
         next(steps)
         next(steps)
         assert len(list(tmp_path.iterdir())) > 1
@@ -231,14 +301,18 @@ def test_a_conversion_that_is_closed_leaves_nothing(write: Write, task: Make, tm
     assert path.read_bytes() == before
 
 
-async def test_a_conversion_in_a_thread_can_be_cancelled(write: Write, task: Make, tmp_path: Path) -> None:
+async def test_a_conversion_in_a_thread_can_be_cancelled(
+    write: Write, task: Make, tmp_path: Path
+) -> None:
     import asyncio
 
     path = write("t.jsonl", *(task(id=str(n), prompt="p" * 900) for n in range(5000)))
     begun = asyncio.Event()
 
     async def work() -> None:
-        async for _ in iterate_in_thread(convert(find_source(path), Rules(), [Target(tmp_path / "o.parquet", "parquet")])):
+        async for _ in iterate_in_thread(
+            convert(find_source(path), Rules(), [Target(tmp_path / "o.parquet", "parquet")])
+        ):
             begun.set()
 
     job = asyncio.create_task(work())
@@ -276,7 +350,16 @@ def test_a_full_disk(write: Write, task: Make, tmp_path: Path, form: str, shuffl
     path = write("t.jsonl", *rows)
     out = tmp_path / "out" / "o"
     out.parent.mkdir()
-    command = [sys.executable, "-c", _FULL, str(path), str(out), form, "500000", *(["x"] if shuffle else [])]
+    command = [
+        sys.executable,
+        "-c",
+        _FULL,
+        str(path),
+        str(out),
+        form,
+        "500000",
+        *(["x"] if shuffle else []),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert "the disk is full" in done.stdout, done.stderr
     assert list(out.parent.iterdir()) == []
@@ -298,11 +381,15 @@ def test_a_dataset_that_is_given_up_prints_nothing(
 ) -> None:
     monkeypatch.setattr(write_module, "ROW_GROUP", 10)
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
-    schema = pa.schema([(name, pa.string()) for name in ("id", "mcp_config", "setup_tool", "evaluate_tool")])
+    schema = pa.schema(
+        [(name, pa.string()) for name in ("id", "mcp_config", "setup_tool", "evaluate_tool")]
+    )
     rows = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names, "x" * 1000)] * 20, schema)
     with (
         pytest.raises(KeyError),
-        write_module.DatasetWriter(Target(tmp_path / "x.parquet", "parquet"), schema, ("train",)) as out,
+        write_module.DatasetWriter(
+            Target(tmp_path / "x.parquet", "parquet"), schema, ("train",)
+        ) as out,
     ):
         sink: Any = out.sink("train")
         for _ in range(4):

@@ -17,15 +17,27 @@ from hudtui.core.files import parse_json
 from hudtui.core.tasks.json_records import decode_json, encode_json, split_array, split_lines
 from hudtui.core.tasks.task import FieldProblem
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(['},{"id":', "]", '\\"', "\\", '", "'])
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
+    ['},{"id":', "]", '\\"', "\\", '", "']
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT | st.just("id"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(TEXT | st.just("id"), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-RECORDS = st.lists(st.dictionaries(st.sampled_from(["id", "prompt", "x"]), VALUES, max_size=3) | VALUES, max_size=8)
+RECORDS = st.lists(
+    st.dictionaries(st.sampled_from(["id", "prompt", "x"]), VALUES, max_size=3) | VALUES, max_size=8
+)
 SPELLINGS = st.sampled_from(
-    [{}, {"separators": (",", ":")}, {"indent": 2}, {"ensure_ascii": False}, {"indent": 1, "separators": (" ,", " : ")}]
+    [
+        {},
+        {"separators": (",", ":")},
+        {"indent": 2},
+        {"ensure_ascii": False},
+        {"indent": 1, "separators": (" ,", " : ")},
+    ]
 )
 
 
@@ -37,7 +49,9 @@ def chunks_of(size: int) -> Iterator[None]:
 
 @given(RECORDS, SPELLINGS, st.integers(1, 60))
 @settings(deadline=None)
-def test_an_array_gives_its_records(records: list[Any], spelling: dict[str, Any], size: int) -> None:
+def test_an_array_gives_its_records(
+    records: list[Any], spelling: dict[str, Any], size: int
+) -> None:
     text = "\n" + json.dumps(records, **spelling) + " \n"
     data = text.encode()
     found = []
@@ -69,7 +83,12 @@ def test_lines_give_their_records(records: list[Any], end: str, size: int, last:
     assert lines == [1 + number * end.count("\n") for number in range(len(records))]
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["id", "a"]), VALUES, max_size=2), min_size=1, max_size=5), st.data())
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["id", "a"]), VALUES, max_size=2), min_size=1, max_size=5
+    ),
+    st.data(),
+)
 @settings(deadline=None)
 def test_an_array_that_is_cut_anywhere_is_refused(records: list[Any], data: st.DataObject) -> None:
     text = json.dumps(records).encode()
@@ -96,7 +115,12 @@ def test_two_objects_on_one_line_are_not_two_tasks() -> None:
     (chunk,) = split_lines(b'{"id": 1}, {"id": 2}\n{"id": 3}\n', "t")
     assert chunk.values is None and chunk.lines() == [1, 2]
     (first, second), lines = chunk.records()
-    assert isinstance(first, FieldProblem) and first.code == "json" and second == {"id": 3} and lines == [1, 2]
+    assert (
+        isinstance(first, FieldProblem)
+        and first.code == "json"
+        and second == {"id": 3}
+        and lines == [1, 2]
+    )
 
 
 SPACINGS: list[dict[str, Any]] = [
@@ -106,21 +130,33 @@ SPACINGS: list[dict[str, Any]] = [
     {"ensure_ascii": False},
     {"separators": (" , ", ":")},
 ]
-TRICKY = st.sampled_from(["", "x", ":", '":', "\\", '\\":', "é", "{}", "null", 2**70, 1.5, 1e5, -0.0])
+TRICKY = st.sampled_from(
+    ["", "x", ":", '":', "\\", '\\":', "é", "{}", "null", 2**70, 1.5, 1e5, -0.0]
+)
 DATA = st.recursive(
     st.none() | st.booleans() | TRICKY,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", ":", '":', "\\"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", ":", '":', "\\"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
-@given(DATA, st.sampled_from(SPACINGS), st.booleans(), st.sampled_from(["", "\\u003a", "\\u003A", "\\u0022:", "\\u005c"]), DATA)
+@given(
+    DATA,
+    st.sampled_from(SPACINGS),
+    st.booleans(),
+    st.sampled_from(["", "\\u003a", "\\u003A", "\\u0022:", "\\u005c"]),
+    DATA,
+)
 @settings(deadline=None, max_examples=600)
 @example({"a": 2**70}, SPACINGS[1], False, "", 0)
 def test_fast_decoding_agrees_with_the_precise_parser(
     data: Any, spacing: dict[str, Any], twice: bool, escape: str, other: Any
 ) -> None:
-    """What it decodes is what `parse_json` reads, and it never decodes what `parse_json` refuses."""
+    """What it decodes is what `parse_json` reads, and it never decodes what `parse_json`
+    refuses."""
     text = json.dumps({"z": data, "y": "E"}, **spacing).replace("E", escape)
     if twice:
         text = text.rstrip()[:-1] + ', "z": ' + json.dumps(other, **spacing) + "}"

@@ -20,6 +20,8 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
     shown = json.dumps(masked_config(config, HUD), ensure_ascii=False)
     assert masked_json(json.dumps(config), HUD) == shown
     assert not any(secret in shown for secret in ("0123456789", "abcdefghijkl", "zyxwvuts"))
-    assert "Bearer …cdef" in shown and "${KEY}" in shown and "fast" in shown and "API_KEY=…" in shown
+    assert (
+        "Bearer …cdef" in shown and "${KEY}" in shown and "fast" in shown and "API_KEY=…" in shown
+    )
     broken = '{"Authorization": "Bearer sk-live-0123456789abcdef", "prompt": "x", '
     assert "0123456789" not in masked_text(broken) and '"prompt": "x"' in masked_text(broken)

@@ -1,4 +1,5 @@
-"""Chunks that are certainly fine are recognised as such, and checked to the same result as by `TaskChecker` alone."""
+"""Chunks that are certainly fine are recognised as such, and checked to the same result as by
+`TaskChecker` alone."""
 
 from __future__ import annotations
 
@@ -22,14 +23,22 @@ from hudtui.core.tasks.servers import config_rewriter
 from hudtui.core.tasks.validate import Rules, TaskChecker
 from tests.core.tasks.conftest import GOOD
 
-LOCAL = {"game": {"command": "docker", "args": ["run", "-e", "API_KEY=0123456789abcdef", "my-org/my-env"], "env": None}}
+LOCAL = {
+    "game": {
+        "command": "docker",
+        "args": ["run", "-e", "API_KEY=0123456789abcdef", "my-org/my-env"],
+        "env": None,
+    }
+}
 RULES = {
     "plain": Rules(),
     "strict": Rules(strict=True),
     "budget": Rules(token_budget=3),
     "image": Rules(lock_image="my-org/my-env:latest", lookup={"HUD_API_KEY": "x"}.get),
     "lookup": Rules(lookup={}.get),
-    "rewrite": Rules(lock_image="my-org/my-env", rewrite=config_rewriter(HUD, image="my-org/my-env", remote=True)),
+    "rewrite": Rules(
+        lock_image="my-org/my-env", rewrite=config_rewriter(HUD, image="my-org/my-env", remote=True)
+    ),
 }
 CALLS = [
     {"name": "setup"},
@@ -52,7 +61,18 @@ CALLS = [
 ODD: dict[str, list[Any]] = {
     "id": ["t1", "t2", "t3", "", " t", "t\t", "ä", "a b", 7, True, None, ["t"]],
     "prompt": ["Win.", "", "  ", " \u2003", "Reach 2048\nin time.", None, 5],
-    "mcp_config": [LOCAL, {**GOOD["mcp_config"], **LOCAL}, {}, None, "{}", "[", {"a": 1}, {"a": {}}, 3, json.dumps(LOCAL)],
+    "mcp_config": [
+        LOCAL,
+        {**GOOD["mcp_config"], **LOCAL},
+        {},
+        None,
+        "{}",
+        "[",
+        {"a": 1},
+        {"a": {}},
+        3,
+        json.dumps(LOCAL),
+    ],
     "setup_tool": CALLS,
     "evaluate_tool": CALLS,
     "metadata": [{}, {"level": None}, None, "", '{"level": 1}', "x", [], [1], 0, 1.5, False],
@@ -73,7 +93,9 @@ def records(draw: st.DrawFn) -> Any:
     record = copy.deepcopy(GOOD) | {"id": f"t{draw(st.integers(0, 10**6))}"}
     record |= {name: draw(st.sampled_from(values)) for name, values in PLAIN.items()}
     spoiled = draw(st.sampled_from([0, 0, 0, 0, 1, 3]))
-    for name in draw(st.lists(st.sampled_from(list(ODD)), min_size=min(spoiled, 1), max_size=spoiled)):
+    for name in draw(
+        st.lists(st.sampled_from(list(ODD)), min_size=min(spoiled, 1), max_size=spoiled)
+    ):
         record[name] = draw(st.sampled_from([*ODD[name], ...]))
     record = {name: value for name, value in record.items() if value is not ...}
     return draw(st.sampled_from([record] * 30 + [[], None, "task"]))
@@ -85,7 +107,11 @@ def checked(chunks: Sequence[Sequence[Any]], rules: Rules) -> list[TaskBatch]:
     for values in chunks:
         data = json.dumps(values).encode()
         for chunk in split_array(data, "tasks.json"):
-            batches.append(_check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], 0, 0), "tasks.json"))
+            batches.append(
+                _check_chunk(
+                    chunk, checker, ids, TaskBatch(start, 0, [], [], [], 0, 0), "tasks.json"
+                )
+            )
         start += len(values)
     return batches
 
@@ -98,9 +124,17 @@ def test_the_result_is_that_of_the_checker_alone(rules: Rules, chunks: list[list
         assert found == checked(chunks, rules)
 
 
-@given(st.lists(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in PLAIN.items()}), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.fixed_dictionaries({name: st.sampled_from(values) for name, values in PLAIN.items()}),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_usual_tasks_are_recognised(found: list[dict[str, Any]]) -> None:
-    tasks = decode_array(json.dumps([{"id": f"t{number}", **task} for number, task in enumerate(found)]).encode())
+    tasks = decode_array(
+        json.dumps([{"id": f"t{number}", **task} for number, task in enumerate(found)]).encode()
+    )
     fine = check_fine(tasks, 10, TaskChecker(Rules()))
     assert fine is not None
     assert [(task.index, task.id, task.prompt) for task in fine] == [
@@ -109,7 +143,9 @@ def test_usual_tasks_are_recognised(found: list[dict[str, Any]]) -> None:
 
 
 def test_fields_that_may_be_absent_are_absent() -> None:
-    text = json.dumps([{name: GOOD[name] for name in ("id", "prompt", "mcp_config", "evaluate_tool")}]).encode()
+    text = json.dumps(
+        [{name: GOOD[name] for name in ("id", "prompt", "mcp_config", "evaluate_tool")}]
+    ).encode()
     assert check_fine(decode_array(text), 0, TaskChecker(Rules())) is not None
 
 
@@ -118,7 +154,9 @@ def test_a_task_without_a_field_is_left_to_the_checker(name: str) -> None:
     assert check_fine([GOOD, {**GOOD, name: None}], 0, TaskChecker(Rules())) is None
 
 
-@pytest.mark.parametrize("rules", [Rules(token_budget=1000), Rules(analysis=Analysis(""))], ids=["budget", "analysis"])
+@pytest.mark.parametrize(
+    "rules", [Rules(token_budget=1000), Rules(analysis=Analysis(""))], ids=["budget", "analysis"]
+)
 def test_what_needs_more_checks_is_left_to_the_checker(rules: Rules) -> None:
     assert check_fine([GOOD], 0, TaskChecker(rules)) is None
 

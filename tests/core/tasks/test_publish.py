@@ -1,4 +1,5 @@
-"""Datasets on the Hub: the real client against a stand-in, with the connection cut and the process killed at every request."""
+"""Datasets on the Hub: the real client against a stand-in, with the connection cut and the process
+killed at every request."""
 
 from __future__ import annotations
 
@@ -41,7 +42,12 @@ class Driver:
         """Exit status (negative: the signal that ended it) and what was said."""
         assert self.process.stdin is not None and self.process.stdout is not None
         log = self.home / "log"
-        order = {"repo": repo, "files": {name: str(path) for name, path in files.items()}, "log": str(log), **more}
+        order = {
+            "repo": repo,
+            "files": {name: str(path) for name, path in files.items()},
+            "log": str(log),
+            **more,
+        }
         self.process.stdin.write(json.dumps(order) + "\n")
         self.child = int(self.process.stdout.readline())
         return int(self.process.stdout.readline()), log.read_text()
@@ -80,7 +86,9 @@ def files(tmp_path: Path) -> dict[str, Path]:
     made = {}
     for number in range(2):
         path = tmp_path / f"{number}.parquet"
-        pq.write_table(pa.table({"id": [f"{number}-{n}" for n in range(50)], "prompt": ["p"] * 50}), path)
+        pq.write_table(
+            pa.table({"id": [f"{number}-{n}" for n in range(50)], "prompt": ["p"] * 50}), path
+        )
         made[f"data/train-{number:05d}-of-00002.parquet"] = path
     return made
 
@@ -91,10 +99,13 @@ def shard(files: dict[str, Path]) -> dict[str, Path]:
 
 
 def complete(hub: Any, files: dict[str, Path]) -> None:
-    """One repository with the right files, made by one commit, and nothing sent twice that had arrived."""
+    """One repository with the right files, made by one commit, and nothing sent twice that had
+    arrived."""
     assert list(hub.repos) == [REPO]
     repo = hub.repos[REPO]
-    assert {name: repo.files[name] for name in files} == {name: path.read_bytes() for name, path in files.items()}
+    assert {name: repo.files[name] for name in files} == {
+        name: path.read_bytes() for name, path in files.items()
+    }
     assert set(repo.files) == {*files, "README.md"}
     assert len(repo.commits) == 1
     assert len(hub.uploads) == len(set(hub.uploads)) == len(files)
@@ -124,7 +135,9 @@ def test_what_is_new_replaces_what_is_old(hub: Any, push: Any, files: dict[str, 
     push(files)
     repo = hub.repos[REPO]
     repo.files["notes.md"] = b"mine"
-    repo.files["README.md"] = b"---\nlicense: mit\n---\n# Mine\n" + repo.files["README.md"].partition(b"\n\n")[2]
+    repo.files["README.md"] = (
+        b"---\nlicense: mit\n---\n# Mine\n" + repo.files["README.md"].partition(b"\n\n")[2]
+    )
     repo.commits.append({"summary": "theirs"})
     one = {"data/train-00000-of-00001.parquet": files["data/train-00001-of-00002.parquet"]}
     code, log = push(one)
@@ -189,11 +202,16 @@ def test_killed_at_every_request_in_turn(
 
 
 @pytest.mark.parametrize("fault", [stub.CUT_BEFORE, stub.CUT_AFTER])
-def test_cut_at_every_request_in_turn(hub: Any, push: Any, shard: dict[str, Path], fault: str) -> None:
+def test_cut_at_every_request_in_turn(
+    hub: Any, push: Any, shard: dict[str, Path], fault: str
+) -> None:
     for victim, request in enumerate(requests_of_a_push(hub, push, shard)):
         hub.fault = lambda number, method, path, victim=victim: fault if number == victim else None
         code, log = push(shard)
-        if code != 0 and request[0] in ("GET", "HEAD"):  # looking, which changes nothing, is not tried again
+        if code != 0 and request[0] in (
+            "GET",
+            "HEAD",
+        ):  # looking, which changes nothing, is not tried again
             assert "cannot be reached" in log, (request, log)
             code, log = push(shard)
         assert code == 0, (request, log)
@@ -217,7 +235,8 @@ XML = {"Content-Type": "application/xml"}
         ("/api/repos/create", stub.refuse(403, "no rights"), 7, "write access to my-org"),
         ("/preupload/", stub.Answer(403, b'{"error": "no rights"}'), 7, "does not allow pushing"),
         ("/commit/", stub.Answer(409, b'{"error": "conflict"}'), 7, "conflict (409)"),
-        ("/commit/", stub.Answer(412, b'{"error": "A commit has happened since"}'), 7, "conflict (412)"),
+        ("/commit/", stub.Answer(412, b'{"error": "A commit has happened '
+                                      b'since"}'), 7, "conflict (412)"),
         ("/commit/", stub.Answer(503, b"{}"), 7, "trouble of its own (503)"),
         ("/api/datasets/", stub.Answer(200, b"<html>Sign in</html>", HTML), 7,
          "something else than the Hub"),
@@ -231,7 +250,9 @@ XML = {"Content-Type": "application/xml"}
         ("/commit/", stub.Answer(429, b"{}", {"Retry-After": "0"}), 7, "limits requests (429)"),
     ],
 )  # fmt: skip
-def test_refusals_in_words(hub: Any, push: Any, files: dict[str, Path], where: str, answer: Any, code: int, words: str) -> None:
+def test_refusals_in_words(
+    hub: Any, push: Any, files: dict[str, Path], where: str, answer: Any, code: int, words: str
+) -> None:
     hub.fault = lambda number, method, path: answer if where in path else None
     got, log = push(files, tries=2)
     assert got == code, log
@@ -247,7 +268,9 @@ def test_the_hub_is_busy_for_a_moment(hub: Any, push: Any, shard: dict[str, Path
     count = len(requests_of_a_push(hub, push, shard))
     for victim in range(1, count):
         busy = stub.Answer(429, b"{}", {"Retry-After": "0" if victim != 2 else "1"})
-        hub.fault = lambda number, method, path, victim=victim, busy=busy: busy if number == victim else None
+        hub.fault = lambda number, method, path, victim=victim, busy=busy: (
+            busy if number == victim else None
+        )
         code, log = push(shard)
         assert code == 0, log
         complete(hub, shard)
@@ -268,7 +291,9 @@ def test_someone_else_commits_in_between(hub: Any, push: Any, files: dict[str, P
     hub.fault = other
     code, log = push(files)
     assert code == 0, log
-    assert len(repo.commits) == 3 and repo.files["theirs.txt"] == b"x" and set(files) < set(repo.files)
+    assert (
+        len(repo.commits) == 3 and repo.files["theirs.txt"] == b"x" and set(files) < set(repo.files)
+    )
 
 
 def test_private_is_not_made_public_by_mistake(hub: Any, push: Any, files: dict[str, Path]) -> None:
@@ -286,8 +311,19 @@ def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path)
     )
 
     def said(**variables: str) -> str:
-        environment = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path / "hf"), **variables}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        environment = {
+            **os.environ,
+            **hub.environment(),
+            "HF_HOME": str(tmp_path / "hf"),
+            **variables,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout
 
     assert "127.0.0.1 cannot be reached" in said(HF_ENDPOINT="http://127.0.0.1:9")
@@ -296,7 +332,15 @@ def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path)
 
 
 class TestCard:
-    FACTS = CardFacts("o/n", {"train": 1500, "test": 10}, ("id", "prompt", "weird|name"), "tasks`.json", "o/e:1", 2, 3)
+    FACTS = CardFacts(
+        "o/n",
+        {"train": 1500, "test": 10},
+        ("id", "prompt", "weird|name"),
+        "tasks`.json",
+        "o/e:1",
+        2,
+        3,
+    )
 
     def test_what_it_says(self) -> None:
         text = dataset_card(self.FACTS)
@@ -304,7 +348,9 @@ class TestCard:
         assert head["configs"] == [
             {
                 "config_name": "default",
-                "data_files": [{"split": split, "path": f"data/{split}-*"} for split in ("train", "test")],
+                "data_files": [
+                    {"split": split, "path": f"data/{split}-*"} for split in ("train", "test")
+                ],
             }
         ]
         assert head["size_categories"] == ["1K<n<10K"] and "mcp" in head["tags"]
@@ -318,9 +364,17 @@ class TestCard:
             assert words in text
 
     def test_another_s_words_stay(self) -> None:
-        old = "---\nlicense: mit\ntags: [games]\ndataset_info: {features: []}\nbroken_by: nobody\n---\n# Mine\n\nwords\n"
+        old = (
+            "---\nlicense: mit\ntags: [games]\ndataset_info: {features: []}\nbroken_by: nobody\n"
+            "---\n# Mine\n\nwords\n"
+        )
         text = dataset_card(self.FACTS, old)
-        assert "license: mit" in text and "games" in text and "words" in text and "dataset_info" not in text
+        assert (
+            "license: mit" in text
+            and "games" in text
+            and "words" in text
+            and "dataset_info" not in text
+        )
         assert text.index("words") < text.index(CARD_BEGIN) < text.index(CARD_END)
         assert dataset_card(self.FACTS, text) == text
 
@@ -328,8 +382,12 @@ class TestCard:
         assert "# Mine" in dataset_card(self.FACTS, "---\n: [\n---\n# Mine\n")
 
 
-@pytest.mark.parametrize("place", ["http://hub.example", "http://127.0.0.1@hub.example", "HTTP://10.0.0.7:80", None])
-def test_a_token_goes_to_no_address_and_no_proxy_in_the_clear(place: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "place", ["http://hub.example", "http://127.0.0.1@hub.example", "HTTP://10.0.0.7:80", None]
+)
+def test_a_token_goes_to_no_address_and_no_proxy_in_the_clear(
+    place: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client's own token, too. This machine's own services pass no proxy."""
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
     from threading import Thread
@@ -369,10 +427,14 @@ def test_a_token_goes_to_no_address_and_no_proxy_in_the_clear(place: str | None,
     if place is None:
         assert seen == []
     else:
-        assert len(seen) == 2 and not any(key is not None and key.startswith("Bearer") for _, key in seen)
+        assert len(seen) == 2 and not any(
+            key is not None and key.startswith("Bearer") for _, key in seen
+        )
 
 
-def test_a_use_of_the_hub_that_ends_takes_no_limits_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_use_of_the_hub_that_ends_takes_no_limits_from_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The library has one maker of connections for the whole process."""
     from huggingface_hub import constants, get_session
     from huggingface_hub.utils import close_session
@@ -392,7 +454,11 @@ def test_a_use_of_the_hub_that_ends_takes_no_limits_from_another(monkeypatch: py
         with hub_client(stub.TOKEN):
             connections = get_session()
             with hub_client(stub.TOKEN):
-                assert not connections.is_closed, "one use that begins closes no connection of another"
+                assert not connections.is_closed, (
+                    "one use that begins closes no connection of another"
+                )
             assert get_session() is connections and not connections.is_closed
             assert connections.timeout.read is not None
-        assert outside is None and get_session().timeout.read is None, "what others in the process use is as it was"
+        assert outside is None and get_session().timeout.read is None, (
+            "what others in the process use is as it was"
+        )

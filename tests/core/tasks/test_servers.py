@@ -9,7 +9,10 @@ import pytest
 from hudtui.core.platform import BUCKEYE, HUD
 from hudtui.core.tasks.servers import config_rewriter, is_local, literal_secrets, without_secrets
 
-GATEWAY = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "o/e:1"}}
+GATEWAY = {
+    "url": "https://mcp.hud.ai/v3/mcp",
+    "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "o/e:1"},
+}
 
 
 @pytest.mark.parametrize(
@@ -67,15 +70,38 @@ SECRET = "sk-" + "x1" * 12
             {"headers": {"Authorization": "Bearer ${HUD_API_KEY}"}},
         ),
         (
-            {"url": "https://x.example/mcp", "headers": {"Authorization": SECRET, "X-Api-Key": SECRET}},
+            {
+                "url": "https://x.example/mcp",
+                "headers": {"Authorization": SECRET, "X-Api-Key": SECRET},
+            },
             {"headers": {"Authorization": "${TOOLS_API_KEY}", "X-Api-Key": "${API_KEY}"}},
         ),
-        ({"url": f"https://me:{SECRET}@x.example/mcp"}, {"url": "https://me:${TOOLS_PASSWORD}@x.example/mcp"}),
-        ({"url": f"https://x.example/mcp?a=1&api_key={SECRET}#x"}, {"url": "https://x.example/mcp?a=1&api_key=${API_KEY}#x"}),
-        ({"command": "x", "env": {"OPENAI_API_KEY": SECRET}}, {"env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}}),
         (
-            {"command": "docker", "args": ["run", "-e", f"DB_PASSWORD={SECRET}", "--env=A_TOKEN=" + SECRET, "img"]},
-            {"args": ["run", "-e", "DB_PASSWORD=${DB_PASSWORD}", "--env=A_TOKEN=${A_TOKEN}", "img"]},
+            {"url": f"https://me:{SECRET}@x.example/mcp"},
+            {"url": "https://me:${TOOLS_PASSWORD}@x.example/mcp"},
+        ),
+        (
+            {"url": f"https://x.example/mcp?a=1&api_key={SECRET}#x"},
+            {"url": "https://x.example/mcp?a=1&api_key=${API_KEY}#x"},
+        ),
+        (
+            {"command": "x", "env": {"OPENAI_API_KEY": SECRET}},
+            {"env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}},
+        ),
+        (
+            {
+                "command": "docker",
+                "args": ["run", "-e", f"DB_PASSWORD={SECRET}", "--env=A_TOKEN=" + SECRET, "img"],
+            },
+            {
+                "args": [
+                    "run",
+                    "-e",
+                    "DB_PASSWORD=${DB_PASSWORD}",
+                    "--env=A_TOKEN=${A_TOKEN}",
+                    "img",
+                ]
+            },
         ),
     ],
 )
@@ -93,9 +119,19 @@ def test_secrets_are_found_and_replaced(server: dict[str, Any], changed: dict[st
 @pytest.mark.parametrize(
     "server",
     [
-        {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "a" * 40}},
-        {"url": "u", "headers": {"Authorization": "Bearer ${KEY:-fallback12}", "X-Keyboard": "abcdefghijkl"}},
-        {"command": "x", "env": {"MODE": "abcdefghijkl", "A_KEY": "short"}, "args": ["--name=abcdefghijkl"]},
+        {
+            "url": "https://mcp.hud.ai/v3/mcp",
+            "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "a" * 40},
+        },
+        {
+            "url": "u",
+            "headers": {"Authorization": "Bearer ${KEY:-fallback12}", "X-Keyboard": "abcdefghijkl"},
+        },
+        {
+            "command": "x",
+            "env": {"MODE": "abcdefghijkl", "A_KEY": "short"},
+            "args": ["--name=abcdefghijkl"],
+        },
         {"url": "https://x.example/mcp?key=$KEY&mode=abcdefghijkl&token=x"},
         {"url": "u", "headers": ["Authorization"], "env": 3, "args": "x"},
     ],

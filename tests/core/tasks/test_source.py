@@ -29,7 +29,9 @@ def zstd(data: bytes) -> bytes:
     return packed
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
 @pytest.mark.parametrize("packing", [bytes, gzip.compress, zstd], ids=["plain", "gz", "zst"])
 @pytest.mark.parametrize("form", ["array", "lines", "crlf", "pretty", "single"])
 def test_encodings_packings_and_forms(
@@ -40,34 +42,47 @@ def test_encodings_packings_and_forms(
         tasks = tasks[:1]
         text = "\n" + json.dumps(tasks[0], indent=2, ensure_ascii=False)
     elif form in ("lines", "crlf"):
-        text = ("\r\n" if form == "crlf" else "\n").join(json.dumps(one, ensure_ascii=False) for one in tasks)
+        text = ("\r\n" if form == "crlf" else "\n").join(
+            json.dumps(one, ensure_ascii=False) for one in tasks
+        )
     else:
         text = json.dumps(tasks, indent=1 if form == "pretty" else None, ensure_ascii=False)
     path = tmp_path / "tasks.bin"
     path.write_bytes(packing(text.encode(encoding)))
     read = read_tasks(path)
     assert read.problems == ()
-    assert [(one.id, one.prompt) for one in read.tasks] == [(one["id"], one["prompt"]) for one in tasks]
+    assert [(one.id, one.prompt) for one in read.tasks] == [
+        (one["id"], one["prompt"]) for one in tasks
+    ]
 
 
 def test_a_file_of_many_blocks(tmp_path: Path, task: Make) -> None:
     tasks = [task(id=f"t{number}", prompt="é" * (number % 700)) for number in range(1, 5000)]
-    for name, text in (("a.json", json.dumps(tasks, ensure_ascii=False)), ("a.jsonl", "\n".join(map(json.dumps, tasks)))):
+    for name, text in (
+        ("a.json", json.dumps(tasks, ensure_ascii=False)),
+        ("a.jsonl", "\n".join(map(json.dumps, tasks))),
+    ):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         read = read_tasks(path)
         assert path.stat().st_size > 3 << 20
         assert [one.id for one in read.tasks] == [one["id"] for one in tasks if one["prompt"]]
         assert [problem.line for problem in read.problems] == (
-            [None] * 0 if not read.problems else [1 if name == "a.json" else problem.index + 1 for problem in read.problems]
+            [None] * 0
+            if not read.problems
+            else [1 if name == "a.json" else problem.index + 1 for problem in read.problems]
         )
         assert len(read.problems) == sum(not one["prompt"] for one in tasks)
 
 
 @pytest.mark.parametrize("packing", [gzip.compress, zstd])
-def test_a_packed_file_that_is_cut_off(tmp_path: Path, task: Make, packing: Callable[[bytes], bytes]) -> None:
+def test_a_packed_file_that_is_cut_off(
+    tmp_path: Path, task: Make, packing: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "t.jsonl.gz"
-    path.write_bytes(packing(b"".join(json.dumps(task(id=str(n))).encode() + b"\n" for n in range(2000)))[:-20])
+    path.write_bytes(
+        packing(b"".join(json.dumps(task(id=str(n))).encode() + b"\n" for n in range(2000)))[:-20]
+    )
     with pytest.raises(InputError, match="cut off"):
         read_tasks(path)
 
@@ -114,7 +129,12 @@ def test_what_is_meant_by_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "org" / "here").mkdir()
     assert find_source("org/here").kind == "folder"
     hub = find_source("hud-evals/2048-taskset@v1.0:test")
-    assert (hub.kind, hub.repo, hub.revision, hub.split) == ("hub", "hud-evals/2048-taskset", "v1.0", "test")
+    assert (hub.kind, hub.repo, hub.revision, hub.split) == (
+        "hub",
+        "hud-evals/2048-taskset",
+        "v1.0",
+        "test",
+    )
     assert find_source("org/name", split="x").split == "x"
     assert find_source("here", folder=tmp_path / "org").path == tmp_path / "org" / "here"
     for text in ("tasks.json", "data/tasks.jsonl.gz", "a/b/c", "none/", "../x"):
@@ -126,16 +146,27 @@ class TestTables:
     @pytest.fixture
     def rows(self, task: Make) -> list[dict[str, Any]]:
         fields = ("mcp_config", "setup_tool", "evaluate_tool", "metadata")
-        return [{**task(id=f"t{n}"), **{name: json.dumps(task()[name]) for name in fields}, "extra": "7"} for n in range(3)]
+        return [
+            {
+                **task(id=f"t{n}"),
+                **{name: json.dumps(task()[name]) for name in fields},
+                "extra": "7",
+            }
+            for n in range(3)
+        ]
 
     def test_parquet_with_json_text(self, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
         path = tmp_path / "t.parquet"
         pq.write_table(pa.Table.from_pylist(rows), path)
         read = read_tasks(path)
         assert read.problems == () and [one.id for one in read.tasks] == ["t0", "t1", "t2"]
-        assert read.tasks[0].evaluate[0].arguments["name"] == "max_number" and read.tasks[0].extra == {"extra": "7"}
+        assert read.tasks[0].evaluate[0].arguments["name"] == "max_number" and read.tasks[
+            0
+        ].extra == {"extra": "7"}
 
-    def test_parquet_with_nested_data_has_a_null_for_every_foreign_key(self, tmp_path: Path, task: Make) -> None:
+    def test_parquet_with_nested_data_has_a_null_for_every_foreign_key(
+        self, tmp_path: Path, task: Make
+    ) -> None:
         path = tmp_path / "t.parquet"
         local = {"local": {"command": "docker", "args": ["run", "x"]}}
         table = pa.Table.from_pylist([task(id=1), task(id=2, mcp_config=local, setup_tool=None)])
@@ -146,7 +177,9 @@ class TestTables:
         assert [one.id for one in read.tasks] == ["1", "2"] and read.tasks[1].setup == ()
         assert [problem.code for problem in read.problems] == ["id", "id"]
 
-    def test_folders_that_datasets_saved(self, tmp_path: Path, rows: list[dict[str, Any]], no_network: None) -> None:
+    def test_folders_that_datasets_saved(
+        self, tmp_path: Path, rows: list[dict[str, Any]], no_network: None
+    ) -> None:
         from datasets import Dataset, DatasetDict
 
         one = Dataset.from_list(rows)
@@ -154,7 +187,9 @@ class TestTables:
         DatasetDict({"train": one, "test": one.select([1])}).save_to_disk(tmp_path / "several")
         assert len(read_tasks(tmp_path / "one").tasks) == 3
         assert len(read_tasks(tmp_path / "several").tasks) == 3
-        assert [found.id for found in read_tasks(tmp_path / "several", split="test").tasks] == ["t1"]
+        assert [found.id for found in read_tasks(tmp_path / "several", split="test").tasks] == [
+            "t1"
+        ]
         with pytest.raises(InputError, match="no split 'dev'; there are train, test"):
             read_tasks(tmp_path / "several", split="dev")
 
@@ -162,7 +197,9 @@ class TestTables:
         data = tmp_path / "set" / "data"
         data.mkdir(parents=True)
         for number, row in enumerate(rows):
-            pq.write_table(pa.Table.from_pylist([row]), data / f"train-{number:05d}-of-00003.parquet")
+            pq.write_table(
+                pa.Table.from_pylist([row]), data / f"train-{number:05d}-of-00003.parquet"
+            )
         pq.write_table(pa.Table.from_pylist(rows[:1]), data / "test-00000-of-00001.parquet")
         assert [one.id for one in read_tasks(tmp_path / "set").tasks] == ["t0", "t1", "t2"]
         assert len(read_tasks(tmp_path / "set", split="test").tasks) == 1
@@ -184,9 +221,9 @@ class TestTables:
         rows[1]["evaluate_tool"] = "{"
         pq.write_table(pa.Table.from_pylist(rows), path)
         read = read_tasks(path)
-        assert [(problem.index, problem.line, problem.field, problem.code) for problem in read.problems] == [
-            (1, None, "evaluate_tool", "json")
-        ]
+        assert [
+            (problem.index, problem.line, problem.field, problem.code) for problem in read.problems
+        ] == [(1, None, "evaluate_tool", "json")]
         assert [one.id for one in read.tasks] == ["t0", "t2"]
 
 
@@ -215,10 +252,16 @@ print(refused)
 
 @pytest.mark.parametrize("form", ["file", "stream", "parquet"])
 def test_damaged_tables_are_refused_in_words(tmp_path: Path, form: str) -> None:
-    """Offsets of an Arrow file that are followed unchecked end the process; names and texts need not be UTF-8."""
+    """Offsets of an Arrow file that are followed unchecked end the process; names and texts need
+    not be UTF-8."""
     configs = ['{"x": {"url": "https://a.example/mcp"}}'] * 400
     nested = pa.array([{"a": 1, "b": [1, 2]}] * 400)
-    columns = {"id": [f"t{n}" for n in range(400)], "prompt": ["häuser"] * 400, "mcp_config": configs, "metadata": nested}
+    columns = {
+        "id": [f"t{n}" for n in range(400)],
+        "prompt": ["häuser"] * 400,
+        "mcp_config": configs,
+        "metadata": nested,
+    }
     table = pa.table({**columns, "kind": pa.array(["x", "y"] * 200).dictionary_encode()})
     base = tmp_path / "base"
     if form == "parquet":

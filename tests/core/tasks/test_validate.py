@@ -1,4 +1,5 @@
-"""Checks of single tasks: what was checked before changes nothing, and a written task is read back as the same."""
+"""Checks of single tasks: what was checked before changes nothing, and a written task is read back
+as the same."""
 
 from __future__ import annotations
 
@@ -20,16 +21,28 @@ RULES = [
     Rules(lock_image="o/e:1", lookup={"HUD_API_KEY": "k"}.get),
     Rules(strict=True, lock_image="o/e:1", token_budget=2),
     Rules(analysis=ANALYSIS),
-    Rules(rewrite=config_rewriter(Rules().platform, image="o/e:1", remote=True, replace_secrets=True)),
+    Rules(
+        rewrite=config_rewriter(Rules().platform, image="o/e:1", remote=True, replace_secrets=True)
+    ),
 ]
 
-SMALL = st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", " ", ":", '":', "\\", "é", "{}", "null"])
+SMALL = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from(["", "x", " ", ":", '":', "\\", "é", "{}", "null"])
+)
 ANY = st.recursive(
-    SMALL, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b"]), inner), max_leaves=5
+    SMALL,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b"]), inner),
+    max_leaves=5,
 )
 CALL = st.fixed_dictionaries(
     {"name": st.sampled_from(["evaluate", "setup", "other", "", None, 1])},
-    optional={"arguments": ANY | st.fixed_dictionaries({"name": st.sampled_from(["max", "min"])}), "more": SMALL},
+    optional={
+        "arguments": ANY | st.fixed_dictionaries({"name": st.sampled_from(["max", "min"])}),
+        "more": SMALL,
+    },
 )
 SERVER = st.fixed_dictionaries(
     {},
@@ -48,7 +61,12 @@ CONFIG = st.dictionaries(st.sampled_from(["hud", "local", ":"]), SERVER | SMALL,
 
 
 def or_text(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return strategy | strategy.map(json.dumps) | SMALL | st.sampled_from(["{not", "[]", '{"a":1,"a":2}', "{}\n"])
+    return (
+        strategy
+        | strategy.map(json.dumps)
+        | SMALL
+        | st.sampled_from(["{not", "[]", '{"a":1,"a":2}', "{}\n"])
+    )
 
 
 RECORD = st.fixed_dictionaries(
@@ -68,9 +86,26 @@ RECORD = st.fixed_dictionaries(
     },
 )
 CONFIGS = [
-    {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}},
-    {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer abcdefghijkl"}}},
-    {"local": {"command": "docker", "args": ["run", "-e", "API_KEY=abcdefghij"], "env": {"A_TOKEN": "$A_TOKEN"}}, "gone": None},
+    {
+        "hud": {
+            "url": "https://mcp.hud.ai/v3/mcp",
+            "headers": {"Authorization": "Bearer $HUD_API_KEY"},
+        }
+    },
+    {
+        "hud": {
+            "url": "https://mcp.hud.ai/v3/mcp",
+            "headers": {"Authorization": "Bearer abcdefghijkl"},
+        }
+    },
+    {
+        "local": {
+            "command": "docker",
+            "args": ["run", "-e", "API_KEY=abcdefghij"],
+            "env": {"A_TOKEN": "$A_TOKEN"},
+        },
+        "gone": None,
+    },
     {"a": {"command": "ssh"}, "b": {"url": "http://127.0.0.1:1/mcp"}},
 ]
 CALLS = [
@@ -82,7 +117,9 @@ CALLS = [
 
 
 def maybe_text(values: list[Any]) -> st.SearchStrategy[Any]:
-    return st.sampled_from(values) | st.sampled_from([json.dumps(value, indent=1) for value in values])
+    return st.sampled_from(values) | st.sampled_from(
+        [json.dumps(value, indent=1) for value in values]
+    )
 
 
 GOOD = st.fixed_dictionaries(
@@ -118,19 +155,32 @@ def test_a_usable_task_is_checked_again_as_the_same(record: Any, rules: Rules) -
         return
     (row,) = DatasetLayout().record_batch([once]).to_pylist()
     again = TaskChecker(replace(rules, rewrite=None)).check({**row, **once.extra})
-    assert {problem.code for problem in again.problems} <= {problem.code for problem in once.problems}
+    assert {problem.code for problem in again.problems} <= {
+        problem.code for problem in once.problems
+    }
     for name in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
         assert getattr(again, name) == getattr(once, name)
 
 
 def test_servers_inside_a_wrapper_of_other_clients_are_taken_from_there() -> None:
-    servers = {"game": {"command": "python3", "args": ["-m", "game"]}, "web": {"url": "https://e.example/mcp"}}
+    servers = {
+        "game": {"command": "python3", "args": ["-m", "game"]},
+        "web": {"url": "https://e.example/mcp"},
+    }
     evaluate = {"name": "evaluate", "arguments": {}}
     for wrapper in ("mcpServers", "mcp_config", "servers"):
         for written in ({wrapper: servers}, json.dumps({wrapper: servers})):
-            task = TaskChecker(Rules()).check({"id": "t", "prompt": "p", "mcp_config": written, "evaluate_tool": evaluate})
+            task = TaskChecker(Rules()).check(
+                {"id": "t", "prompt": "p", "mcp_config": written, "evaluate_tool": evaluate}
+            )
             assert task.mcp_config == servers
             assert [(one.code, one.severity) for one in task.problems] == [("wrapped", "warning")]
-    for server in ({"servers": servers["web"]}, {"mcpServers": {}}, {"mcpServers": servers, "more": servers["web"]}):
-        task = TaskChecker(Rules()).check({"id": "t", "prompt": "p", "mcp_config": server, "evaluate_tool": evaluate})
+    for server in (
+        {"servers": servers["web"]},
+        {"mcpServers": {}},
+        {"mcpServers": servers, "more": servers["web"]},
+    ):
+        task = TaskChecker(Rules()).check(
+            {"id": "t", "prompt": "p", "mcp_config": server, "evaluate_tool": evaluate}
+        )
         assert task.mcp_config == server and "wrapped" not in {one.code for one in task.problems}

@@ -15,7 +15,13 @@ import pytest
 from hudtui.core.errors import InputError
 from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training import engines
-from hudtui.core.training.engines import as_rehearsal, engine_names, find_engine, rehearsing_engine, trainer_environment
+from hudtui.core.training.engines import (
+    as_rehearsal,
+    engine_names,
+    find_engine,
+    rehearsing_engine,
+    trainer_environment,
+)
 from hudtui.core.training.features import Features
 from hudtui.core.training.memory import layout
 from hudtui.core.training.package_data import resource_bytes
@@ -24,7 +30,12 @@ from hudtui.core.training.recipe import Recipe
 from hudtui.core.training.trl import serve_command
 
 SPEC = JobSpec(
-    "trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"), secrets=("HF_TOKEN", "HUD_API_KEY")
+    "trl",
+    "t",
+    "/w",
+    tasks=FileRef("/w/t.json", 2, "x"),
+    config=FileRef("/w/c.yaml", 3, "y"),
+    secrets=("HF_TOKEN", "HUD_API_KEY"),
 )
 POD = Site(".hudtui/runs/r", ("python3",))
 
@@ -51,18 +62,25 @@ def test_two_gpus_one_serves_and_one_trains() -> None:
     assert train.env["HUDTUI_VLLM_URL"] == "http://127.0.0.1:8000"
     assert serve.argv[0].endswith("/bin/vllm") and train.argv[0].endswith("/bin/python")
     assert train.argv[1:3] == ("-m", "hudtui.trainers.grpo")
-    assert serve.secrets == stage(found, "model").secrets == ("HF_TOKEN",) and train.secrets == ("HF_TOKEN", "HUD_API_KEY")
+    assert serve.secrets == stage(found, "model").secrets == ("HF_TOKEN",) and train.secrets == (
+        "HF_TOKEN",
+        "HUD_API_KEY",
+    )
     assert found.wheel and [port.number for port in found.ports] == [8000]
     assert {output.kind for output in found.outputs} == {"metrics", "traces", "model"}
-    assert option(stage(found, "bootstrap").argv, "--vram") == "8,8"  # of each GPU at least; the machine looks before it installs
+    assert (
+        option(stage(found, "bootstrap").argv, "--vram") == "8,8"
+    )  # of each GPU at least; the machine looks before it installs
     assert len(found.notes) == 2 and found.notes[0].startswith("GPU 0 (serve): about")
     assert from_plain(json.loads(json.dumps(to_plain(found))), Plan) == found
 
 
 def test_the_server_is_told_exactly_what_a_trainer_needs_and_listens_on_loopback() -> None:
     words = (
-        "vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --port 8000 --max-model-len 4096 --gpu-memory-utilization 0.9 "
-        '--weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs --max-logprobs -1 '
+        "vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --port 8000 --max-model-len 4096 "
+        "--gpu-memory-utilization 0.9 "
+        '--weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs '
+        "--max-logprobs -1 "
         "--enable-scale-out"
     )
     assert shlex.join(serve_command("vllm", Recipe(), 1)) == words
@@ -78,15 +96,21 @@ def test_one_gpu_does_both_in_one_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "serving", "training"), [(3, "0", "1,2"), (4, "0,1", "2,3"), (6, "0,1", "2,3,4,5"), (8, "0,1,2,3", "4,5,6,7")]
+    ("gpus", "serving", "training"),
+    [(3, "0", "1,2"), (4, "0,1", "2,3"), (6, "0,1", "2,3,4,5"), (8, "0,1,2,3", "4,5,6,7")],
 )
 def test_more_gpus_are_shared_out(gpus: int, serving: str, training: str) -> None:
     found = plan(gpus=gpus, training={"num_generations": 8})
     serve, train = stage(found, "serve"), stage(found, "train")
-    assert serve.env["CUDA_VISIBLE_DEVICES"] == serving and train.env["CUDA_VISIBLE_DEVICES"] == training
+    assert (
+        serve.env["CUDA_VISIBLE_DEVICES"] == serving
+        and train.env["CUDA_VISIBLE_DEVICES"] == training
+    )
     if "," in serving:
         assert option(serve.argv, "--tensor-parallel-size") == str(serving.count(",") + 1)
-    assert train.argv[0].endswith("/bin/accelerate") and option(train.argv, "--num_processes") == str(training.count(",") + 1)
+    assert train.argv[0].endswith("/bin/accelerate") and option(
+        train.argv, "--num_processes"
+    ) == str(training.count(",") + 1)
     assert "--multi_gpu" in train.argv and "--use_fsdp" not in train.argv
 
 
@@ -94,8 +118,12 @@ def test_a_model_too_large_for_one_gpu_is_spread() -> None:
     found = plan(gpus=8, model="Qwen/Qwen2.5-72B-Instruct", gpu_memory=141.0)
     train = stage(found, "train").argv
     assert "--use_fsdp" in train and "--multi_gpu" not in train
-    assert option(train, "--fsdp_auto_wrap_policy") == "TRANSFORMER_BASED_WRAP"  # what is gathered at once is one layer
-    assert option(train, "--fsdp_state_dict_type") == "FULL_STATE_DICT"  # with shards alone, the trainer would save no model
+    assert (
+        option(train, "--fsdp_auto_wrap_policy") == "TRANSFORMER_BASED_WRAP"
+    )  # what is gathered at once is one layer
+    assert (
+        option(train, "--fsdp_state_dict_type") == "FULL_STATE_DICT"
+    )  # with shards alone, the trainer would save no model
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_downloaded() -> None:
@@ -136,15 +164,27 @@ def test_a_rehearsal_has_the_same_files_and_outputs_and_no_gpu() -> None:
     real, rehearsal = plan(), plan(rehearse=True, gpus=0)
     assert [stage.name for stage in rehearsal.stages] == ["bootstrap", "train"]
     assert rehearsal.outputs == real.outputs
-    assert {file.path for file in real.files} - {"files/train.txt"} <= {file.path for file in rehearsal.files}
+    assert {file.path for file in real.files} - {"files/train.txt"} <= {
+        file.path for file in rehearsal.files
+    }
     assert stage(rehearsal, "train").argv[1:] == stage(real, "train").argv[1:]
     assert stage(rehearsal, "train").env["CUDA_VISIBLE_DEVICES"] == ""
-    recipe = json.loads(next(file.content or "" for file in rehearsal.files if file.path == "files/recipe.json"))
+    recipe = json.loads(
+        next(file.content or "" for file in rehearsal.files if file.path == "files/recipe.json")
+    )
     assert recipe["model"] == "tiny"
 
 
-def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Site("/w/.hudtui/runs/r", (sys.executable,), "/w", environments=str(tmp_path), package="/lib/hudtui")
+def test_a_rehearsal_here_takes_an_environment_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Site(
+        "/w/.hudtui/runs/r",
+        (sys.executable,),
+        "/w",
+        environments=str(tmp_path),
+        package="/lib/hudtui",
+    )
     spec = as_rehearsal(SPEC)
     made = find_engine("trl").plan(spec, here)
     bootstrap = stage(made, "bootstrap")
@@ -164,18 +204,36 @@ def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, mon
 def test_locks_travel_by_name_and_hold_no_addresses() -> None:
     for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu", "base", "uv"):
         text = resource_bytes(f"requirements/{name}.txt").decode()
-        assert "--hash=sha256:" in text and "://" not in text and "--index" not in text and "--find-links" not in text
+        assert (
+            "--hash=sha256:" in text
+            and "://" not in text
+            and "--index" not in text
+            and "--find-links" not in text
+        )
     train = resource_bytes("requirements/train.txt").decode()
     for wishes in (Path(__file__).parents[3] / "requirements").glob("*.in"):
         pins = re.findall(r"(?m)^([\w-]+)(?:\[[\w,]+\])?(==\S+)$", wishes.read_text())
-        assert pins and all(f"\n{name}{version} " in f"\n{wishes.with_suffix('.txt').read_text()}" for name, version in pins), (
-            wishes
-        )
+        assert pins and all(
+            f"\n{name}{version} " in f"\n{wishes.with_suffix('.txt').read_text()}"
+            for name, version in pins
+        ), wishes
     rehearse = resource_bytes("requirements/rehearse.txt").decode()
-    versions = dict(line.split(" ")[0].split("==") for line in train.splitlines() if "==" in line and line[0].isalnum())
+    versions = dict(
+        line.split(" ")[0].split("==")
+        for line in train.splitlines()
+        if "==" in line and line[0].isalnum()
+    )
     for line in rehearse.splitlines():
         name, _, version = line.split(" ")[0].partition("==")
-        if version and name in ("trl", "transformers", "peft", "torch", "accelerate", "datasets", "mcp"):
+        if version and name in (
+            "trl",
+            "transformers",
+            "peft",
+            "torch",
+            "accelerate",
+            "datasets",
+            "mcp",
+        ):
             assert versions[name] == version  # a rehearsal rehearses the real thing
     with pytest.raises(InputError, match="lacks"):
         resource_bytes("requirements/none.txt")
@@ -188,8 +246,14 @@ def test_who_rehearses(monkeypatch: pytest.MonkeyPatch) -> None:
         rehearsing_engine("plain")
 
 
-def test_engines_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_others", lambda: {"theirs": "hudtui.core.training.rollouts:Rollouts", "broken": "nowhere:X"})
+def test_engines_of_other_packages_are_found_by_their_entry_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        engines,
+        "_others",
+        lambda: {"theirs": "hudtui.core.training.rollouts:Rollouts", "broken": "nowhere:X"},
+    )
     assert engine_names() == ("rollouts", "trl", "art", "broken", "theirs")
     assert find_engine("theirs").name == "rollouts"
     with pytest.raises(InputError, match="'broken' cannot be loaded"):

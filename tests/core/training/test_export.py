@@ -15,7 +15,13 @@ from support import hub_stub
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.engines import find_engine
-from hudtui.core.training.export import checkpoints, copy_model, find_trained_model, merge_command, run_checkpoints
+from hudtui.core.training.export import (
+    checkpoints,
+    copy_model,
+    find_trained_model,
+    merge_command,
+    run_checkpoints,
+)
 from hudtui.core.training.plan import FileRef, JobSpec, Plan, PlanFile, Readiness, Site, Stage
 from hudtui.core.training.script import plan_script
 
@@ -28,7 +34,9 @@ def run(tmp_path: Path) -> Path:
         place = folder / name
         place.mkdir(parents=True)
         (place / "adapter_model.safetensors").write_bytes(b"weights of " + name.encode())
-        (place / "adapter_config.json").write_text(json.dumps({"r": 24, "base_model_name_or_path": None}))
+        (place / "adapter_config.json").write_text(
+            json.dumps({"r": 24, "base_model_name_or_path": None})
+        )
         (place / "tokenizer.json").write_text("{}")
         (place / "optimizer.pt").write_bytes(b"large")
         (place / "trainer_state.json").write_text("{}")
@@ -39,12 +47,20 @@ def run(tmp_path: Path) -> Path:
 
 def test_the_end_of_the_training_is_what_is_wanted(run: Path, tmp_path: Path) -> None:
     trained = find_trained_model(run)
-    assert (trained.step, trained.kind, trained.base, trained.rank) == (None, "adapter", "Qwen/Qwen2.5-3B-Instruct", 24)
+    assert (trained.step, trained.kind, trained.base, trained.rank) == (
+        None,
+        "adapter",
+        "Qwen/Qwen2.5-3B-Instruct",
+        24,
+    )
     names = copy_model(trained, tmp_path / "exports" / "mine")
     assert "optimizer.pt" not in names
     copied = tmp_path / "exports" / "mine"
     assert (copied / "adapter_model.safetensors").read_bytes() == b"weights of out/model"
-    assert json.loads((copied / "adapter_config.json").read_text())["base_model_name_or_path"] == "Qwen/Qwen2.5-3B-Instruct"
+    assert (
+        json.loads((copied / "adapter_config.json").read_text())["base_model_name_or_path"]
+        == "Qwen/Qwen2.5-3B-Instruct"
+    )
     card = (copied / "README.md").read_text()
     assert "base_model: Qwen/Qwen2.5-3B-Instruct" in card and "vllm serve" in card
     assert [path.name for path in copied.parent.iterdir()] == ["mine"]  # nothing half made is left
@@ -63,7 +79,11 @@ def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_pa
 def test_without_its_recipe_no_command_is_made_up(run: Path, tmp_path: Path) -> None:
     (run / "files" / "recipe.json").unlink()
     trained = find_trained_model(run, 2)
-    assert trained.base == "" and trained.serve_command(tmp_path, "x") == () and "recipe is missing" in trained.why_not_served
+    assert (
+        trained.base == ""
+        and trained.serve_command(tmp_path, "x") == ()
+        and "recipe is missing" in trained.why_not_served
+    )
     copy_model(trained, tmp_path / "mine")
     assert "vllm serve" not in (tmp_path / "mine" / "README.md").read_text()
     config = run / "out" / "checkpoints" / "checkpoint-2" / "adapter_config.json"
@@ -72,7 +92,9 @@ def test_without_its_recipe_no_command_is_made_up(run: Path, tmp_path: Path) -> 
 
 
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
-    (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
+    (
+        run / "out" / "checkpoints" / "checkpoint-12"
+    ).mkdir()  # the training was broken off before it was written
     assert tuple(run_checkpoints(run)) == (2, 10)
     assert find_trained_model(run, 2).folder.name == "checkpoint-2"
     with pytest.raises(InputError, match="no checkpoint of step 7") as caught:
@@ -84,16 +106,32 @@ def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
 
 def test_a_training_with_art_leaves_adapters_in_its_own_folders(tmp_path: Path) -> None:
     for step in (0, 4, 12):
-        place = tmp_path / "out" / ".art" / "hud-art" / "models" / "mine" / "checkpoints" / f"{step:04d}"
+        place = (
+            tmp_path
+            / "out"
+            / ".art"
+            / "hud-art"
+            / "models"
+            / "mine"
+            / "checkpoints"
+            / f"{step:04d}"
+        )
         place.mkdir(parents=True)
         (place / "adapter_config.json").write_text(json.dumps({"r": 8}))
         (place / "adapter_model.safetensors").write_bytes(b"step %d" % step)
     (place.parent / "0013").mkdir()  # half written
     (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "recipe.json").write_text(json.dumps({"model": "Qwen/Qwen2.5-3B-Instruct"}))
+    (tmp_path / "files" / "recipe.json").write_text(
+        json.dumps({"model": "Qwen/Qwen2.5-3B-Instruct"})
+    )
     assert tuple(run_checkpoints(tmp_path)) == (0, 4, 12)
     trained = find_trained_model(tmp_path)
-    assert (trained.step, trained.kind, trained.base, trained.rank) == (12, "adapter", "Qwen/Qwen2.5-3B-Instruct", 8)
+    assert (trained.step, trained.kind, trained.base, trained.rank) == (
+        12,
+        "adapter",
+        "Qwen/Qwen2.5-3B-Instruct",
+        8,
+    )
     copy_model(find_trained_model(tmp_path, 4), tmp_path / "mine")
     assert (tmp_path / "mine" / "adapter_model.safetensors").read_bytes() == b"step 4"
 
@@ -128,14 +166,22 @@ def test_only_an_adapter_can_be_merged(run: Path, tmp_path: Path) -> None:
 
 def bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "run.sh").write_text(text)
-    path = folder / "bin"  # what a bare Debian has of what the script calls, and what the stages of these tests call
+    path = (
+        folder / "bin"
+    )  # what a bare Debian has of what the script calls, and what the stages of these tests call
     path.mkdir(exist_ok=True)
     for program in ("bash", "cat", "dirname", "env", "mkdir", "python3", "sleep", "tee", "touch"):
         if not (path / program).exists():
             found = sys.executable if program == "python3" else str(shutil.which(program))
             (path / program).symlink_to(found)
     return subprocess.run(
-        ["bash", "run.sh"], cwd=folder, env={"PATH": str(path)}, capture_output=True, text=True, check=False, timeout=60
+        ["bash", "run.sh"],
+        cwd=folder,
+        env={"PATH": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 
@@ -153,11 +199,23 @@ def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
     plan = Plan(
         "other",
         (
-            Stage("serve", ("python3", "-c", service % port), service=True, ready=Readiness(port=port, timeout=30)),
-            Stage("first", ("bash", "-c", 'printf "%s" "$WORDS" >out/words; cat files/a/text >out/text'), env={"WORDS": nasty}),
+            Stage(
+                "serve",
+                ("python3", "-c", service % port),
+                service=True,
+                ready=Readiness(port=port, timeout=30),
+            ),
+            Stage(
+                "first",
+                ("bash", "-c", 'printf "%s" "$WORDS" >out/words; cat files/a/text >out/text'),
+                env={"WORDS": nasty},
+            ),
             Stage("second", ("bash", "-c", "pwd"), cwd="out", secrets=("A_KEY",)),
         ),
-        files=(PlanFile("files/a/text", content=nasty + "\n"), PlanFile("files/mine", source=FileRef("/x/mine", 1, "s"))),
+        files=(
+            PlanFile("files/a/text", content=nasty + "\n"),
+            PlanFile("files/mine", source=FileRef("/x/mine", 1, "s")),
+        ),
     )
     text = plan_script(plan, name="mine")
     refused = bash(tmp_path, text)
@@ -166,7 +224,9 @@ def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
     (tmp_path / "files" / "mine").touch()
     done = bash(tmp_path, text)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "words").read_text() == nasty and (tmp_path / "out" / "text").read_text() == nasty + "\n"
+    assert (tmp_path / "out" / "words").read_text() == nasty and (
+        tmp_path / "out" / "text"
+    ).read_text() == nasty + "\n"
     assert done.stdout.strip().endswith("/out") and "A_KEY" in text
     with socket.socket() as gone:  # the service ends with the script
         assert gone.connect_ex(("127.0.0.1", port)) != 0
@@ -177,13 +237,21 @@ def test_a_script_goes_on_only_when_its_service_is_well(tmp_path: Path) -> None:
         "import http.server as h\n"
         "class No(h.BaseHTTPRequestHandler):\n"
         "    def do_GET(self): self.send_response(503); self.end_headers()\n"
-        "server = h.HTTPServer(('127.0.0.1', %d), No); server.handle_request(); server.handle_request()"
+        "server = h.HTTPServer(('127.0.0.1', %d), No); server.handle_request(); "
+        "server.handle_request()"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serve = Stage("serve", ("python3", "-c", service % port), service=True, ready=Readiness(port=port, timeout=30))
-    done = bash(tmp_path, plan_script(Plan("other", (serve, Stage("after", ("touch", "never")))), name="x"))
+    serve = Stage(
+        "serve",
+        ("python3", "-c", service % port),
+        service=True,
+        ready=Readiness(port=port, timeout=30),
+    )
+    done = bash(
+        tmp_path, plan_script(Plan("other", (serve, Stage("after", ("touch", "never")))), name="x")
+    )
     assert done.returncode == 5 and "serve has ended: logs/serve.log" in done.stdout
     assert not (tmp_path / "never").exists()
 
@@ -194,27 +262,42 @@ def test_a_stage_that_fails_ends_the_script(tmp_path: Path) -> None:
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.parametrize("changes", [{}, {"gpus": 1}, {"gpus": 8, "training": {"num_generations": 8}}, {"rehearse": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"gpus": 1}, {"gpus": 8, "training": {"num_generations": 8}}, {"rehearse": True}],
+)
 def test_every_training_can_be_written_as_a_script(changes: dict[str, Any], tmp_path: Path) -> None:
-    spec = JobSpec("trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"))
-    text = plan_script(find_engine("trl").plan(replace(spec, **changes), Site("run", ("python3",))), name="t")
+    spec = JobSpec(
+        "trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y")
+    )
+    text = plan_script(
+        find_engine("trl").plan(replace(spec, **changes), Site("run", ("python3",))), name="t"
+    )
     (tmp_path / "s.sh").write_text(text)
     assert subprocess.run(["bash", "-n", str(tmp_path / "s.sh")], check=False).returncode == 0
     assert "hudtui/requirements" in text and len(text.splitlines()) < 150
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool, run: Path, tmp_path: Path) -> None:
+def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(
+    public: bool, run: Path, tmp_path: Path
+) -> None:
     copy_model(find_trained_model(run), tmp_path / "mine")
     code = (
         "import sys; from pathlib import Path; from hudtui.core.training.export import push\n"
         "print(push(Path(sys.argv[1]), 'me/mine', token=sys.argv[2], public=sys.argv[3] == 'True'))"
     )
 
-    def pushed(token: str) -> subprocess.CompletedProcess[str]:  # in a process of its own: the client reads its settings once
+    def pushed(
+        token: str,
+    ) -> subprocess.CompletedProcess[
+        str
+    ]:  # in a process of its own: the client reads its settings once
         env = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path / "hf")}
         words = [sys.executable, "-c", code, str(tmp_path / "mine"), token, str(public)]
-        return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=90)
+        return subprocess.run(
+            words, env=env, capture_output=True, text=True, check=False, timeout=90
+        )
 
     with hub_stub.HubStub() as hub:
         done = pushed(hub_stub.TOKEN)
@@ -224,7 +307,11 @@ def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool
         assert repo.files["adapter_model.safetensors"] == b"weights of out/model"
         assert {"README.md", "adapter_config.json", "tokenizer.json"} <= set(repo.files)
         refused = pushed("hf_" + "wrong" * 7)
-        assert refused.returncode != 0 and "HubError" in refused.stderr and "wrongwrong" not in refused.stderr
+        assert (
+            refused.returncode != 0
+            and "HubError" in refused.stderr
+            and "wrongwrong" not in refused.stderr
+        )
 
 
 @pytest.mark.parametrize("torn", ["", '{"epoch": 1'])

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from hudtui.core.training.metrics import MetricsReader, Point
 
-FILE = b'{"step": 1, "reward": 0.5, "task": "a", "ok": true}\n{"step": 2, "reward": 0.75, "loss": 2}\n'
+FILE = (
+    b'{"step": 1, "reward": 0.5, "task": "a", "ok": true}\n{"step": 2, "reward": 0.75, "loss": 2}\n'
+)
 
 
 def test_numbers_become_series() -> None:
@@ -32,7 +34,12 @@ def test_half_lines_wait_for_their_rest(cuts: list[int]) -> None:
 def test_what_is_no_metric_is_passed_over_and_counted() -> None:
     reader = MetricsReader()
     junk = b'\n  \nno json\n[1]\n"x"\n\xff\xfe\n' + b"[" * 100_000 + b"\n"
-    assert reader.feed(junk + b'{"loss": NaN, "kl": Infinity, "reward": 1, "big": 1' + b"0" * 400 + b"}\n") == 1
+    assert (
+        reader.feed(
+            junk + b'{"loss": NaN, "kl": Infinity, "reward": 1, "big": 1' + b"0" * 400 + b"}\n"
+        )
+        == 1
+    )
     assert (reader.bad, reader.not_finite) == (5, 3)
     assert reader.series("reward") == (Point(1.0, 1.0),)
     assert reader.names == ("reward",)

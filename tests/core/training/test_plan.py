@@ -30,7 +30,15 @@ from hudtui.core.training.plan import (
 FULL = Plan(
     engine="other",
     stages=(
-        Stage("serve", ("a", "b c"), cwd="x", env={"A": "1"}, secrets=("KEY",), service=True, ready=Readiness(port=80)),
+        Stage(
+            "serve",
+            ("a", "b c"),
+            cwd="x",
+            env={"A": "1"},
+            secrets=("KEY",),
+            service=True,
+            ready=Readiness(port=80),
+        ),
         Stage(
             "train",
             ("d",),
@@ -61,9 +69,17 @@ def test_a_plan_goes_to_json_and_back() -> None:
 
 def test_the_machine_gets_what_the_supervisor_reads() -> None:
     machine = through_json(FULL.for_machine("r-1", "hudtui-r-1", tmux=False))
-    assert (machine["run"], machine["session"], machine["tmux"], machine["max_seconds"]) == ("r-1", "hudtui-r-1", False, 10.0)
+    assert (machine["run"], machine["session"], machine["tmux"], machine["max_seconds"]) == (
+        "r-1",
+        "hudtui-r-1",
+        False,
+        10.0,
+    )
     assert [stage["name"] for stage in machine["stages"]] == ["serve", "train"]
-    assert machine["stages"][0]["ready"]["port"] == 80 and machine["stages"][1]["restart"] == {"times": 2, "delay": 0.5}
+    assert machine["stages"][0]["ready"]["port"] == 80 and machine["stages"][1]["restart"] == {
+        "times": 2,
+        "delay": 0.5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,7 +97,11 @@ def test_the_machine_gets_what_the_supervisor_reads() -> None:
         lambda: Plan("e", ()),
         lambda: Plan("e", (Stage("s", ("x",)), Stage("s", ("y",)))),
         lambda: Plan("e", (Stage("s", ("x",), service=True),)),
-        lambda: Plan("e", (Stage("s", ("x",)),), files=(PlanFile("a", content=""), PlanFile("a", content="b"))),
+        lambda: Plan(
+            "e",
+            (Stage("s", ("x",)),),
+            files=(PlanFile("a", content=""), PlanFile("a", content="b")),
+        ),
     ],
 )
 def test_what_cannot_work_is_no_plan(broken: Any) -> None:
@@ -89,13 +109,18 @@ def test_what_cannot_work_is_no_plan(broken: Any) -> None:
         broken()
 
 
-@pytest.mark.parametrize("data", [None, [], {}, {"engine": "e", "stages": []}, {"engine": "e", "stages": [{"name": "s"}]}])
+@pytest.mark.parametrize(
+    "data",
+    [None, [], {}, {"engine": "e", "stages": []}, {"engine": "e", "stages": [{"name": "s"}]}],
+)
 def test_foreign_data_is_refused_in_words(data: Any) -> None:
     with pytest.raises(InputError, match="not a Plan that this version"):
         from_plain(data, Plan)
 
 
-def test_files_are_remembered_with_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_remembered_with_their_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "t.json").write_text("[]")
     monkeypatch.chdir(tmp_path)
     ref = file_ref("t.json")
@@ -106,11 +131,19 @@ def test_files_are_remembered_with_their_content(tmp_path: Path, monkeypatch: py
             file_ref(bad)
 
 
-SPEC = JobSpec("rollouts", "my run", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/configs/c.yaml", 3, "y"))
+SPEC = JobSpec(
+    "rollouts",
+    "my run",
+    "/w",
+    tasks=FileRef("/w/t.json", 2, "x"),
+    config=FileRef("/w/configs/c.yaml", 3, "y"),
+)
 
 
 def test_a_spec_goes_to_json_and_back() -> None:
-    spec = replace(SPEC, policy_file=FileRef("/p", 1, "z"), seed=3, secrets=("KEY",), max_seconds=1.5)
+    spec = replace(
+        SPEC, policy_file=FileRef("/p", 1, "z"), seed=3, secrets=("KEY",), max_seconds=1.5
+    )
     assert from_plain(through_json(to_plain(spec)), JobSpec) == spec
 
 
@@ -127,12 +160,20 @@ def test_rollouts_play_the_tasks_where_their_paths_hold() -> None:
     assert options["--policy"] == "greedy" and "--seed" not in options
     command: Any = typer.main.get_command(build())
     known = {word for parameter in command.commands["eval"].params for word in parameter.opts}
-    assert {word for word in stage.argv[6:] if word.startswith("--")} <= known, "the command knows its options"
+    assert {word for word in stage.argv[6:] if word.startswith("--")} <= known, (
+        "the command knows its options"
+    )
     assert [file.source for file in plan.files] == [SPEC.tasks, SPEC.config]
 
 
 def test_rollouts_elsewhere_stay_in_the_folder_of_the_run() -> None:
-    spec = replace(SPEC, policy="replay:/w/old.jsonl", policy_file=FileRef("/w/old.jsonl", 9, "p"), seed=4, limit=2)
+    spec = replace(
+        SPEC,
+        policy="replay:/w/old.jsonl",
+        policy_file=FileRef("/w/old.jsonl", 9, "p"),
+        seed=4,
+        limit=2,
+    )
     plan = find_engine("rollouts").plan(spec, Site(".hudtui/runs/r", ("python3",)))
     bootstrap, stage = plan.stages
     assert stage.cwd == bootstrap.cwd == ""
@@ -141,7 +182,11 @@ def test_rollouts_elsewhere_stay_in_the_folder_of_the_run() -> None:
     assert words[words.index("--seed") + 1] == "4" and words[words.index("--limit") + 1] == "2"
     assert not any(word.startswith("/") for word in (*words, *bootstrap.argv))
     mine = {"files/tasks/t.json", "files/config/c.yaml", "files/policy/old.jsonl"}
-    assert {file.path for file in plan.files} == mine | {"bootstrap.py", "files/base.txt", "files/uv.txt"}
+    assert {file.path for file in plan.files} == mine | {
+        "bootstrap.py",
+        "files/base.txt",
+        "files/uv.txt",
+    }
 
 
 def test_a_machine_without_hudtui_gets_one_and_its_tasks_find_it() -> None:
@@ -149,11 +194,21 @@ def test_a_machine_without_hudtui_gets_one_and_its_tasks_find_it() -> None:
     bootstrap, play = plan.stages
     assert plan.wheel and bootstrap.argv[:2] == ("python3", "bootstrap.py")
     venv = bootstrap.argv[bootstrap.argv.index("--venv") + 1]
-    assert venv.startswith("../../environments/base-") and bootstrap.argv[-2:] == ("--wheel", "files/wheel")
+    assert venv.startswith("../../environments/base-") and bootstrap.argv[-2:] == (
+        "--wheel",
+        "files/wheel",
+    )
     assert play.argv[3:6] == (f"{venv}/bin", f"{venv}/bin/python", "-P")
-    shown = subprocess.run([*play.argv[:3], "/opt", "sh", "-c", "echo $PATH"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [*play.argv[:3], "/opt", "sh", "-c", "echo $PATH"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert shown.stdout.startswith("/opt:")
-    there = find_engine("rollouts").plan(replace(SPEC, trainer_python="/v/bin/python"), Site("r", ("python3",)))
+    there = find_engine("rollouts").plan(
+        replace(SPEC, trainer_python="/v/bin/python"), Site("r", ("python3",))
+    )
     (stage,) = there.stages
     assert not there.wheel and stage.argv[3:5] == ("/v/bin", "/v/bin/python")
 

@@ -44,8 +44,17 @@ def test_the_learning_rate_follows_the_size(model: str, size: float | None, rate
 
 def test_the_defaults_are_those_of_the_predecessor() -> None:
     recipe = Recipe()
-    assert (recipe.lora_rank, recipe.lora_alpha, recipe.lora_targets) == (8, 16, ("q_proj", "k_proj", "v_proj", "o_proj"))
-    assert (recipe.beta, recipe.epsilon, recipe.loss_type, recipe.max_grad_norm) == (0.001, 0.2, "dr_grpo", 0.01)
+    assert (recipe.lora_rank, recipe.lora_alpha, recipe.lora_targets) == (
+        8,
+        16,
+        ("q_proj", "k_proj", "v_proj", "o_proj"),
+    )
+    assert (recipe.beta, recipe.epsilon, recipe.loss_type, recipe.max_grad_norm) == (
+        0.001,
+        0.2,
+        "dr_grpo",
+        0.01,
+    )
     recipe.check_batch(1)
 
 
@@ -58,13 +67,26 @@ def test_a_file_overrides_and_the_spec_goes_before_it() -> None:
     settings = read_settings("steps: 7\nlearning_rate: 1e-4\nlora_rank: 16\n", name="t.yaml")
     spec = JobSpec("trl", "x", "/w", model="Qwen/Qwen2.5-7B-Instruct", steps=9, training=settings)
     recipe = recipe_for(spec)
-    assert (recipe.model, recipe.steps, recipe.learning_rate, recipe.lora_rank) == ("Qwen/Qwen2.5-7B-Instruct", 9, 1e-4, 16)
+    assert (recipe.model, recipe.steps, recipe.learning_rate, recipe.lora_rank) == (
+        "Qwen/Qwen2.5-7B-Instruct",
+        9,
+        1e-4,
+        16,
+    )
     assert read_recipe('{"beta": 0}', name="t.json").beta == 0
     assert read_recipe("", name="t.yaml") == Recipe()
 
 
 def test_a_rehearsal_takes_the_tiny_model_and_keeps_what_it_can() -> None:
-    spec = JobSpec("trl", "x", "/w", model="a/b-7B", steps=5, rehearse=True, training={"beta": 0.5, "model": "c/d-3B"})
+    spec = JobSpec(
+        "trl",
+        "x",
+        "/w",
+        model="a/b-7B",
+        steps=5,
+        rehearse=True,
+        training={"beta": 0.5, "model": "c/d-3B"},
+    )
     recipe = recipe_for(spec)
     assert (recipe.model, recipe.steps, recipe.beta, recipe.learning_rate) == ("tiny", 5, 0.5, 1e-3)
     recipe.check_batch(1)
@@ -107,7 +129,9 @@ def test_generations_have_to_divide_the_batch() -> None:
         ({"steps": 10**400}, "steps must be a number"),
     ],
 )
-def test_settings_that_a_machine_would_stumble_over_are_refused_before_it_is_rented(values: dict[str, Any], words: str) -> None:
+def test_settings_that_a_machine_would_stumble_over_are_refused_before_it_is_rented(
+    values: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         recipe_from(values)
 
@@ -127,18 +151,25 @@ def test_settings_that_a_machine_would_stumble_over_are_refused_before_it_is_ren
 def test_a_name_of_another_trainer_is_answered_with_the_name_here(text: str, told: str) -> None:
     with pytest.raises(InputError) as error:
         read_recipe(text, name="t.yaml")
-    assert error.value.fix is not None and told in error.value.fix and text.partition(":")[0] in error.value.what
+    assert (
+        error.value.fix is not None
+        and told in error.value.fix
+        and text.partition(":")[0] in error.value.what
+    )
 
 
 def test_all_unknown_names_of_a_file_are_told_at_once() -> None:
     with pytest.raises(InputError) as error:
         read_recipe(
-            "model_name_or_path: a/b\nlearning_rate: 1e-4\nper_device_train_batch_size: 2\nlerning_rate: 1", name="t.yaml"
+            "model_name_or_path: a/b\nlearning_rate: 1e-4\nper_device_train_batch_size: 2\n"
+            "lerning_rate: 1",
+            name="t.yaml",
         )
     assert "'model_name_or_path', 'per_device_train_batch_size', 'lerning_rate'" in error.value.what
     fix = error.value.fix or ""
     assert (
-        "model_name_or_path is model, per_device_train_batch_size is batch_size" in fix and "learning_rate by lerning_rate" in fix
+        "model_name_or_path is model, per_device_train_batch_size is batch_size" in fix
+        and "learning_rate by lerning_rate" in fix
     )
 
 

@@ -13,15 +13,27 @@ from hudtui.core.training.metrics import MetricsReader, best_series, quantity_na
 
 TRL = (
     "{'loss': '-0.08111', 'grad_norm': '0.07575', 'learning_rate': '0.001', 'num_tokens': '211', "
-    "'completions/mean_length': '29.75', 'rewards/env_reward/mean': '0.2827', 'reward': '0.2827', 'reward_std': '0.3484', "
-    "'kl': '3.938e-06', 'entropy': '5.691', 'step_time': '2.491', 'epoch': '0.5'}"
+    "'completions/mean_length': '29.75', 'rewards/env_reward/mean': '0.2827', 'reward': '0.2827', "
+    "'reward_std': '0.3484', 'kl': '3.938e-06', 'entropy': '5.691', 'step_time': '2.491', 'epoch': "
+    "'0.5'}"
 )
 LINES = {
-    TRL: {"reward": 0.2827, "reward_std": 0.3484, "loss": -0.08111, "kl": 3.938e-06, "entropy": 5.691, "learning_rate": 0.001},
-    "  3%|▎ | 1/30 [00:02<01:10] {'loss': 0.5, 'epoch': 0.1}": {"loss": 0.5, "step": 1, "max_steps": 30},
+    TRL: {
+        "reward": 0.2827,
+        "reward_std": 0.3484,
+        "loss": -0.08111,
+        "kl": 3.938e-06,
+        "entropy": 5.691,
+        "learning_rate": 0.001,
+    },
+    "  3%|▎ | 1/30 [00:02<01:10] {'loss': 0.5, 'epoch': 0.1}": {
+        "loss": 0.5,
+        "step": 1,
+        "max_steps": 30,
+    },
     "{'eval_loss': nan, 'loss': inf, 'reward': 1}": {"reward": 1},
-    "Step 12 |  8.31s | Loss 0.0123 | Entropy 0.4567 | Mismatch KL 0.0008 | Grad. Norm 0.1234 | LR 1.00e-05 | "
-    "Throughput 10321 tokens/s | MFU 31.2% | Peak Mem. 42.1 GiB": {
+    "Step 12 |  8.31s | Loss 0.0123 | Entropy 0.4567 | Mismatch KL 0.0008 | Grad. Norm 0.1234 | LR "
+    "1.00e-05 | Throughput 10321 tokens/s | MFU 31.2% | Peak Mem. 42.1 GiB": {
         "step": 12,
         "step_time": 8.31,
         "loss": 0.0123,
@@ -30,7 +42,8 @@ LINES = {
         "learning_rate": 1e-5,
         "tokens_per_s": 10321,
     },
-    "16:01:12    INFO Step 12 |  9.02s | Reward 0.4321 | Trainable 96/128 (75.0%) | Turns 5.2 | Error 0.0%": {
+    "16:01:12    INFO Step 12 |  9.02s | Reward 0.4321 | Trainable 96/128 (75.0%) | Turns 5.2 | "
+    "Error 0.0%": {
         "step": 12,
         "reward": 0.4321,
         "step_time": 9.02,
@@ -41,34 +54,41 @@ LINES = {
         "reward": 0.5,
         "completion_length": 400.5,
     },
-    '{"training_step": 4, "step": 9, "train/reward": 0.25, "train/reward_std_dev": 0.1, "loss/train": 2}': {
+    '{"training_step": 4, "step": 9, "train/reward": 0.25, "train/reward_std_dev": 0.1, '
+    '"loss/train": 2}': {
         "step": 9,
         "reward": 0.25,
         "reward_std": 0.1,
         "loss": 2,
     },
     '{"level": "INFO", "message": "Step 2 | 1.0s | Reward 0.75"}': {"step": 2, "reward": 0.75},
-    '{"reward": {"mean": 0.5, "std": 0.25}, "step": 7}': {"step": 7, "reward": 0.5, "reward_std": 0.25},
+    '{"reward": {"mean": 0.5, "std": 0.25}, "step": 7}': {
+        "step": 7,
+        "reward": 0.5,
+        "reward_std": 0.25,
+    },
     "step 3/50 reward=0.25 reward_std=0.1 loss=1.5e-3 step_time=2.5s": {
         "step": 3,
         "max_steps": 50,
         "reward": 0.25,
         "loss": 0.0015,
     },
-    "21:16:35    INFO rollout done: id=15039d... task=0 reward=0.167 turns=3 stop=done_tool": {"reward": 0.167},
+    "21:16:35    INFO rollout done: id=15039d... task=0 reward=0.167 turns=3 stop=done_tool": {
+        "reward": 0.167
+    },
     "gather step 1: 50%|█████     | 8/16 [00:10<00:10, reward=0.5, completion_tokens=23]": {
         "reward": 0.5,
         "step": 1,
         "completion_length": 23,
     },
-    "Engine 000: Avg prompt throughput: 1,234.5 tokens/s, Avg generation throughput: 567.8 tokens/s, Running: 12 reqs, "
-    "Waiting: 0 reqs, GPU KV cache usage: 3.4%, Prefix cache hit rate: 61.2%": {
+    "Engine 000: Avg prompt throughput: 1,234.5 tokens/s, Avg generation throughput: 567.8 "
+    "tokens/s, Running: 12 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.4%, Prefix cache hit rate: "
+    "61.2%": {
         "tokens_per_s": 567.8,
         "GPU KV cache usage": 3.4,
     },
-    "Engine 000: Avg generation throughput: 21.0 tokens/s, Running: 2 reqs, CPU KV cache usage: 8.3%": {
-        "CPU KV cache usage": 8.3
-    },
+    "Engine 000: Avg generation throughput: 21.0 tokens/s, Running: 2 reqs, CPU KV cache usage: "
+    "8.3%": {"CPU KV cache usage": 8.3},
 }
 
 
@@ -112,7 +132,9 @@ def test_lines_without_steps_are_counted_each_kind_by_itself() -> None:
         if number % 2:
             reader.see("{'eval_loss': 1.0, 'eval_reward': 0.25}")
     assert [point.x for point in reader.series("loss")] == [1, 2, 3, 4]
-    assert [point.x for point in reader.series("eval_reward")] == [2, 4], "an evaluation is of the step that was reached"
+    assert [point.x for point in reader.series("eval_reward")] == [2, 4], (
+        "an evaluation is of the step that was reached"
+    )
     assert reader.named("reward") == "reward"
 
 
@@ -125,7 +147,9 @@ def test_a_log_is_read_in_any_pieces() -> None:
         end = start + seed.randrange(1, 40)
         pieces.feed(data[start:end])
         start = end
-    assert {name: whole.series(name) for name in whole.names} == {name: pieces.series(name) for name in pieces.names}
+    assert {name: whole.series(name) for name in whole.names} == {
+        name: pieces.series(name) for name in pieces.names
+    }
     assert whole.named("kl") == "kl" and whole.max_step == 50
 
 
@@ -169,7 +193,11 @@ def test_steps_that_were_done_again_are_shown_once() -> None:
     reader = MetricsReader()
     for step, reward in ((1, 0.1), (2, 0.2), (3, 0.3), (2, 0.25), (3, 0.35)):
         reader.feed(f'{{"step": {step}, "reward": {reward}}}\n'.encode())
-    assert [(point.x, point.y) for point in reader.series("reward")] == [(1, 0.1), (2, 0.25), (3, 0.35)]
+    assert [(point.x, point.y) for point in reader.series("reward")] == [
+        (1, 0.1),
+        (2, 0.25),
+        (3, 0.35),
+    ]
 
 
 def test_the_name_that_tells_most_is_taken() -> None:

@@ -41,7 +41,15 @@ def run(own_world: Path, project_folder: Path) -> Run:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "hudtui", *words]
         env = {**os.environ, "PYTHONPATH": str(lib)}
-        return subprocess.run(command, cwd=project_folder, env=env, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(
+            command,
+            cwd=project_folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
 
     return run
 
@@ -59,13 +67,24 @@ def checks(run: Run, *words: str) -> dict[str, list[str]]:
 
 
 def test_its_training_is_checked_like_ours(run: Run) -> None:
-    assert "Engines: rollouts, trl, art, verl." in run("rl", "tasks.json", "--engine", "nope", "--dry-run").stderr
+    assert (
+        "Engines: rollouts, trl, art, verl."
+        in run("rl", "tasks.json", "--engine", "nope", "--dry-run").stderr
+    )
     found = checks(run, "--model", "gpt-4o", "--set", "batch_size=128")
-    assert "has no visible GPU" in found["machine"][0] and "hudtui rl --rehearse" in found["machine"][0]
+    assert (
+        "has no visible GPU" in found["machine"][0]
+        and "hudtui rl --rehearse" in found["machine"][0]
+    )
     assert "served by its maker alone" in found["model"][0]
     assert found["training"] == ["verl takes a batch of at most 64, not 128 Lower batch_size."]
-    assert "the engine verl has no setting lora_rank" in checks(run, "--set", "lora_rank=4")["training"][0]
-    assert "only the engine art takes ruler" in checks(run, "--set", "ruler=openai/o3")["training"][0]
+    assert (
+        "the engine verl has no setting lora_rank"
+        in checks(run, "--set", "lora_rank=4")["training"][0]
+    )
+    assert (
+        "only the engine art takes ruler" in checks(run, "--set", "ruler=openai/o3")["training"][0]
+    )
 
 
 def test_it_rehearses_and_its_run_is_continued(run: Run, project_folder: Path) -> None:
@@ -78,11 +97,20 @@ def test_it_rehearses_and_its_run_is_continued(run: Run, project_folder: Path) -
     more = run("runs", "continue", first, "--steps", "5", "--yes", "--no-tmux", "--json")
     assert more.returncode == 0, more.stderr
     again = json.loads(more.stdout)["id"]
-    metrics = (project_folder / ".hudtui" / "runs" / again / "out" / "metrics.jsonl").read_text().splitlines()
+    metrics = (
+        (project_folder / ".hudtui" / "runs" / again / "out" / "metrics.jsonl")
+        .read_text()
+        .splitlines()
+    )
     assert [json.loads(line)["step"] for line in metrics] == [1, 2, 3, 4, 5]
     assert "verl trained step 4" in more.stderr and "verl trained step 3" not in more.stderr
-    settings = {one["name"]: one for one in json.loads(run("runs", "settings", again, "--json").stdout)["settings"]}
-    assert settings["training.num_generations"]["value"] == 4 and "training.lora_rank" not in settings
+    settings = {
+        one["name"]: one
+        for one in json.loads(run("runs", "settings", again, "--json").stdout)["settings"]
+    }
+    assert (
+        settings["training.num_generations"]["value"] == 4 and "training.lora_rank" not in settings
+    )
 
 
 def test_its_memory_is_estimated(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Files of trackers: whole, torn at every byte, damaged; tests/real/trackers.py has them from the libraries themselves."""
+"""Files of trackers: whole, torn at every byte, damaged; tests/real/trackers.py has them from the
+libraries themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.tracker_files import TENSORBOARD, TENSORBOARDX, WANDB_HISTORY, history, trackio_file, wandb_file
+from support.tracker_files import (
+    TENSORBOARD,
+    TENSORBOARDX,
+    WANDB_HISTORY,
+    history,
+    trackio_file,
+    wandb_file,
+)
 
 from hudtui.core.training import tracker_files
 from hudtui.core.training.tracker_files import (
@@ -27,7 +35,8 @@ from hudtui.core.training.tracker_files import (
 
 
 def joined(rows: list[Row]) -> dict[str, list[float]]:
-    """The values of each name: where a file is cut between two values of a step, the step has two rows."""
+    """The values of each name: where a file is cut between two values of a step, the step has two
+    rows."""
     found: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
@@ -49,8 +58,17 @@ def test_what_the_real_libraries_write() -> None:
         "nested/a": 6,
     }
     (row,) = EventsFile().feed(TENSORBOARDX)
-    assert row == {"step": 0, "time": 1795422786.0865054, "train/reward": 0.28049033880233765, "loss": 0.5}
-    assert [(row["step"], row["loss"]) for row in EventsFile().feed(TENSORBOARD)] == [(0, 1), (1, 0.5), (2, 0.3333333432674408)]
+    assert row == {
+        "step": 0,
+        "time": 1795422786.0865054,
+        "train/reward": 0.28049033880233765,
+        "loss": 0.5,
+    }
+    assert [(row["step"], row["loss"]) for row in EventsFile().feed(TENSORBOARD)] == [
+        (0, 1),
+        (1, 0.5),
+        (2, 0.3333333432674408),
+    ]
 
 
 RUN = wandb_file([history({"_step": n, "loss": n / 3, "note": "x" * (n * 700)}) for n in range(60)])
@@ -62,7 +80,9 @@ def test_a_file_that_is_read_while_it_is_written(whole: bytes) -> None:
     for size in (1, 7, 4096) if len(whole) < 5000 else (1023, 32768, 50_000):
         reader = tracker_file("x.wandb", whole[:64])
         assert reader is not None
-        rows = [row for at in range(0, len(whole), size) for row in reader.feed(whole[at : at + size])]
+        rows = [
+            row for at in range(0, len(whole), size) for row in reader.feed(whole[at : at + size])
+        ]
         assert joined(rows) == at_once and reader.damaged == 0 and rows
 
 
@@ -71,10 +91,14 @@ def test_damage_costs_what_is_damaged() -> None:
         reader = WandbFile()
         torn = RUN[:place] + bytes([RUN[place] ^ 1]) + RUN[place + 1 :]
         steps = [row["_step"] for row in reader.feed(torn)]
-        assert reader.damaged == 1 and steps[0] == 0 and steps[-1] == 59 and 55 <= len(steps) < 60, steps
+        assert (
+            reader.damaged == 1 and steps[0] == 0 and steps[-1] == 59 and 55 <= len(steps) < 60
+        ), steps
         assert reader.damage is not None
         byte, whole = reader.damage
-        assert place - 32768 < byte <= place and steps[whole - 1] == whole - 1 and steps[whole] > whole
+        assert (
+            place - 32768 < byte <= place and steps[whole - 1] == whole - 1 and steps[whole] > whole
+        )
     value = TENSORBOARD.index(bytes.fromhex("0000003f"))
     reader = EventsFile()
     rows = reader.feed(TENSORBOARD[:value] + b"\1" + TENSORBOARD[value + 1 :])
@@ -85,7 +109,9 @@ def test_damage_costs_what_is_damaged() -> None:
 
 
 @settings(max_examples=60)
-@given(st.lists(st.binary(max_size=200), max_size=5), st.sampled_from([b"", TENSORBOARD, RUN[:3000]]))
+@given(
+    st.lists(st.binary(max_size=200), max_size=5), st.sampled_from([b"", TENSORBOARD, RUN[:3000]])
+)
 def test_any_bytes_are_taken(pieces: list[bytes], head: bytes) -> None:
     for kind in (WandbFile, EventsFile):
         reader: TrackerFile = kind()
@@ -102,7 +128,11 @@ def test_a_trackio_database(tmp_path: Path) -> None:
         path,
         [
             ("first", 0, {"reward": 0.1}),
-            ("second", 0, {"reward": 0.5, "kl": "NaN", "inner": {"a": 1}, "text": {"_type": "x", "n": 1}}),
+            (
+                "second",
+                0,
+                {"reward": 0.5, "kl": "NaN", "inner": {"a": 1}, "text": {"_type": "x", "n": 1}},
+            ),
         ],
     )
     trackio_file(path, [("first", 1, {"reward": 1e-300}), ("first", 2, {"reward": "Infinity"})])
@@ -125,8 +155,9 @@ def test_a_database_whose_query_never_ends(tmp_path: Path, monkeypatch: pytest.M
         path.unlink(missing_ok=True)
         with closing(sqlite3.connect(path)) as database:
             database.execute(
-                f"CREATE VIEW {name} AS WITH RECURSIVE more(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM more) "
-                "SELECT id, 'run' AS run_name, 0 AS step, '' AS timestamp, '{}' AS metrics FROM more"
+                f"CREATE VIEW {name} AS WITH RECURSIVE more(id) AS (SELECT 1 UNION ALL SELECT id + "
+                "1 FROM more) SELECT id, 'run' AS run_name, 0 AS step, '' AS timestamp, '{}' AS "
+                "metrics FROM more"
             )
         with pytest.raises(sqlite3.DatabaseError, match="its metrics are no table"):
             trackio_runs(path)
@@ -143,8 +174,9 @@ def test_a_value_that_is_longer_than_its_file(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     with closing(sqlite3.connect(path)) as database:
         database.executescript(
-            "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, "
-            "metrics TEXT AS (hex(zeroblob(20000000))) VIRTUAL); INSERT INTO metrics VALUES (1, '', 'r', 1)"
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step "
+            "INTEGER, metrics TEXT AS (hex(zeroblob(20000000))) VIRTUAL); INSERT INTO metrics "
+            "VALUES (1, '', 'r', 1)"
         )
         database.commit()
     assert path.stat().st_size < 20_000 and trackio_runs(path) == ["r"]
@@ -169,8 +201,8 @@ def test_a_database_with_odd_rows(tmp_path: Path, column: str, value: str) -> No
     trackio_file(path, [("r", n, {"loss": n / 3}) for n in range(3)])
     with closing(sqlite3.connect(path)) as database:
         database.executescript(
-            "CREATE TABLE free AS SELECT * FROM metrics; DROP TABLE metrics; ALTER TABLE free RENAME TO metrics;"
-            f"UPDATE metrics SET {column} = {value} WHERE id = 2"
+            "CREATE TABLE free AS SELECT * FROM metrics; DROP TABLE metrics; ALTER TABLE free "
+            f"RENAME TO metrics;UPDATE metrics SET {column} = {value} WHERE id = 2"
         )
         database.commit()
     assert "r" in trackio_runs(path)
@@ -182,9 +214,14 @@ def test_a_database_with_odd_rows(tmp_path: Path, column: str, value: str) -> No
 
 
 def test_the_state_of_a_trainer() -> None:
-    state = b'{"best_metric": null, "log_history": [{"loss": 0.5, "reward": NaN, "epoch": 0.1, "step": 1}, 7, {"step": 2}]}'
+    state = (
+        b'{"best_metric": null, "log_history": [{"loss": 0.5, "reward": NaN, "epoch": 0.1, '
+        b'"step": 1}, 7, {"step": 2}]}'
+    )
     first, second = read_trainer_state(state)
-    assert (first["loss"], first["step"], second) == (0.5, 1, {"step": 2}) and math.isnan(first["reward"])
+    assert (first["loss"], first["step"], second) == (0.5, 1, {"step": 2}) and math.isnan(
+        first["reward"]
+    )
     for torn in (state[:50], b"[]", b'{"log_history": 3}'):
         with pytest.raises(ValueError):
             read_trainer_state(torn)

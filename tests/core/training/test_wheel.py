@@ -21,7 +21,12 @@ def test_the_same_files_make_the_same_wheel() -> None:
     assert first == package_data.wheel_bytes()
     names = zipfile.ZipFile(io.BytesIO(first)).namelist()
     assert len(names) == len(set(names))
-    assert {"hudtui/__init__.py", "hudtui/pod/bootstrap.py", "hudtui/requirements/train.txt", "hudtui/tui/app.tcss"} <= set(names)
+    assert {
+        "hudtui/__init__.py",
+        "hudtui/pod/bootstrap.py",
+        "hudtui/requirements/train.txt",
+        "hudtui/tui/app.tcss",
+    } <= set(names)
     assert not any("__pycache__" in name for name in names)
 
 
@@ -29,20 +34,43 @@ def test_it_installs_and_runs(tmp_path: Path) -> None:
     file = tmp_path / package_data.NAME
     file.write_bytes(package_data.wheel_bytes())
     env = tmp_path / "env"
-    # The packages that hudtui needs come from here; hudtui itself, which is installed in place, must come from the wheel.
+    # The packages that hudtui needs come from here; hudtui itself, which is installed in place,
+    # must come from the wheel.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True)
-    installer = [shutil.which("uv") or "", "pip", "install", "-q", "--python", str(env / "bin" / "python")]
+    installer = [
+        shutil.which("uv") or "",
+        "pip",
+        "install",
+        "-q",
+        "--python",
+        str(env / "bin" / "python"),
+    ]
     if not installer[0]:
-        installer = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python"), "install", "-q"]
+        installer = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(env / "bin" / "python"),
+            "install",
+            "-q",
+        ]
     subprocess.run([*installer, "--no-deps", "--no-index", str(file)], check=True, timeout=100)
     code = (
         "import hudtui; from hudtui.core.training.package_data import resource_bytes; "
         "print(hudtui.__file__, len(resource_bytes('requirements/train.txt')))"
     )
-    done = subprocess.run([env / "bin" / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [env / "bin" / "python", "-I", "-c", code], capture_output=True, text=True, check=True
+    )
     place, size = done.stdout.split()
-    assert place.startswith(str(env)) and int(size) == (PACKAGE_FOLDER.parent / "requirements" / "train.txt").stat().st_size
-    assert f"hudtui-{__version__}.dist-info" in {path.name for path in env.glob("lib/*/site-packages/*")}
+    assert (
+        place.startswith(str(env))
+        and int(size) == (PACKAGE_FOLDER.parent / "requirements" / "train.txt").stat().st_size
+    )
+    assert f"hudtui-{__version__}.dist-info" in {
+        path.name for path in env.glob("lib/*/site-packages/*")
+    }
 
 
 def test_without_an_installation_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +93,8 @@ def test_what_is_installed_has_the_shipped_configurations(tmp_path: Path) -> Non
         timeout=100,
     )
     names = zipfile.ZipFile(tmp_path / done.stdout.split()[-1]).namelist()
-    assert {"hudtui/configs/2048.yaml", "hudtui/configs/default.yaml", "hudtui/requirements/train.txt"} <= set(names)
+    assert {
+        "hudtui/configs/2048.yaml",
+        "hudtui/configs/default.yaml",
+        "hudtui/requirements/train.txt",
+    } <= set(names)

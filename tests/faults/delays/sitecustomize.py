@@ -1,9 +1,12 @@
-"""Random delays in every Python process: of work in threads up to 0.12 s, after it 0.08 s, of programs that asyncio starts 0.2 s.
+"""Random delays in every Python process: of work in threads up to 0.12 s, after it 0.08 s, of
+programs that asyncio starts 0.2 s.
 
-    PYTHONPATH=tests/faults/delays python -m pytest -n 6 --dist loadgroup tests/core tests/cli tests/tui
+    PYTHONPATH=tests/faults/delays python -m pytest -n 6 --dist loadgroup tests/core tests/cli
+    tests/tui
 
-Tests, and flows, that only hold because something is fast fail then. `test_stdio_imports_nothing_heavy` fails always: it finds
-asyncio, which this module imports. The supervisor of a run takes no module from outside, and is not delayed.
+Tests, and flows, that only hold because something is fast fail then.
+`test_stdio_imports_nothing_heavy` fails always: it finds asyncio, which this module imports. The
+supervisor of a run takes no module from outside, and is not delayed.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ def _late(seconds: float) -> float:
     return random.random() * seconds if random.random() < 0.5 else 0.0
 
 
-def _submit_late(self: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+def _submit_late(
+    self: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **more: Any
+) -> Future[Any]:
     def delayed() -> Any:
         time.sleep(_late(0.12))
         result = work(*args, **more)

@@ -1,4 +1,5 @@
-"""A provider of somebody else's, for a service that speaks like the simulator: a client and settings of its own."""
+"""A provider of somebody else's, for a service that speaks like the simulator: a client and
+settings of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ from hudtui.core.credentials import KeyRequest
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError
 from hudtui.core.settings import Setting
 
-STAGES = {"PROVISIONING": "booting", "PENDING": "booting", "TERMINATED": "gone", "ERROR": "failed", "STOPPED": "stopped"}
+STAGES = {
+    "PROVISIONING": "booting",
+    "PENDING": "booting",
+    "TERMINATED": "gone",
+    "ERROR": "failed",
+    "STOPPED": "stopped",
+}
 
 
 class Rig:
@@ -42,10 +49,14 @@ class Rig:
         def again(result: HttpAnswer | HttpError) -> bool:
             if isinstance(result, HttpError):
                 return result.kind == "unsent" or method != "POST"
-            return result.status == 429 or (method != "POST" and (result.status >= 500 or not isinstance(result.data, dict)))
+            return result.status == 429 or (
+                method != "POST" and (result.status >= 500 or not isinstance(result.data, dict))
+            )
 
         try:
-            answer = await self._http.send(method, f"{self.endpoint}/api/v1{path}", body=body, again=again)
+            answer = await self._http.send(
+                method, f"{self.endpoint}/api/v1{path}", body=body, again=again
+            )
         except HttpError as error:
             if method == "POST" and error.kind != "unsent":
                 raise OutcomeUnknown("Rig may or may not have done it", why=error.why) from None
@@ -56,7 +67,9 @@ class Rig:
             raise AuthError("Rig refuses the key", fix="Set RIG_LOGIN to a valid one.")
         if answer.status == 402:
             raise InsufficientFunds("the account at Rig is empty")
-        if method == "POST" and (answer.status >= 500 or (answer.ok and not isinstance(answer.data, dict))):
+        if method == "POST" and (
+            answer.status >= 500 or (answer.ok and not isinstance(answer.data, dict))
+        ):
             raise OutcomeUnknown("Rig may or may not have done it", why=answer.message())
         if not answer.ok and method == "POST" and "no longer available" in answer.message().lower():
             raise OutOfCapacity("the machine is gone", why=answer.message())
@@ -88,18 +101,37 @@ class Rig:
     async def create(self, order: Order) -> Pod:
         row = order.offer.raw
         wanted = ("cloudId", "gpuType", "socket", "gpuCount")
-        pod = {"name": order.name, "image": order.offer.images[0], "maxPrice": order.offer.price.hourly}
-        pod |= {name: row[name] for name in wanted} | {"dataCenterId": row["dataCenter"], "sshKeyId": order.ssh_key}
-        body = {"pod": {name: value for name, value in pod.items() if value is not None}, "provider": {"type": order.offer.cloud}}
+        pod = {
+            "name": order.name,
+            "image": order.offer.images[0],
+            "maxPrice": order.offer.price.hourly,
+        }
+        pod |= {name: row[name] for name in wanted} | {
+            "dataCenterId": row["dataCenter"],
+            "sshKeyId": order.ssh_key,
+        }
+        body = {
+            "pod": {name: value for name, value in pod.items() if value is not None},
+            "provider": {"type": order.offer.cloud},
+        }
         return self._pod(await self._ask("/pods/", "POST", body))
 
     def _pod(self, row: Any, *, gone: bool = False) -> Pod:
-        words, ready = str(row.get("status") or "TERMINATED"), row.get("installationStatus") in ("FINISHED", None)
+        words, ready = (
+            str(row.get("status") or "TERMINATED"),
+            row.get("installationStatus") in ("FINISHED", None),
+        )
         target, _, port = str(row.get("sshConnection") or "").partition(" -p ")
         user, at, host = target.partition("@")
         stage: Any = STAGES.get(words, "unknown")
         if words == "ACTIVE":
-            stage = "failed" if row.get("installationStatus") == "ERROR" else "ready" if at and ready else "installing"
+            stage = (
+                "failed"
+                if row.get("installationStatus") == "ERROR"
+                else "ready"
+                if at and ready
+                else "installing"
+            )
         ended = row.get("terminatedAt")
         return Pod(
             self.name,
@@ -140,7 +172,10 @@ class Rig:
         return f"{self.endpoint}/api/v1/pods/{quote(pod, safe='')}"
 
     async def history(self) -> tuple[Pod, ...]:
-        rows = (await self._ask("/pods/history?offset=0&limit=100&sort_by=terminatedAt&sort_order=desc") or {})["data"]
+        rows = (
+            await self._ask("/pods/history?offset=0&limit=100&sort_by=terminatedAt&sort_order=desc")
+            or {}
+        )["data"]
         return tuple(self._pod(row, gone=True) for row in rows)
 
     async def account(self) -> Account:
@@ -149,7 +184,9 @@ class Rig:
 
     async def keys(self) -> tuple[SshKey, ...]:
         rows = (await self._ask("/ssh_keys/?offset=0&limit=100") or {})["data"]
-        return tuple(SshKey(row["id"], row["name"], row["publicKey"], bool(row["isPrimary"])) for row in rows)
+        return tuple(
+            SshKey(row["id"], row["name"], row["publicKey"], bool(row["isPrimary"])) for row in rows
+        )
 
     async def register_key(self, name: str, public_key: str) -> SshKey:
         row = await self._ask("/ssh_keys/", "POST", {"name": name, "publicKey": public_key})
@@ -172,11 +209,17 @@ RIG = ProviderEntry(
     make=_make,
     lacking=_lacking,
     key="RIG_LOGIN",
-    key_request=lambda: KeyRequest("RIG_URL", "/api/v1/user/whoami", lambda data: str(data["data"]["email"])),
+    key_request=lambda: KeyRequest(
+        "RIG_URL", "/api/v1/user/whoami", lambda data: str(data["data"]["email"])
+    ),
     guard_key="RIG_GUARD",
     settings=(
-        Setting("RIG_LOGIN", "Rig: renting machines", "secret", needs="It has to allow everything."),
+        Setting(
+            "RIG_LOGIN", "Rig: renting machines", "secret", needs="It has to allow everything."
+        ),
         Setting("RIG_URL", "address of Rig", "url"),
-        Setting("RIG_GUARD", "a login of Rig that may only end machines, for their guard", "secret"),
+        Setting(
+            "RIG_GUARD", "a login of Rig that may only end machines, for their guard", "secret"
+        ),
     ),
 )

@@ -39,7 +39,19 @@ PROGRAMS = (
     ("nvidia-smi", None),
     ("git", "/usr/bin/git"),
 )
-PLAIN = Hardware("local", "Linux-6.1", "x86_64", "3.11.7", 2, 24 * GIB, 20 * GIB, 252 * GIB, 80 * GIB, (), PROGRAMS)
+PLAIN = Hardware(
+    "local",
+    "Linux-6.1",
+    "x86_64",
+    "3.11.7",
+    2,
+    24 * GIB,
+    20 * GIB,
+    252 * GIB,
+    80 * GIB,
+    (),
+    PROGRAMS,
+)
 GPUS = Hardware(
     "local",
     "Linux-6.1",
@@ -50,7 +62,10 @@ GPUS = Hardware(
     120 * GIB,
     500 * GIB,
     64 * GIB,
-    (Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 4, 0, "580"), Gpu(1, "NVIDIA H100 80GB HBM3", 81559, 70311, 97, "580")),
+    (
+        Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 4, 0, "580"),
+        Gpu(1, "NVIDIA H100 80GB HBM3", 81559, 70311, 97, "580"),
+    ),
     PROGRAMS,
     ("The GPU driver is old.",),
 )
@@ -86,7 +101,13 @@ class World:
     services: Services
 
     async def rent(
-        self, name: str, cloud_id: str, *, run: str | None = None, workspace: Path | None = None, written: bool = True
+        self,
+        name: str,
+        cloud_id: str,
+        *,
+        run: str | None = None,
+        workspace: Path | None = None,
+        written: bool = True,
     ) -> str:
         """A machine as one is left when the app was killed; its id."""
         provider = PrimeProvider(self.sim.api_key, base_url=self.sim.url, simulated=True)
@@ -94,13 +115,23 @@ class World:
             offer = next(one for one in (await provider.offers()).found if one.cloud_id == cloud_id)
             order, ledger = Order(name, offer), Ledger()
             if written:
-                ledger.reserve(order, provider="prime", endpoint=provider.endpoint, run=run, workspace=workspace)
+                ledger.reserve(
+                    order,
+                    provider="prime",
+                    endpoint=provider.endpoint,
+                    run=run,
+                    workspace=workspace,
+                )
             pod = await provider.create(order)
             if written:
                 ledger.update(name, "ready", pod=pod.id, hourly=pod.hourly)
                 ledger.unclaim(name)
-                with sqlite3.connect(ledger.path) as database:  # as if it had been written down in the simulator's time
-                    database.execute("UPDATE machines SET created = ? WHERE name = ?", (pod.created, name))
+                with sqlite3.connect(
+                    ledger.path
+                ) as database:  # as if it had been written down in the simulator's time
+                    database.execute(
+                        "UPDATE machines SET created = ? WHERE name = ?", (pod.created, name)
+                    )
                 database.close()
             return pod.id
         finally:
@@ -110,7 +141,9 @@ class World:
         """The user's SSH key, which the account knows or not."""
         path = Path.home() / ".ssh" / "prime_key.pem"
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        made = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))  # always the same: its fingerprint is shown
+        made = Ed25519PrivateKey.from_private_bytes(
+            bytes(range(32))
+        )  # always the same: its fingerprint is shown
         path.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
         key = asyncssh.read_private_key(path)
         path.chmod(0o400)
@@ -148,7 +181,12 @@ async def remembered(world: World, offers_at: float) -> None:
     """Offers of an earlier session, in the cache."""
     provider = PrimeProvider(world.sim.api_key, base_url=world.sim.url, simulated=True)
 
-    desk = Overview({"prime": provider}, Ledger(), cache=app_paths().cache / "offers.json", now=lambda: offers_at)
+    desk = Overview(
+        {"prime": provider},
+        Ledger(),
+        cache=app_paths().cache / "offers.json",
+        now=lambda: offers_at,
+    )
     async for _ in desk.refresh():
         pass
     await desk.close()

@@ -24,7 +24,9 @@ def nobody(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_first_step(snap: Any, project: Path, nobody: Any, size: tuple[int, int]) -> None:
+def test_picture_of_the_first_step(
+    snap: Any, project: Path, nobody: Any, size: tuple[int, int]
+) -> None:
     assert snap(HudtuiApp(project, services=nobody.services), size=size, press=["4", "a"])
 
 
@@ -53,16 +55,28 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         await pilot.press("enter")  # make a new one
         await until(pilot, lambda: "Register this SSH key?" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "Everything is set up" in app.screen.message)
+        await until(
+            pilot, lambda: not app.screen.is_modal and "Everything is set up" in app.screen.message
+        )
         await settle(pilot)
         path = Path.home() / ".ssh" / "prime_key.pem"
         assert stat.S_IMODE(path.stat().st_mode) == 0o400
         settings = load_settings(project, app.platform)
-        assert settings.get("PRIME_API_KEY") == nobody.sim.api_key and key_path(settings.get) == path
-        assert nobody.sim.api_key in user_file().read_text(), "the key that pays for machines is the user's, for all projects"
+        assert (
+            settings.get("PRIME_API_KEY") == nobody.sim.api_key and key_path(settings.get) == path
+        )
+        assert nobody.sim.api_key in user_file().read_text(), (
+            "the key that pays for machines is the user's, for all projects"
+        )
         assert stat.S_IMODE(user_file().stat().st_mode) == 0o600 and not (project / ".env").exists()
-        known = [request for request in nobody.sim.requests if request.method == "POST" and "ssh_keys" in request.path]
-        public = asyncssh.read_public_key(str(path) + ".pub").export_public_key().decode().split()[1]
+        known = [
+            request
+            for request in nobody.sim.requests
+            if request.method == "POST" and "ssh_keys" in request.path
+        ]
+        public = (
+            asyncssh.read_public_key(str(path) + ".pub").export_public_key().decode().split()[1]
+        )
         assert len(known) == 1 and public in str(known[0].body)
 
         await until(pilot, lambda: len(app.screen.listed.offers) > 10)
@@ -71,7 +85,9 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         assert len([request for request in nobody.sim.requests if request.method == "POST"]) == 1
 
 
-async def test_giving_up_changes_nothing(open_app: Any, settle: Any, screen_text: Any, project: Path, nobody: Any) -> None:
+async def test_giving_up_changes_nothing(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, nobody: Any
+) -> None:
     async with open_app(project, services=nobody.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
@@ -101,7 +117,10 @@ async def test_a_key_that_others_may_read_is_made_private_first(
 def test_a_new_key_replaces_none(tmp_path: Path) -> None:
     path = make_key(tmp_path / "deep" / "key.pem")
     assert asyncssh.read_private_key(path).get_algorithm() == "ssh-ed25519"
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o400 and (tmp_path / "deep" / "key.pem.pub").is_file()
+    assert (
+        stat.S_IMODE(os.stat(path).st_mode) == 0o400
+        and (tmp_path / "deep" / "key.pem.pub").is_file()
+    )
     before = path.read_bytes()
     with pytest.raises(Exception, match="cannot be written"):
         make_key(path)

@@ -27,7 +27,8 @@ SIZES = [(160, 45), (80, 24), (60, 20)]
 pytestmark = pytest.mark.usefixtures("hosts_closed")
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
+# -- pictures
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -38,7 +39,9 @@ async def two_alive(world: Any) -> Any:
     await world.rent("hudtui-lost-zyxwvt", "1A100.22V", written=False)
     world.advance(7200)
     for pod in world.sim.pods:
-        world.sim.set_pod(pod, sshConnection="root@10.0.0.7 -p 22")  # the real port is another one each time
+        world.sim.set_pod(
+            pod, sshConnection="root@10.0.0.7 -p 22"
+        )  # the real port is another one each time
     Ledger().set_limits("hudtui-train-bcdfgh", Limits(run_budget=12))
     return world
 
@@ -49,11 +52,17 @@ def test_picture_full(snap: Any, project: Path, two_alive: Any, size: tuple[int,
 
 
 def test_picture_of_one_machine(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "j", "enter"])
+    assert snap(
+        HudtuiApp(project, services=two_alive.services),
+        size=(80, 24),
+        press=["4", "p", "j", "enter"],
+    )
 
 
 def test_picture_of_the_question_before_the_end(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "x"])
+    assert snap(
+        HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "x"]
+    )
 
 
 def test_picture_of_the_start(snap: Any, project: Path, two_alive: Any) -> None:
@@ -61,7 +70,9 @@ def test_picture_of_the_start(snap: Any, project: Path, two_alive: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_question_before_renting(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
+def test_picture_of_the_question_before_renting(
+    snap: Any, project: Path, world: Any, size: tuple[int, int]
+) -> None:
     world.key()
     assert snap(HudtuiApp(project, services=world.services), size=size, press=["4", "c"])
 
@@ -70,11 +81,17 @@ def test_picture_of_nothing(snap: Any, project: Path, world: Any) -> None:
     assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "p"])
 
 
-# -- renting -----------------------------------------------------------------------------------------------------------
+# -- renting
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_rent_log_in_and_end(
-    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    settle: Any,
+    screen_text: Any,
+    project: Path,
+    world: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world.key()
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
@@ -101,14 +118,18 @@ async def test_rent_log_in_and_end(
         await pilot.press("t")
         await until(pilot, lambda: commands)
         plain = [word for word in commands[0] if word != "-t"]
-        said = await asyncio.to_thread(subprocess.run, [*plain, "echo hello"], capture_output=True, text=True, timeout=60)
+        said = await asyncio.to_thread(
+            subprocess.run, [*plain, "echo hello"], capture_output=True, text=True, timeout=60
+        )
         assert said.stdout == "hello\n", said.stderr
         await settle(pilot)
 
         await pilot.press("x")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
+        await until(
+            pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message
+        )
         await settle(pilot)
         assert not world.sim.alive and Ledger().records() == ()
         ended = Ledger().get(entry.name)
@@ -120,7 +141,10 @@ async def test_rent_log_in_and_end(
 async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_gone(
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any, size: tuple[int, int]
 ) -> None:
-    for name, offer in (("hudtui-first-bcdfgh", "2H100.80S"), ("hudtui-second-bcdfgh", "1A100.22V")):
+    for name, offer in (
+        ("hudtui-first-bcdfgh", "2H100.80S"),
+        ("hudtui-second-bcdfgh", "1A100.22V"),
+    ):
         await world.rent(name, offer)
     async with open_app(project, size=size, services=world.services) as (app, pilot):
 
@@ -131,7 +155,10 @@ async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_g
             await pilot.press("x")
             await until(pilot, lambda: app.screen.is_modal)
             await pilot.press("y")
-            await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
+            await until(
+                pilot,
+                lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message,
+            )
             await settle(pilot)
 
         for key in ("4", "p", "enter"):
@@ -144,11 +171,17 @@ async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_g
         assert {first, second} == {"hudtui-first-bcdfgh", "hudtui-second-bcdfgh"}
         await end()
         await until(pilot, lambda: detail().startswith(f"{second}  (simulated)"))
-        assert "It has ended: ended by hand." in detail() and " billed" in detail() and "Limits" not in detail()
+        assert (
+            "It has ended: ended by hand." in detail()
+            and " billed" in detail()
+            and "Limits" not in detail()
+        )
         assert "It has ended: ended by hand." in screen_text(app) and app.screen.focused is not None
         await pilot.press("x")
         await settle(pilot)
-        assert not app.screen.is_modal and "it has ended" in app.screen.message, "nothing else can be ended from there"
+        assert not app.screen.is_modal and "it has ended" in app.screen.message, (
+            "nothing else can be ended from there"
+        )
         await pilot.press("y")
         await until(pilot, lambda: f'"{second}"' in app.clipboard)
         for _ in range(2):  # to the list of machines, where one pane has room, and to the offers
@@ -215,7 +248,12 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
 
 
 async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
-    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    settle: Any,
+    screen_text: Any,
+    project: Path,
+    world: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     guarding, put = asyncio.Event(), asyncio.Event()
 
@@ -236,7 +274,9 @@ async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
         await until(pilot, lambda: "the machine is ready: x ends it" in app.screen.message)
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
-        assert "is ready and stays" in screen_text(app) and "Quitting cancels it" not in screen_text(app)
+        assert "is ready and stays" in screen_text(
+            app
+        ) and "Quitting cancels it" not in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: app.screen.message.endswith("Waiting for the guard"))
         assert app.is_running
@@ -270,17 +310,27 @@ async def test_a_key_that_the_provider_does_not_know_is_registered_first(
         await pilot.press("c")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: "Rent" in screen_text(app) and app.screen.is_modal and "Register" not in screen_text(app))
+        await until(
+            pilot,
+            lambda: (
+                "Rent" in screen_text(app)
+                and app.screen.is_modal
+                and "Register" not in screen_text(app)
+            ),
+        )
         await pilot.press("escape")
         await settle(pilot)
         assert not world.sim.pods
         keys = [
-            request for request in world.sim.requests if request.path.startswith("/api/v1/ssh_keys") and request.method == "POST"
+            request
+            for request in world.sim.requests
+            if request.path.startswith("/api/v1/ssh_keys") and request.method == "POST"
         ]
         assert len(keys) == 1
 
 
-# -- those that nobody remembers -----------------------------------------------------------------------------------------
+# -- those that nobody remembers
+# -----------------------------------------------------------------------------------------
 
 
 async def test_orphans_are_told_at_the_start_and_end_with_one_key(
@@ -293,7 +343,10 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
     world.advance(3600)
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
-        assert "A machine without a run is alive: hudtui-b" in app.screen.message and "and " in app.screen.message
+        assert (
+            "A machine without a run is alive: hudtui-b" in app.screen.message
+            and "and " in app.screen.message
+        )
         assert app.screen.message.endswith("4, then p, shows it; x ends it.")
         assert "unclaimed" in screen_text(app).splitlines()[0]
         await pilot.press("4", "p")
@@ -302,7 +355,10 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         assert app.screen.snapshot.pods[0].unclaimed is not None
         assert by_hand not in {one.pod.id for one in app.screen.snapshot.pods if one.unclaimed}
         orphans = len(app.screen.snapshot.orphans)
-        assert f"4 rented, {orphans} unclaimed (X ends {'it' if orphans == 1 else 'them'})" in screen_text(app)
+        assert (
+            f"4 rented, {orphans} unclaimed (X ends {'it' if orphans == 1 else 'them'})"
+            in screen_text(app)
+        )
         await pilot.press("X")
         await until(pilot, lambda: f"End {orphans} machines?" in screen_text(app))
         await pilot.press("enter")  # the careless key does no harm
@@ -311,9 +367,13 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         await pilot.press("X")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
+        await until(
+            pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message
+        )
         await settle(pilot)
-        assert len(world.sim.alive) == 4 - orphans and by_hand in {pod.id for pod in world.sim.alive}
+        assert len(world.sim.alive) == 4 - orphans and by_hand in {
+            pod.id for pod in world.sim.alive
+        }
         assert not app.screen.offers("compute.orphans")
         await pilot.press("h")
         await until(pilot, lambda: "Machines that have ended" in screen_text(app))
@@ -329,24 +389,37 @@ async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
     await world.rent("hudtui-a", "1H100.80S", run="r1", workspace=project)
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
-        assert [one.pod.name for one in app.spending.holdings.orphans] == ["hudtui-a"], "no workspace knows its run"
+        assert [one.pod.name for one in app.spending.holdings.orphans] == ["hudtui-a"], (
+            "no workspace knows its run"
+        )
         monkeypatch.setattr(app.rented, "manages", lambda run: run == "r1")
         await app.spending.look()
         assert not app.spending.holdings.orphans and app.spending.holdings.pods[0].run == "r1"
 
 
-async def test_of_several_that_are_ended_all_are_accounted_for(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_of_several_that_are_ended_all_are_accounted_for(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     await world.rent("hudtui-a", "1A100.22V", run="over", workspace=project)
     await world.rent("hudtui-b", "1H100.80S", run="over", workspace=project)
     bad = await world.rent("hudtui-c", "1H100.80S", run="over", workspace=project)
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
-        world.sim.fail_next("DELETE", f"/api/v1/pods/{bad}*", kind="status", status=403, detail="not yours", times=50)
+        world.sim.fail_next(
+            "DELETE",
+            f"/api/v1/pods/{bad}*",
+            kind="status",
+            status=403,
+            detail="not yours",
+            times=50,
+        )
         await pilot.press("X")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
+        await until(
+            pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message
+        )
         told = app.screen.message
         assert "hudtui-c" in told and "hudtui-a has ended" in told and "hudtui-b has ended" in told
         assert [pod.name for pod in world.sim.alive] == ["hudtui-c"]
@@ -375,13 +448,16 @@ async def test_whatever_keeps_the_guard_from_looking_is_told_once_and_it_looks_a
         assert told == ["The state of rented machines is unknown: hudtui made a mistake here"]
 
 
-async def test_without_a_key_and_without_a_ledger_nobody_is_asked(open_app: Any, settle: Any, project: Path) -> None:
+async def test_without_a_key_and_without_a_ledger_nobody_is_asked(
+    open_app: Any, settle: Any, project: Path
+) -> None:
     async with open_app(project) as (app, pilot):
         await settle(pilot)
         assert app.spending.session is None and app.spending.money is None
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_limits_can_be_changed_while_it_runs(
@@ -398,7 +474,10 @@ async def test_limits_can_be_changed_while_it_runs(
         await until(pilot, lambda: app.screen.query("#answer"))
         app.screen.query_one("#answer").value = "7,5"
         await pilot.press("enter")
-        assert "'7,5' is not a limit" in screen_text(app) and app.screen.query_one("#answer").value == "7,5"
+        assert (
+            "'7,5' is not a limit" in screen_text(app)
+            and app.screen.query_one("#answer").value == "7,5"
+        )
         app.screen.query_one("#answer").value = "7.5"
         await pilot.press("enter")
         await until(pilot, lambda: not app.screen.is_modal and "is $7.50 now" in app.screen.message)
@@ -430,13 +509,17 @@ async def test_changing_limits_is_shown_until_the_machine_has_them(
         assert "Changing the limits of hudtui-a" in app.screen.message
         await pilot.press("b")
         await pilot.pause()
-        assert not app.screen.is_modal and app.screen.going("limits"), "a change that was begun is not cut off"
+        assert not app.screen.is_modal and app.screen.going("limits"), (
+            "a change that was begun is not cut off"
+        )
         go_on.set()
         await until(pilot, lambda: "is $7.50 now" in app.screen.message)
         assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5) and not app.screen.is_busy
 
 
-async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_the_guard_ends_a_machine_without_a_run(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     await world.rent("hudtui-a", "1H100.80S")
     await world.rent("hudtui-b", "1H100.80S", run="r1")
     for name in ("hudtui-a", "hudtui-b"):
@@ -447,7 +530,9 @@ async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any
         await settle(pilot)
         entry = Ledger().get("hudtui-a")
         assert entry is not None and entry.state == "ended" and "guard" in (entry.why or "")
-        assert [pod.name for pod in world.sim.alive] == ["hudtui-b"], "a run's machine is the launcher's to end"
+        assert [pod.name for pod in world.sim.alive] == ["hudtui-b"], (
+            "a run's machine is the launcher's to end"
+        )
 
 
 async def test_a_limit_that_is_near_is_told_once(
@@ -463,10 +548,14 @@ async def test_a_limit_that_is_near_is_told_once(
         await app.spending.look()
         await settle(pilot)
         assert len([one for one in told if "budget of $2.20" in one]) == 1
-        assert app.spending.money is not None and app.spending.money.warn and len(world.sim.alive) == 1
+        assert (
+            app.spending.money is not None and app.spending.money.warn and len(world.sim.alive) == 1
+        )
 
 
-async def test_header_and_refusal_name_the_same_money(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_header_and_refusal_name_the_same_money(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     """Bills are lower than price times time: a machine that boots is not charged yet."""
     await world.rent("hudtui-a", "1H100.80S")
     await world.rent("hudtui-b", "2H100.80S")
@@ -477,12 +566,18 @@ async def test_header_and_refusal_name_the_same_money(open_app: Any, settle: Any
         entries, now = Ledger().records(alive=False), world.services.now().timestamp()
         assert all(one.charged_at == now for one in entries)
         price, limits = Price(500.0), Limits(run_budget=None, day_budget=30)
-        new = replace(entries[0], name="hudtui-c", pod=None, state="intended", created=now, charged_at=None)
+        new = replace(
+            entries[0], name="hudtui-c", pod=None, state="intended", created=now, charged_at=None
+        )
         with pytest.raises(BudgetExceeded) as caught:
             grant_new(new.name, price, new.endpoint, limits)((*entries, new))
         assert str(caught.value.why).startswith(f"{app.spending.money.today} is spent today, ")
         listed = sum_costs(Ledger(), now, here=app.spending.session.overview.paid).shown
-        assert app.spending.money.today == listed.today_text == app.spending.holdings.spending.today_text
+        assert (
+            app.spending.money.today
+            == listed.today_text
+            == app.spending.holdings.spending.today_text
+        )
         lowest = sum((one.hourly or 0) * (now - one.created) / 3600 for one in entries)
         assert 0 < listed.today["USD"] < lowest, "the bill counts"
         kept = sum(pod.today_in_usd + pod.pending for pod in listed.pods)

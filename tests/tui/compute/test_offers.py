@@ -27,7 +27,8 @@ REAL = (machines.inspect, owned_hosts._inspect_here)
 SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
+# -- pictures
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
@@ -45,7 +46,11 @@ def test_picture_of_this_machine(snap: Any, project: Path) -> None:
 
 
 def test_picture_of_an_error(snap: Any, project: Path, looks_like: Any) -> None:
-    looks_like(MachineError("local did not say what it has", why="no such library", fix="Install Python again."))
+    looks_like(
+        MachineError(
+            "local did not say what it has", why="no such library", fix="Install Python again."
+        )
+    )
     assert snap(HudtuiApp(project), size=(80, 24), press=["4"])
 
 
@@ -66,7 +71,9 @@ def test_picture_of_an_offer(snap: Any, project: Path, world: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
-def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: Any, size: tuple[int, int]) -> None:
+def test_picture_while_asking(
+    snap: Any, project: Path, world: Any, remembered: Any, size: tuple[int, int]
+) -> None:
     asyncio.run(remembered(world, (world.services.now() - timedelta(hours=3)).timestamp()))
     app = HudtuiApp(project, services=world.services)
 
@@ -75,19 +82,43 @@ def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: 
         world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)
         await pilot.press("4")
         parts = lambda: app.screen._market.parts if getattr(app.screen, "_market", None) else {}  # noqa: E731
-        await until(pilot, lambda: len(parts()) == 2 and not parts()["local"].asking and app.screen.snapshot is not None)
+        await until(
+            pilot,
+            lambda: (
+                len(parts()) == 2
+                and not parts()["local"].asking
+                and app.screen.snapshot is not None
+            ),
+        )
 
     assert snap(app, size=size, run_before=ask, wait=False)
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24), (120, 35), (60, 20)])
-def test_picture_of_a_provider_that_fails(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
-    world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="this key may not look", times=50)
-    world.sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, detail="this key may not look", times=50)
+def test_picture_of_a_provider_that_fails(
+    snap: Any, project: Path, world: Any, size: tuple[int, int]
+) -> None:
+    world.sim.fail_next(
+        "GET",
+        "/api/v1/availability/*",
+        kind="status",
+        status=403,
+        detail="this key may not look",
+        times=50,
+    )
+    world.sim.fail_next(
+        "GET",
+        "/api/v1/user/whoami",
+        kind="status",
+        status=403,
+        detail="this key may not look",
+        times=50,
+    )
     assert snap(HudtuiApp(project, services=world.services), size=size, press=["4"])
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the table
+# --------------------------------------------------------------------------------------------------
 
 
 def shown(app: Any) -> list[str]:
@@ -103,7 +134,11 @@ async def test_all_offers_with_their_full_price_and_why(
         text = screen_text(app)
         assert "Prime (simulated)" in text and "wallet $100.00" in text
         assert "Why this one is chosen" in text and "20 offers" in text
-        prices = [offer.price.hourly for offer in app.screen.listed.offers if offer.gpu_count and offer.price.currency == "USD"]
+        prices = [
+            offer.price.hourly
+            for offer in app.screen.listed.offers
+            if offer.gpu_count and offer.price.currency == "USD"
+        ]
         assert prices == sorted(prices) and len(prices) > 10
         assert "this machine" in text and app.screen.listed.offers[-1].gpu_count == 0
 
@@ -122,23 +157,37 @@ async def test_the_fit_of_a_model_decides_before_the_price(
         await settle(pilot)
         cheapest = app.screen.listed.choice.offer
         text = screen_text(app)
-        assert text.count("fits ") == 1 and "not known without a model" in text, "no training is known"
+        assert text.count("fits ") == 1 and "not known without a model" in text, (
+            "no training is known"
+        )
         await pilot.press("f")
         await settle(pilot)
         await pilot.press(*"Qwen/Qwen2.5-14B-Instruct", "enter")
         await settle(pilot)
         chosen, pane = app.screen.listed.choice.offer, app.screen.query_one(OffersPane)
-        assert pane.fit(chosen).holds and not pane.fit(cheapest).holds and chosen.price.hourly > cheapest.price.hourly
+        assert (
+            pane.fit(chosen).holds
+            and not pane.fit(cheapest).holds
+            and chosen.price.hourly > cheapest.price.hourly
+        )
         found = marks(app)
         held = [mark.startswith("✓") for mark in found]
-        assert held == sorted(held, reverse=True) and 0 < sum(held) < len(held), "those that hold it come first"
+        assert held == sorted(held, reverse=True) and 0 < sum(held) < len(held), (
+            "those that hold it come first"
+        )
         text = screen_text(app)
-        assert "fits: Qwen2.5-14B-Instruct, LoRA" in text and "GiB short" in text and "needs about" in text
+        assert (
+            "fits: Qwen2.5-14B-Instruct, LoRA" in text
+            and "GiB short" in text
+            and "needs about" in text
+        )
         assert app.screen.offer == chosen, "the cursor follows the choice"
         app.screen.query_one(OffersPane).choose(f"{cheapest.provider} {cheapest.id}")
         await pilot.press("n")
         await settle(pilot)
-        assert "✗ Qwen2.5-14B-Instruct, LoRA" in screen_text(app) and "GiB short" in screen_text(app), "before it is rented"
+        assert "✗ Qwen2.5-14B-Instruct, LoRA" in screen_text(app) and "GiB short" in screen_text(
+            app
+        ), "before it is rented"
         await pilot.press("escape")
         await settle(pilot)
         await pilot.press("f", "ctrl+u", "enter")
@@ -155,7 +204,10 @@ async def test_a_model_of_unknown_size_is_said_to_be_one(
         await pilot.press("f", *"me/mine", "enter")
         await settle(pilot)
         assert "The size of me/mine is unknown" in app.screen.message
-        assert set(marks(app)) <= {"?", "✗ no bfloat16"} and "Whether it fits is not known" in " ".join(screen_text(app).split())
+        assert set(marks(app)) <= {
+            "?",
+            "✗ no bfloat16",
+        } and "Whether it fits is not known" in " ".join(screen_text(app).split())
 
 
 async def test_the_model_is_that_of_launch_or_of_the_last_training(
@@ -164,10 +216,27 @@ async def test_the_model_is_that_of_launch_or_of_the_last_training(
     store = RunStore(make_state_dir(project))
     plan = Plan("trl", (Stage("train", ("true",)),), ())
     for number, (engine, model, rehearse) in enumerate(
-        (("trl", "x/old-1B", False), ("trl", "x/last-7B", False), ("trl", "x/tiny", True), ("rollouts", None, False))
+        (
+            ("trl", "x/old-1B", False),
+            ("trl", "x/last-7B", False),
+            ("trl", "x/tiny", True),
+            ("rollouts", None, False),
+        )
     ):
         spec = RunSpec(engine, f"run {number}", str(project), model=model, rehearse=rehearse)
-        store.add(RunRecord(f"r-{number}", float(number), spec.name, engine, "local", "here", str(project), spec, plan))
+        store.add(
+            RunRecord(
+                f"r-{number}",
+                float(number),
+                spec.name,
+                engine,
+                "local",
+                "here",
+                str(project),
+                spec,
+                plan,
+            )
+        )
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
@@ -182,7 +251,9 @@ async def test_the_model_is_that_of_launch_or_of_the_last_training(
         assert "fits: form-3B, LoRA" in screen_text(app)
 
 
-async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_a_refresh_keeps_the_cursor_on_its_offer(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
@@ -203,7 +274,10 @@ async def test_the_filter_is_kept_and_can_be_cleared(
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("slash", *"gpus:h100 count:=4 price:<9 vram:>=80", "enter")
-        assert shown(app) == ["4xH100_80GB"] and app.screen.focused is app.screen.query_one(OffersPane).table
+        assert (
+            shown(app) == ["4xH100_80GB"]
+            and app.screen.focused is app.screen.query_one(OffersPane).table
+        )
         await pilot.press("r")
         await settle(pilot)
         assert shown(app) == ["4xH100_80GB"]
@@ -230,7 +304,9 @@ async def test_the_filter_is_kept_and_can_be_cleared(
         assert app.screen.NAME == "home"
 
 
-async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_sorting_goes_through_the_columns(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
@@ -238,7 +314,9 @@ async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, proj
         for _ in range(8):
             await pilot.press("s")
             seen.append(app.screen.query_one(OffersPane).sort)
-        assert seen[0] == "price" and "vram" in seen and "provider" in seen and set(seen) <= set(SORTS)
+        assert (
+            seen[0] == "price" and "vram" in seen and "provider" in seen and set(seen) <= set(SORTS)
+        )
         await pilot.press("S")
         assert app.screen.query_one(OffersPane).reverse
 
@@ -258,7 +336,9 @@ async def test_a_key_without_a_use_says_why_and_a_filter_is_typed_from_every_pan
             await pilot.press(key)
             assert app.screen.message.endswith(why), key
         await pilot.press("tab", "slash", *"h1")
-        assert app.screen.query_one(FilterField).value == "h1" and app.screen.focused is app.screen.query_one(FilterField)
+        assert app.screen.query_one(
+            FilterField
+        ).value == "h1" and app.screen.focused is app.screen.query_one(FilterField)
 
 
 async def test_enter_hands_the_offer_to_the_launch_screen(
@@ -293,7 +373,14 @@ async def test_a_provider_that_fails_blanks_nothing(
     async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
-        world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="not for you", times=50)
+        world.sim.fail_next(
+            "GET",
+            "/api/v1/availability/*",
+            kind="status",
+            status=403,
+            detail="not for you",
+            times=50,
+        )
         await pilot.press("r")
         await settle(pilot)
         assert len(shown(app)) == 20 and "! Prime (simulated)" in screen_text(app)
@@ -311,11 +398,21 @@ async def test_the_real_machine_is_shown(
         await pilot.press("4")
         await settle(pilot)
         text = screen_text(app)
-        assert "processors" in text and "tmux" in text and "Looking" not in text and "a sets one up" in text
+        assert (
+            "processors" in text
+            and "tmux" in text
+            and "Looking" not in text
+            and "a sets one up" in text
+        )
 
 
 async def test_copy_gives_json(
-    open_app: Any, settle: Any, project: Path, looks_like: Any, gpu_machine: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any,
+    settle: Any,
+    project: Path,
+    looks_like: Any,
+    gpu_machine: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks_like(gpu_machine)
     copied: list[str] = []

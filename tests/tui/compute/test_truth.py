@@ -1,4 +1,5 @@
-"""What the app says of money is so: with the provider away, with machines taken back, when it is left, and what others rent."""
+"""What the app says of money is so: with the provider away, with machines taken back, when it is
+left, and what others rent."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ async def alive(world: Any) -> str:
     return pod
 
 
-# -- a provider that does not answer -------------------------------------------------------------------------------------
+# -- a provider that does not answer
+# -------------------------------------------------------------------------------------
 
 
 async def test_machines_stay_in_sight_while_their_provider_does_not_answer(
@@ -58,7 +60,10 @@ async def test_machines_stay_in_sight_while_their_provider_does_not_answer(
         assert "No machine is rented" not in text and "Nothing is alive" not in text
         assert "/h" in header(app, screen_text) and " as of " in header(app, screen_text)
         assert app.screen.why_not("compute.terminal") is None, "its address is known"
-        assert app.screen.why_not("compute.terminate") is None and app.screen.why_not("compute.limits") is None
+        assert (
+            app.screen.why_not("compute.terminate") is None
+            and app.screen.why_not("compute.limits") is None
+        )
         world.sim.heal()
         await app.screen.look()
         assert "● ready" in screen_text(app) and " as of " not in header(app, screen_text)
@@ -90,7 +95,9 @@ async def test_without_machines_it_is_not_said_that_nothing_is_alive_unless_that
         assert "No machine is rented." in screen_text(app)
 
 
-async def test_what_keeps_a_provider_from_answering_is_told_once(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_what_keeps_a_provider_from_answering_is_told_once(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     async with open_app(project, services=world.services) as (app, pilot):
         away(world)
         await pilot.press("4")
@@ -98,7 +105,8 @@ async def test_what_keeps_a_provider_from_answering_is_told_once(open_app: Any, 
         assert app.screen.snapshot.silent and len(app.screen._warnings()) == 1
 
 
-# -- a machine that is taken back ----------------------------------------------------------------------------------------
+# -- a machine that is taken back
+# ----------------------------------------------------------------------------------------
 
 
 async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
@@ -116,7 +124,9 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         world.sim.reclaim(pod)
         await app.spending.look()
         assert "hudtui-mine is gone" in screen.message and "is ready" not in screen.message
-        assert "✗ taken back" in screen_text(app) and "1 machine taken back" in header(app, screen_text)
+        assert "✗ taken back" in screen_text(app) and "1 machine taken back" in header(
+            app, screen_text
+        )
         screen.say("something else")
         await app.spending.look()
         assert screen.message == "something else", "it is told once; the header and the row stay"
@@ -133,7 +143,8 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         assert "taken back" not in header(app, screen_text) and "is gone" not in app.screen.message
 
 
-# -- leaving -------------------------------------------------------------------------------------------------------------
+# -- leaving
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_quitting_names_a_machine_that_was_rented_by_hand(
@@ -145,7 +156,11 @@ async def test_quitting_names_a_machine_that_was_rented_by_hand(
         await pilot.press("q")
         await until(pilot, lambda: app.screen.is_modal)
         text = prose(screen_text(app))
-        assert "1 machine costs money without hudtui" in text and "hudtui-mine costs $" in text and "and has no run" in text
+        assert (
+            "1 machine costs money without hudtui" in text
+            and "hudtui-mine costs $" in text
+            and "and has no run" in text
+        )
         assert "hudtui pods terminate hudtui-mine" in text and "nothing ends it by itself" in text
         await pilot.press("n")
         await until(pilot, lambda: not app.screen.is_modal)
@@ -158,7 +173,9 @@ async def test_quitting_names_a_machine_that_was_rented_by_hand(
     assert line.startswith("hudtui-mine costs $") and "hudtui pods terminate hudtui-mine" in line
 
 
-async def test_the_last_words_come_however_the_app_is_left(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_the_last_words_come_however_the_app_is_left(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     await alive(world)
     away(world)
     async with open_app(project, services=world.services) as (app, pilot):
@@ -167,7 +184,9 @@ async def test_the_last_words_come_however_the_app_is_left(open_app: Any, settle
     assert len(app.parting) == 1 and "hudtui-mine" in app.parting[0], "also with the provider away"
 
 
-async def test_without_rented_machines_nothing_is_said_of_them(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_without_rented_machines_nothing_is_said_of_them(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
         await pilot.press("q")
@@ -175,7 +194,8 @@ async def test_without_rented_machines_nothing_is_said_of_them(open_app: Any, se
     assert app.parting == ()
 
 
-# -- what is rented elsewhere, and from the first moment on --------------------------------------------------------------
+# -- what is rented elsewhere, and from the first moment on
+# --------------------------------------------------------------
 
 
 def order(name: str) -> Order:
@@ -189,7 +209,9 @@ async def test_the_header_counts_a_machine_from_the_order_on(
         await settle(pilot)
         assert app.spending.money is None
         realm = (await app.spending.open()).overview.providers["prime"].endpoint
-        await asyncio.to_thread(Ledger().reserve, order("hudtui-new"), provider="prime", endpoint=realm)
+        await asyncio.to_thread(
+            Ledger().reserve, order("hudtui-new"), provider="prime", endpoint=realm
+        )
         app.spending.look_soon()
         await until(pilot, lambda: "$2.45/h" in header(app, screen_text))
         assert not world.sim.pods, "nobody has created it yet"
@@ -205,7 +227,9 @@ async def test_what_another_process_rents_is_noticed(
         await until(pilot, lambda: "/h" in header(app, screen_text))
 
 
-async def test_a_look_that_is_written_down_makes_no_new_one(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_a_look_that_is_written_down_makes_no_new_one(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     await alive(world)
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
@@ -215,7 +239,8 @@ async def test_a_look_that_is_written_down_makes_no_new_one(open_app: Any, settl
         assert world.sim.requests == ()
 
 
-# -- keys and words on the list ------------------------------------------------------------------------------------------
+# -- keys and words on the list
+# ------------------------------------------------------------------------------------------
 
 
 async def test_keys_on_the_list_of_machines_say_what_they_do(
@@ -231,15 +256,23 @@ async def test_keys_on_the_list_of_machines_say_what_they_do(
         await pilot.press("enter")
         await settle(pilot)
         detail = app.screen.query_one("#compute-detail", Pane)
-        assert detail.has_focus_within and detail.title == "Machine" and "hudtui-mine" in screen_text(app)
+        assert (
+            detail.has_focus_within
+            and detail.title == "Machine"
+            and "hudtui-mine" in screen_text(app)
+        )
         await pilot.resize_terminal(80, 24)
         await settle(pilot)
         await pilot.press("escape")
         await settle(pilot)
-        assert app.screen.query_one("#compute-pods").has_focus_within, "Esc goes back to the list that Enter came from"
+        assert app.screen.query_one("#compute-pods").has_focus_within, (
+            "Esc goes back to the list that Enter came from"
+        )
         await pilot.press("enter", "p")
         await settle(pilot)
-        assert app.screen.query_one("#compute-pods").has_focus_within, "p goes to the list also from the detail of a machine"
+        assert app.screen.query_one("#compute-pods").has_focus_within, (
+            "p goes to the list also from the detail of a machine"
+        )
         await pilot.press("p")
         await until(pilot, lambda: app.screen.message == "Machines: you are already there")
 
@@ -257,14 +290,18 @@ async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_
         assert "! Your wallet ($0.050) lasts 6 min." in screen_text(app)
 
 
-async def test_an_offer_that_is_gone_leaves_the_list(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_an_offer_that_is_gone_leaves_the_list(
+    open_app: Any, settle: Any, project: Path, world: Any
+) -> None:
     world.key()
     async with open_app(project, services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("c")
         await until(pilot, lambda: app.screen.is_modal)
-        world.sim.fail_next("POST", "/api/v1/pods/", kind="status", status=404, detail="No capacity")
+        world.sim.fail_next(
+            "POST", "/api/v1/pods/", kind="status", status=404, detail="No capacity"
+        )
         world.sim.forget_requests()
         await pilot.press("y")
         await until(pilot, lambda: any("availability" in one.path for one in world.sim.requests))
@@ -285,7 +322,10 @@ async def test_own_machines_are_there_while_the_simulator_is_gone(
         await settle(pilot)
         text = screen_text(app)
         assert "this machine" in text and "the demo's simulator did not start; no room" in text
-        assert "no machine can be rented at the moment" in text and app.spending.session.problem is not None
+        assert (
+            "no machine can be rented at the moment" in text
+            and app.spending.session.problem is not None
+        )
         await pilot.press("a")
         await settle(pilot)
         assert "the demo's simulator did not start" in screen_text(app)

@@ -1,4 +1,7 @@
-"""Requests to Prime's API: repeated where that is harmless, and answered with JSON or an error in words."""
+"""Requests to Prime's API.
+
+Repeated where that is harmless, and answered with JSON or an error in words.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ PREFIX = "/api/v1"
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be another the next time."""
 _UNCLEAR = frozenset({408, 500, 502, 503, 504, 520, 522, 524})
-"""Statuses that leave open whether a request was carried out: a server on the way may have given up waiting."""
+"""Statuses that leave open whether a request was carried out: a server on the way may have given up
+waiting."""
 RETRY = Retry(attempts=4)
 """How often and when a request is repeated after a passing fault."""
 
@@ -50,7 +54,8 @@ class PrimeHttp:
         sleep: Waits between attempts; `asyncio.sleep` by default.
 
     Raises:
-        InputError: The address is not one, or would carry the key in the clear; or the key cannot be one.
+        InputError: The address is not one, or would carry the key in the clear; or the key cannot
+            be one.
     """
 
     def __init__(
@@ -64,10 +69,20 @@ class PrimeHttp:
     ) -> None:
         parts = parse_address(base_url, "an API", "https://host (PRIME_API_BASE_URL)")
         if not keeps_secrets(base_url):
-            raise InputError(f"{clean_line(base_url, 200)} would send the API key unencrypted", fix="Use https.")
-        self.base_url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(PREFIX)}"
+            raise InputError(
+                f"{clean_line(base_url, 200)} would send the API key unencrypted", fix="Use https."
+            )
+        self.base_url = (
+            f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(PREFIX)}"
+        )
         self._title = title
-        self._http = HttpClient(require_key(key, "PRIME_API_KEY"), timeout=timeout, retry=RETRY, follow=True, sleep=sleep)
+        self._http = HttpClient(
+            require_key(key, "PRIME_API_KEY"),
+            timeout=timeout,
+            retry=RETRY,
+            follow=True,
+            sleep=sleep,
+        )
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -77,8 +92,9 @@ class PrimeHttp:
     ) -> Mapping[str, Any]:
         """Send one request, and return its answer.
 
-        Reading, changing and deleting are repeated after passing faults. A POST is repeated only when it was certainly not
-        carried out: no connection came about, or 429. `path` is below `/api/v1`, in its canonical form.
+        Reading, changing and deleting are repeated after passing faults. A POST is repeated only
+        when it was certainly not carried out: no connection came about, or 429. `path` is below
+        `/api/v1`, in its canonical form.
 
         Raises:
             AuthError: 401 or 403.
@@ -90,7 +106,9 @@ class PrimeHttp:
 
         def again(result: HttpAnswer | HttpError) -> bool:
             if isinstance(result, HttpError):
-                return result.kind == "unsent" or (result.kind in ("timeout", "lost") and method != "POST")
+                return result.kind == "unsent" or (
+                    result.kind in ("timeout", "lost") and method != "POST"
+                )
             if (retry_after(result.headers) or 0) > RETRY.longest:
                 return False
             if method == "POST":
@@ -98,20 +116,30 @@ class PrimeHttp:
             return result.status in _PASSING or (result.ok and not isinstance(result.data, Mapping))
 
         try:
-            answer = await self._http.send(method, f"{self.base_url}{PREFIX}{path}", query=query, body=body, again=again)
+            answer = await self._http.send(
+                method, f"{self.base_url}{PREFIX}{path}", query=query, body=body, again=again
+            )
         except HttpError as error:
             if error.kind == "unsent":
-                raise ProviderError(f"{self._title} cannot be reached", why=error.why, fix="Check your network.") from None
+                raise ProviderError(
+                    f"{self._title} cannot be reached", why=error.why, fix="Check your network."
+                ) from None
             if error.kind in ("redirect", "address"):
                 raise ProviderError(f"{self._title} {error.why}") from None
             late = error.kind == "timeout"
-            what = f"it did not answer within {self._http.timeout:g} s" if late else "its answer was lost"
+            what = (
+                f"it did not answer within {self._http.timeout:g} s"
+                if late
+                else "its answer was lost"
+            )
             raise self._failure(method, what, None if late else error.why) from None
         if answer.ok:
             if isinstance(answer.data, Mapping):
                 return answer.data
             shown = self._http.redact(clean_line(answer.text, 120))
-            raise self._failure(method, "its answer could not be understood", shown or "it was empty")
+            raise self._failure(
+                method, "its answer could not be understood", shown or "it was empty"
+            )
         refusal = self._refusal(answer)
         if method == "POST" and answer.status in _UNCLEAR:
             raise self._failure(method, "it failed", refusal.why)
@@ -119,7 +147,9 @@ class PrimeHttp:
 
     def _failure(self, method: str, what: str, why: str | None) -> ProviderError:
         if method == "POST":
-            return OutcomeUnknown(f"{self._title} may or may not have carried out the request: {what}", why=why)
+            return OutcomeUnknown(
+                f"{self._title} may or may not have carried out the request: {what}", why=why
+            )
         return ProviderError(f"{self._title}: {what}", why=why)
 
     def _refusal(self, answer: HttpAnswer) -> ProviderError:
@@ -130,22 +160,35 @@ class PrimeHttp:
             return AuthError(
                 f"{self._title} does not accept the API key",
                 why=why,
-                fix="Set PRIME_API_KEY to a valid one: https://app.primeintellect.ai/dashboard/tokens",
+                fix=(
+                    "Set PRIME_API_KEY to a valid one: "
+                    "https://app.primeintellect.ai/dashboard/tokens"
+                ),
             )
         if status == 403:
             return AuthError(
                 f"{self._title} does not let this key do that",
                 why=why,
-                fix="The key needs the scopes Availability (read) and Instances (read and write), and SSH keys to register one.",
+                fix=(
+                    "The key needs the scopes Availability (read) and Instances (read and write), "
+                    "and SSH keys to register one."
+                ),
             )
         if status == 402:
             return InsufficientFunds(
-                "the wallet is empty", why=why, fix="Top it up: https://app.primeintellect.ai/dashboard/billing"
+                "the wallet is empty",
+                why=why,
+                fix="Top it up: https://app.primeintellect.ai/dashboard/billing",
             )
         if status == 429:
             return PrimeApiError(
-                f"{self._title} limits the rate of requests", status=status, told=told, fix="Try again in a minute."
+                f"{self._title} limits the rate of requests",
+                status=status,
+                told=told,
+                fix="Try again in a minute.",
             )
         if status >= 500:
-            return PrimeApiError(f"{self._title} failed", status=status, told=told, fix="Try again later.")
+            return PrimeApiError(
+                f"{self._title} failed", status=status, told=told, fix="Try again later."
+            )
         return PrimeApiError(f"{self._title} refused the request", status=status, told=told)

@@ -1,4 +1,7 @@
-"""Prime Intellect in the registry of providers: its settings, its key, and the simulator that may stand in its place."""
+"""Prime Intellect in the registry of providers.
+
+Its settings, its key, and the simulator that may stand in its place.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
 KEY = "PRIME_API_KEY"
 BASE_URL = "https://api.primeintellect.ai"
 SIMULATOR = "HUDTUI_SIM"
-"""Setting: the address of a simulator (`python -m hudtui.sim`) that stands in for Prime Intellect, on this machine; or `DEMO`, or
-`OFF`."""
+"""Setting: the address of a simulator (`python -m hudtui.sim`) that stands in for Prime Intellect,
+on this machine; or `DEMO`, or `OFF`."""
 SIMULATOR_KEY = "HUDTUI_SIM_KEY"
 """Setting: the key that such a simulator printed when it started."""
 DEMO, OFF = "demo", "off"
@@ -40,10 +43,12 @@ class PrimeAccess:
 def prime_access(lookup: Lookup) -> PrimeAccess:
     """Return address, key and team from the settings, or those of the simulator in `HUDTUI_SIM`.
 
-    A simulator never gets the user's own key. The demo's simulator must be running: see `ensure_simulator`.
+    A simulator never gets the user's own key. The demo's simulator must be running: see
+    `ensure_simulator`.
 
     Raises:
-        InputError: `HUDTUI_SIM` is not an address of this computer; a real service must never count as simulated.
+        InputError: `HUDTUI_SIM` is not an address of this computer; a real service must never count
+            as simulated.
         ProviderError: The demo's simulator is not running.
     """
     from hudtui.core.compute.demo_simulator import find_simulator
@@ -53,7 +58,10 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
     if simulator == DEMO:
         living = find_simulator()
         if living is None:
-            raise ProviderError("the demo's simulator does not run", fix="The next command that asks for machines starts it.")
+            raise ProviderError(
+                "the demo's simulator does not run",
+                fix="The next command that asks for machines starts it.",
+            )
         return PrimeAccess(living.url, living.key, None, True)
     if simulator and simulator != OFF:
         if not is_loopback(simulator):
@@ -64,11 +72,16 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
             )
         return PrimeAccess(simulator.rstrip("/"), lookup(SIMULATOR_KEY) or None, None, True)
     base = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/")
-    return PrimeAccess(base, lookup("PRIME_API_KEY") or None, lookup("PRIME_TEAM_ID"), is_prime_simulated(lookup))
+    return PrimeAccess(
+        base, lookup("PRIME_API_KEY") or None, lookup("PRIME_TEAM_ID"), is_prime_simulated(lookup)
+    )
 
 
 def is_prime_simulated(lookup: Lookup) -> bool:
-    """Return whether the settings put a simulator in Prime Intellect's place. It need not be running."""
+    """Return whether the settings put a simulator in Prime Intellect's place.
+
+    It need not be running.
+    """
     simulator = lookup(SIMULATOR)
     if simulator and simulator != OFF:
         return simulator == DEMO or is_loopback(simulator)
@@ -90,7 +103,9 @@ def _make(lookup: Lookup) -> Provider | None:
         return None
     from hudtui.core.compute.prime.provider import PrimeProvider
 
-    return PrimeProvider(access.key, base_url=access.base_url, team_id=access.team, simulated=access.simulated)
+    return PrimeProvider(
+        access.key, base_url=access.base_url, team_id=access.team, simulated=access.simulated
+    )
 
 
 def _lacking(lookup: Lookup) -> str | None:
@@ -103,7 +118,10 @@ def _lacking(lookup: Lookup) -> str | None:
     if key is not None:
         return None
     if lookup(SIMULATOR) not in (None, "", OFF):
-        return f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} --user"
+        return (
+            f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} "
+            "--user"
+        )
     return (
         "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
         f"then: hudtui settings set {KEY} --user"
@@ -136,12 +154,27 @@ PRIME = ProviderEntry(
             "Prime Intellect: renting GPUs",
             "secret",
             get_it="https://app.primeintellect.ai/dashboard/tokens",
-            needs="It has to allow reading availability, and reading and writing instances and SSH keys.",
+            needs=(
+                "It has to allow reading availability, and reading and writing instances and SSH "
+                "keys."
+            ),
         ),
         Setting("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, your own account"),
-        Setting("PRIME_SSH_KEY_PATH", "private SSH key for machines of Prime, e.g. ~/.ssh/prime_key.pem", "path"),
+        Setting(
+            "PRIME_SSH_KEY_PATH",
+            "private SSH key for machines of Prime, e.g. ~/.ssh/prime_key.pem",
+            "path",
+        ),
         Setting("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", BASE_URL),
-        Setting(SIMULATOR, "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
-        Setting(SIMULATOR_KEY, "the simulator at HUDTUI_SIM: the key that it prints when it starts", "secret", in_folders=False),
+        Setting(
+            SIMULATOR,
+            "a simulator in Prime Intellect's place: demo, its address on this machine, or off",
+        ),
+        Setting(
+            SIMULATOR_KEY,
+            "the simulator at HUDTUI_SIM: the key that it prints when it starts",
+            "secret",
+            in_folders=False,
+        ),
     ),
 )

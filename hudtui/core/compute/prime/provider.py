@@ -19,7 +19,13 @@ from hudtui.core.compute.prime.schemas import (
     parse_time,
     stage_of,
 )
-from hudtui.core.compute.provider import AuthError, Features, OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.provider import (
+    AuthError,
+    Features,
+    OutcomeUnknown,
+    OutOfCapacity,
+    ProviderError,
+)
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.http import Query as Pairs
@@ -44,9 +50,10 @@ _NO_QUOTA = ("quota exceeded", "limit exceeded")
 class PrimeProvider:
     """Prime Intellect, or a simulator of it.
 
-    An instance belongs to one event loop. Cancelling a call cancels its request; whether a POST was carried out is unclear then,
-    and `acquire` sees to that. The key is in no error, no log and no `repr`. `team_id` is the team that pays; None for the
-    account itself. `simulated`: it is a simulator, without real money.
+    An instance belongs to one event loop. Cancelling a call cancels its request; whether a POST was
+    carried out is unclear then, and `acquire` sees to that. The key is in no error, no log and no
+    `repr`. `team_id` is the team that pays; None for the account itself. `simulated`: it is a
+    simulator, without real money.
 
     Raises:
         InputError: The key or the address cannot be one.
@@ -86,7 +93,10 @@ class PrimeProvider:
 
     @property
     def endpoint(self) -> str:
-        """Which service it is, for the ledger: what is simulated there must never be taken for what is real."""
+        """Which service it is, for the ledger.
+
+        What is simulated there must never be taken for what is real.
+        """
         return self._http.base_url
 
     async def close(self) -> None:
@@ -101,7 +111,9 @@ class PrimeProvider:
             ProviderError: Nothing could be read at all.
         """
         kinds = {"single machines": "/availability/gpus", "clusters": "/availability/multi-node"}
-        parts = await asyncio.gather(*map(self._offer_pages, kinds.values()), return_exceptions=True)
+        parts = await asyncio.gather(
+            *map(self._offer_pages, kinds.values()), return_exceptions=True
+        )
         found: dict[str, Offer] = {}
         warnings: list[str] = []
         failures: list[BaseException] = []
@@ -116,15 +128,31 @@ class PrimeProvider:
                 offer = parse_offer(row, self.name)
                 if offer is not None:
                     before = found.get(offer.id)
-                    found[offer.id] = offer if before is None or offer.price.hourly < before.price.hourly else before
-        fatal = next((error for error in failures if not isinstance(error, ProviderError) or isinstance(error, AuthError)), None)
+                    found[offer.id] = (
+                        offer
+                        if before is None or offer.price.hourly < before.price.hourly
+                        else before
+                    )
+        fatal = next(
+            (
+                error
+                for error in failures
+                if not isinstance(error, ProviderError) or isinstance(error, AuthError)
+            ),
+            None,
+        )
         if fatal is not None or len(failures) == len(kinds):
             raise fatal or failures[0]
-        return Offers(tuple(sorted(found.values(), key=lambda offer: (offer.price.hourly, offer.id))), tuple(warnings))
+        return Offers(
+            tuple(sorted(found.values(), key=lambda offer: (offer.price.hourly, offer.id))),
+            tuple(warnings),
+        )
 
     async def _offer_pages(self, path: str) -> tuple[list[Any], list[str]]:
         async def page(number: int) -> Mapping[str, Any]:
-            return await self._http.send("GET", path, query=[("page", number), ("page_size", _PAGE)])
+            return await self._http.send(
+                "GET", path, query=[("page", number), ("page_size", _PAGE)]
+            )
 
         first = await page(1)
         rows = list(_rows(first, "items"))
@@ -149,16 +177,22 @@ class PrimeProvider:
     # --- pods ---
 
     async def create(self, order: Order) -> Pod:
-        """Rent a machine; see `Provider.create`. Sent again only when it was refused for lacking a highest price.
+        """Rent a machine; see `Provider.create`.
+
+        Sent again only when it was refused for lacking a highest price.
 
         Raises:
             InputError: The offer has no such image or disk; nothing was sent.
         """
         if order.offer.provider != self.name:
-            raise InputError(f"{order.offer.short} is an offer of {order.offer.provider}, not of {self.name}")
+            raise InputError(
+                f"{order.offer.short} is an offer of {order.offer.provider}, not of {self.name}"
+            )
         try:
             try:
-                raw = await self._http.send("POST", "/pods/", body=order_body(order, team=self.team_id))
+                raw = await self._http.send(
+                    "POST", "/pods/", body=order_body(order, team=self.team_id)
+                )
             except PrimeApiError as refusal:
                 if refusal.status != 400 or not _names_max_price(refusal.told):
                     raise
@@ -172,9 +206,14 @@ class PrimeProvider:
                     why=refusal.why,
                     fix="End one, or ask for a higher limit.",
                 ) from None
-            if refusal.status < 500 and "image" not in told and any(words in told for words in _NO_CAPACITY):
+            if (
+                refusal.status < 500
+                and "image" not in told
+                and any(words in told for words in _NO_CAPACITY)
+            ):
                 raise OutOfCapacity(
-                    f"{order.offer.gpu_type} at {order.offer.cloud} is gone: another customer took it",
+                    f"{order.offer.gpu_type} at {order.offer.cloud} is gone: another customer took "
+                    "it",
                     why=refusal.why,
                     fix="Nothing was created. Choose another offer.",
                 ) from None
@@ -182,7 +221,9 @@ class PrimeProvider:
         try:
             return self._remember(raw)
         except ProviderError as error:
-            raise OutcomeUnknown(f"{self.title} answered without saying what it created", why=error.why) from None
+            raise OutcomeUnknown(
+                f"{self.title} answered without saying what it created", why=error.why
+            ) from None
 
     async def pods(self) -> tuple[Pod, ...]:
         """All pods that the key can see and that are not gone: the account's, and its teams'."""
@@ -194,7 +235,10 @@ class PrimeProvider:
         return next((pod for pod in await self.pods() if pod.name == name), None)
 
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
-        """The state of many, by one request for a hundred; those who ask at the same moment share it."""
+        """The state of many, by one request for a hundred.
+
+        Those who ask at the same moment share it.
+        """
         if not ids:
             return ()
         found = await self._poll.ask(ids)
@@ -202,10 +246,14 @@ class PrimeProvider:
 
     async def _states(self, ids: tuple[str, ...]) -> Mapping[str, Pod]:
         async def part(some: tuple[str, ...]) -> Sequence[Any]:
-            answer = await self._http.send("GET", "/pods/status", query=[("pod_ids", pod) for pod in some])
+            answer = await self._http.send(
+                "GET", "/pods/status", query=[("pod_ids", pod) for pod in some]
+            )
             return _rows(answer, "data")
 
-        parts = await asyncio.gather(*(part(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE)))
+        parts = await asyncio.gather(
+            *(part(ids[start : start + _PAGE]) for start in range(0, len(ids), _PAGE))
+        )
         found, whole = {}, []
         for row in (row for rows in parts for row in rows if isinstance(row, Mapping)):
             pod_id = str(row.get("podId") or "")
@@ -249,7 +297,12 @@ class PrimeProvider:
 
     async def history(self) -> tuple[Pod, ...]:
         """The hundred pods that ended last, with what they cost."""
-        pairs: Pairs = [("offset", 0), ("limit", _PAGE), ("sort_by", "terminatedAt"), ("sort_order", "desc")]
+        pairs: Pairs = [
+            ("offset", 0),
+            ("limit", _PAGE),
+            ("sort_by", "terminatedAt"),
+            ("sort_order", "desc"),
+        ]
         rows = _rows(await self._http.send("GET", "/pods/history", query=pairs), "data")
         return tuple(parse_pod(row, self.name, gone=True) for row in rows)
 
@@ -261,10 +314,15 @@ class PrimeProvider:
     # --- the account ---
 
     async def account(self) -> Account:
-        """Whose money it is, and what each pod has cost. A key that may not see the wallet gives an account without balance."""
+        """Whose money it is, and what each pod has cost.
+
+        A key that may not see the wallet gives an account without balance.
+        """
         pairs: list[tuple[str, str | int]] = [("teamId", self.team_id)] if self.team_id else []
         who, wallet = await asyncio.gather(
-            self._http.send("GET", "/user/whoami", query=pairs), self._wallet(pairs), return_exceptions=True
+            self._http.send("GET", "/user/whoami", query=pairs),
+            self._wallet(pairs),
+            return_exceptions=True,
         )
         if isinstance(who, BaseException):
             raise who
@@ -274,7 +332,9 @@ class PrimeProvider:
             wallet = {}, {}
         person = who.get("data") if isinstance(who.get("data"), Mapping) else who
         balance, spent = wallet
-        name = next((person[key] for key in ("name", "email", "slug", "id") if person.get(key)), "?")
+        name = next(
+            (person[key] for key in ("name", "email", "slug", "id") if person.get(key)), "?"
+        )
         amount = balance.get("balance_usd")
         return Account(
             name=clean_line(str(name), 100),
@@ -289,13 +349,21 @@ class PrimeProvider:
         spent: dict[str, float] = {}
         first: Mapping[str, Any] = {}
         for page in range(_BILL_PAGES):
-            answer = await self._http.send("GET", "/billing/wallet", query=[("limit", _PAGE), ("offset", page * _PAGE), *pairs])
+            answer = await self._http.send(
+                "GET", "/billing/wallet", query=[("limit", _PAGE), ("offset", page * _PAGE), *pairs]
+            )
             first = first or answer
             rows = _rows(answer, "recent_billings")
             for row in rows:
                 amount = row.get("amount_usd") if isinstance(row, Mapping) else None
-                if isinstance(amount, int | float) and row.get("resource_id") and row.get("resource_type") in ("compute", None):
-                    spent[str(row["resource_id"])] = spent.get(str(row["resource_id"]), 0.0) + amount
+                if (
+                    isinstance(amount, int | float)
+                    and row.get("resource_id")
+                    and row.get("resource_type") in ("compute", None)
+                ):
+                    spent[str(row["resource_id"])] = (
+                        spent.get(str(row["resource_id"]), 0.0) + amount
+                    )
             total = answer.get("total_billings")
             if len(rows) < _PAGE or (isinstance(total, int) and (page + 1) * _PAGE >= total):
                 break
@@ -313,11 +381,18 @@ class PrimeProvider:
         """
         text = " ".join(public_key.split())
         if len(text.split()) < 2 or not text.startswith(("ssh-", "ecdsa-", "sk-")):
-            raise InputError("this is not a public SSH key", fix="It is one line of a file such as ~/.ssh/id_ed25519.pub.")
+            raise InputError(
+                "this is not a public SSH key",
+                fix="It is one line of a file such as ~/.ssh/id_ed25519.pub.",
+            )
         key = await self._find_key(text)
         if key is None:
             try:
-                key = parse_key(await self._http.send("POST", "/ssh_keys/", body={"name": name, "publicKey": text}))
+                key = parse_key(
+                    await self._http.send(
+                        "POST", "/ssh_keys/", body={"name": name, "publicKey": text}
+                    )
+                )
             except OutcomeUnknown:
                 key = await self._find_key(text)
                 if key is None:
@@ -331,12 +406,19 @@ class PrimeProvider:
         return next((key for key in await self.keys() if key.holds(public)), None)
 
     async def _all(self, path: str) -> list[Any]:
-        """Every row of a list, page by page. A page that fails fails the whole: half a list of machines is worse than none."""
+        """Every row of a list, page by page.
+
+        A page that fails fails the whole: half a list of machines is worse than none.
+        """
         rows: list[Any] = []
         for _ in range(_MOST_PAGES):
-            answer = await self._http.send("GET", path, query=[("offset", len(rows)), ("limit", _PAGE)])
+            answer = await self._http.send(
+                "GET", path, query=[("offset", len(rows)), ("limit", _PAGE)]
+            )
             if not isinstance(answer.get("data"), list):
-                raise ProviderError(f"{self.title} answered without a list", why=f"asked for {path}")
+                raise ProviderError(
+                    f"{self.title} answered without a list", why=f"asked for {path}"
+                )
             part, total = answer["data"], answer.get("total_count")
             rows += part
             if not part or (len(rows) >= total if isinstance(total, int) else len(part) < _PAGE):
@@ -357,7 +439,9 @@ class _StatusBatch:
         self._task: asyncio.Task[Mapping[str, Pod]] | None = None
 
     async def ask(self, ids: Iterable[str]) -> Mapping[str, Pod]:
-        """The pods with these ids, and perhaps others. A caller that is cancelled does not disturb the other callers.
+        """The pods with these ids, and perhaps others.
+
+        A caller that is cancelled does not disturb the other callers.
 
         Raises:
             ProviderError: The request failed; every caller that shares it gets the error.
@@ -365,7 +449,8 @@ class _StatusBatch:
         self._ids |= dict.fromkeys(ids)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-            # Read the error even when every caller was cancelled; asyncio complains about unread errors.
+            # Read the error even when every caller was cancelled; asyncio complains about unread
+            # errors.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._task)
 
@@ -392,7 +477,9 @@ def _names_max_price(told: str) -> bool:
 
 def _wants_address(row: Mapping[str, Any]) -> bool:
     """It is said to be ready, and the short answer does not tell where."""
-    return stage_of(row, True)[0] == "ready" and not find_addresses(row.get("sshConnection"), None, None)
+    return stage_of(row, True)[0] == "ready" and not find_addresses(
+        row.get("sshConnection"), None, None
+    )
 
 
 def _updated(known: Pod, row: Mapping[str, Any]) -> Pod:
@@ -406,7 +493,9 @@ def _updated(known: Pod, row: Mapping[str, Any]) -> Pod:
         stage=stage,
         status=status,
         addresses=() if stage == "gone" else addresses,
-        progress=int(progress) if isinstance(progress, int | float) and not isinstance(progress, bool) else None,
+        progress=int(progress)
+        if isinstance(progress, int | float) and not isinstance(progress, bool)
+        else None,
         failure=clean_line(failure, 400) if isinstance(failure, str) and failure else None,
         ending=is_ending(status),
         terminated=ended,

@@ -1,4 +1,6 @@
-"""Convert Prime Intellect's JSON into offers, pods, keys and money, and an order into a request body. Pure functions.
+"""Convert Prime Intellect's JSON into values, and an order into a request body. Pure functions.
+
+The values are offers, pods, keys and money.
 
 The API changes often, so unknown statuses, new fields and missing keys are accepted.
 """
@@ -32,20 +34,35 @@ def parse_offer(raw: Any, provider: str) -> Offer | None:
     """Parse an offer. Return None if it lacks a field that an order needs, or is not available."""
     if not isinstance(raw, Mapping):
         return None
-    gpu_type, cloud, cloud_id = _text(raw.get("gpuType")), _text(raw.get("provider")), _text(raw.get("cloudId"))
+    gpu_type, cloud, cloud_id = (
+        _text(raw.get("gpuType")),
+        _text(raw.get("provider")),
+        _text(raw.get("cloudId")),
+    )
     prices = _mapping(raw.get("prices"))
     hourly = _number(prices.get("communityPrice"))
     if hourly is None:
         hourly = _number(prices.get("onDemand"))
-    if not gpu_type or not cloud or not cloud_id or hourly is None or raw.get("stockStatus") == "Unavailable":
+    if (
+        not gpu_type
+        or not cloud
+        or not cloud_id
+        or hourly is None
+        or raw.get("stockStatus") == "Unavailable"
+    ):
         return None
     count, spot = _whole(raw.get("gpuCount")) or 0, raw.get("isSpot") is True
-    disk, extra = _surcharge(raw.get("disk")), _surcharge(raw.get("vcpu")) + _surcharge(raw.get("memory"))
+    disk, extra = (
+        _surcharge(raw.get("disk")),
+        _surcharge(raw.get("vcpu")) + _surcharge(raw.get("memory")),
+    )
     socket, center = _text(raw.get("socket")), _text(raw.get("dataCenter"))
     return Offer(
         provider=provider,
         # cloudId alone is not unique, and a spot offer has the same cloudId.
-        id="/".join((cloud, cloud_id, center, gpu_type, socket, str(count), "spot" if spot else "on-demand")),
+        id="/".join(
+            (cloud, cloud_id, center, gpu_type, socket, str(count), "spot" if spot else "on-demand")
+        ),
         gpu_type=gpu_type,
         gpu_count=0 if gpu_type == "CPU_NODE" else count,
         price=Price(
@@ -92,7 +109,9 @@ def _surcharge(size: Any) -> float:
 
 
 def order_body(order: Order, *, team: str | None, max_price: float | None = None) -> dict[str, Any]:
-    """Return the body of `POST /pods/`: the offer's own fields, with its socket, data centre and sizes.
+    """Return the body of `POST /pods/`.
+
+    The offer's own fields, with its socket, data centre and sizes.
 
     Raises:
         InputError: The offer does not have the image or the disk size.
@@ -123,8 +142,9 @@ def order_body(order: Order, *, team: str | None, max_price: float | None = None
 
 
 def choose_image(offer: Offer, wanted: str | None) -> str | None:
-    """Return the image to install: the wanted image, else the newest PyTorch, else plain Ubuntu with CUDA, else `prime_rl`.
+    """Return the image to install.
 
+    The wanted image, else the newest PyTorch, else plain Ubuntu with CUDA, else `prime_rl`.
     None only if the offer lists no images; then the service decides.
 
     Raises:
@@ -132,20 +152,32 @@ def choose_image(offer: Offer, wanted: str | None) -> str | None:
     """
     has = ", ".join(map(clean_line, offer.images)) or "none that are named"
     if wanted is not None:
-        found = next((image for image in offer.images if image.lower() == wanted.strip().lower()), None)
+        found = next(
+            (image for image in offer.images if image.lower() == wanted.strip().lower()), None
+        )
         if found is None:
-            raise InputError(f"this offer has no image {clean_line(wanted)!r}", why=f"it has {has}", fix="Name one of these.")
+            raise InputError(
+                f"this offer has no image {clean_line(wanted)!r}",
+                why=f"it has {has}",
+                fix="Name one of these.",
+            )
         return found
     if not offer.images:
         return None
-    torch = {image: tuple(map(int, match.groups())) for image in offer.images if (match := _IMAGE_TORCH.fullmatch(image))}
+    torch = {
+        image: tuple(map(int, match.groups()))
+        for image in offer.images
+        if (match := _IMAGE_TORCH.fullmatch(image))
+    }
     if torch:
         return max(torch, key=lambda image: torch[image])
     for image in _IMAGES_AFTER:
         if image in offer.images:
             return image
     raise InputError(
-        "this offer has no image for general use", why=f"it has {has}", fix="Name one of these, or take another offer."
+        "this offer has no image for general use",
+        why=f"it has {has}",
+        fix="Name one of these, or take another offer.",
     )
 
 
@@ -156,11 +188,21 @@ def _disk(order: Order) -> int | None:
     low, high = _number(size.get("minCount")), _number(size.get("maxCount"))
     if low is None and high is None:
         fixed = order.offer.disk_gb
-        raise InputError("the disk of this offer has a fixed size", why=None if fixed is None else f"it is {fixed:g} GB")
+        raise InputError(
+            "the disk of this offer has a fixed size",
+            why=None if fixed is None else f"it is {fixed:g} GB",
+        )
     step = _number(size.get("step")) or 1.0
-    if (low is not None and wanted < low) or (high is not None and wanted > high) or (wanted - (low or 0.0)) % step:
+    if (
+        (low is not None and wanted < low)
+        or (high is not None and wanted > high)
+        or (wanted - (low or 0.0)) % step
+    ):
         bounds = f"from {low or 0:g} GB" + (f" to {high:g} GB" if high is not None else "")
-        raise InputError(f"this offer has no disk of {wanted:g} GB", why=f"they go {bounds} in steps of {step:g} GB")
+        raise InputError(
+            f"this offer has no disk of {wanted:g} GB",
+            why=f"they go {bounds} in steps of {step:g} GB",
+        )
     return int(wanted)
 
 
@@ -176,8 +218,12 @@ def parse_pod(raw: Any, provider: str, *, gone: bool = False) -> Pod:
     known = _mapping(raw)
     pod_id = _text(known.get("id"))
     if not pod_id:
-        raise ProviderError("the provider's answer about a machine could not be understood", why="it has no id")
-    addresses = find_addresses(known.get("sshConnection"), known.get("ip"), known.get("primePortMapping"))
+        raise ProviderError(
+            "the provider's answer about a machine could not be understood", why="it has no id"
+        )
+    addresses = find_addresses(
+        known.get("sshConnection"), known.get("ip"), known.get("primePortMapping")
+    )
     stage, status = stage_of(known, bool(addresses))
     hourly = _number(known.get("priceHr"))
     if stage == "stopped":
@@ -216,9 +262,13 @@ def is_ending(status: str) -> bool:
 def stage_of(raw: Raw, reachable: bool) -> tuple[PodStage, str]:
     """Return the stage of a pod, and the provider's own words for it.
 
-    ACTIVE alone is not `ready`: the installation must be finished or not reported, and an address must be known.
+    ACTIVE alone is not `ready`: the installation must be finished or not reported, and an address
+    must be known.
     """
-    status, installation = _text(raw.get("status")).upper(), _text(raw.get("installationStatus")).upper()
+    status, installation = (
+        _text(raw.get("status")).upper(),
+        _text(raw.get("installationStatus")).upper(),
+    )
     words = "/".join(filter(None, (status, installation if status == "ACTIVE" else "")))
     if status == "TERMINATED":
         return "gone", words
@@ -237,8 +287,13 @@ def stage_of(raw: Raw, reachable: bool) -> tuple[PodStage, str]:
 
 
 def find_addresses(connection: Any, ip: Any, ports: Any) -> tuple[Address, ...]:
-    """Return the logins of a pod's nodes: from `sshConnection` in any form, else from the address and port map."""
-    told = tuple(address for text in _flat(connection) if (address := parse_connection(text)) is not None)
+    """Return the logins of a pod's nodes.
+
+    From `sshConnection` in any form, else from the address and port map.
+    """
+    told = tuple(
+        address for text in _flat(connection) if (address := parse_connection(text)) is not None
+    )
     if told:
         return told
     port = next(
@@ -255,7 +310,10 @@ def find_addresses(connection: Any, ip: Any, ports: Any) -> tuple[Address, ...]:
 
 
 def parse_connection(text: str) -> Address | None:
-    """Parse `root@host -p 22`, `ubuntu@host:2222`, `ssh -i key user@host -p 22` or `user@[::1]:22`; else return None."""
+    """Parse `root@host -p 22`, `ubuntu@host:2222`, `ssh -i key user@host -p 22` or `user@[::1]:22`.
+
+    Else return None.
+    """
     words = text.split()
     if words[:1] == ["ssh"]:
         words = words[1:]
@@ -281,7 +339,12 @@ def parse_connection(text: str) -> Address | None:
         host, _, tail = host.partition(":")
         port = port or tail
     number = _whole(port) if port is not None else 22
-    if number is None or not 0 < number < 65536 or not _HOST.fullmatch(host) or not _NAME.fullmatch(user):
+    if (
+        number is None
+        or not 0 < number < 65536
+        or not _HOST.fullmatch(host)
+        or not _NAME.fullmatch(user)
+    ):
         return None
     return Address(user, host, number)
 
@@ -306,9 +369,13 @@ def parse_key(raw: Any) -> SshKey:
     """
     known = _mapping(raw)
     if not _text(known.get("id")):
-        raise ProviderError("the provider's answer about an SSH key could not be understood", why="it has no id")
+        raise ProviderError(
+            "the provider's answer about an SSH key could not be understood", why="it has no id"
+        )
     public = _text(known.get("publicKey"))
-    return SshKey(_text(known.get("id")), _text(known.get("name")), public, known.get("isPrimary") is True)
+    return SshKey(
+        _text(known.get("id")), _text(known.get("name")), public, known.get("isPrimary") is True
+    )
 
 
 def parse_time(value: Any) -> float | None:
@@ -325,7 +392,13 @@ def parse_time(value: Any) -> float | None:
 def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return ""
-    return clean_line(value, 4000) if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+    return (
+        clean_line(value, 4000)
+        if isinstance(value, str)
+        else str(value)
+        if isinstance(value, int | float)
+        else ""
+    )
 
 
 def _number(value: Any) -> float | None:

@@ -1,4 +1,7 @@
-"""A copy of unsaved work, so that a crash loses at most the last second; and what changed on disk meanwhile."""
+"""A copy of unsaved work, so that a crash loses at most the last second.
+
+And what changed on disk meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ class UnsavedCopy:
 
 
 def _files(folder: Path, config: Path) -> tuple[Path, Path]:
-    """The places of a copy: in the project, and in the user's own folder for a project that cannot be written to."""
+    """The places of a copy.
+
+    In the project, and in the user's own folder for a project that cannot be written to.
+    """
     path = str(config.absolute()).encode("utf-8", "surrogateescape")
     name = f"{hashlib.sha256(path).hexdigest()[:16]}.json"
     return folder / STATE_FOLDER / "recovery" / name, app_paths().state / "recovery" / name
@@ -56,13 +62,15 @@ def _files(folder: Path, config: Path) -> tuple[Path, Path]:
 def save_copy(folder: Path, config: Path, text: str, now: str) -> Path:
     """Save a copy of unsaved work, in one step and readable for its owner only; return its file.
 
-    Where the project folder is read-only or its disk is full, the user's state folder takes the copy. `now` is the time, ISO
-    8601.
+    Where the project folder is read-only or its disk is full, the user's state folder takes the
+    copy. `now` is the time, ISO 8601.
 
     Raises:
         InputError: Neither folder can be written to.
     """
-    data = json.dumps({"format": _FORMAT, "config": str(config), "saved_at": now, "text": text}, ensure_ascii=True)
+    data = json.dumps(
+        {"format": _FORMAT, "config": str(config), "saved_at": now, "text": text}, ensure_ascii=True
+    )
     own, fallback = _files(folder, config)
     try:
         make_state_dir(folder)
@@ -86,7 +94,10 @@ def _remove(file: Path) -> None:
 
 
 def find_copy(folder: Path, config: Path, text: str) -> UnsavedCopy | None:
-    """Return unsaved work that differs from the file, or None. The newer of two copies counts; damaged copies do not."""
+    """Return unsaved work that differs from the file, or None.
+
+    The newer of two copies counts; damaged copies do not.
+    """
     copies = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
     newest = max(copies, key=lambda copy: copy.saved_at, default=None)
     return None if newest is None or newest.text == text else newest
@@ -97,12 +108,18 @@ def _read(file: Path) -> UnsavedCopy | None:
         data = read_json(file)
     except InputError:
         return None
-    if not isinstance(data, dict) or data.get("format") != _FORMAT or not isinstance(data.get("text"), str):
+    if (
+        not isinstance(data, dict)
+        or data.get("format") != _FORMAT
+        or not isinstance(data.get("text"), str)
+    ):
         return None
     return UnsavedCopy(data["text"], clean_line(str(data.get("saved_at") or ""), 40))
 
 
 def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
     """Return the unified diff of two texts; empty where they are equal."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2)
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2
+    )
     return "\n".join(lines)

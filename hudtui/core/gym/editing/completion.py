@@ -1,6 +1,7 @@
 """Completions at a place of a configuration that is being written, and the place of a new action.
 
-Works on lines and their indentation alone, because a text is hardly ever valid YAML while something is being typed into it.
+Works on lines and their indentation alone, because a text is hardly ever valid YAML while something
+is being typed into it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from hudtui.core.gym.schema_examples import ToolSchema
 from hudtui.core.text import clean_line
 from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_value
 
-_KEY = re.compile(r"""^(\s*(?:-\s+)?)("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'][^:#]*?)\s*:(?:\s+(.*)|\s*)$""")
+_KEY = re.compile(
+    r"""^(\s*(?:-\s+)?)("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'][^:#]*?)\s*:(?:\s+(.*)|\s*)$"""
+)
 _WORD = re.compile(r"[\w$.-]*\Z")
 _QUOTE_OPEN = re.compile(r"""(["'])([^"']*)\Z""")
 _FORMS: Mapping[str, str] = {
@@ -40,8 +43,13 @@ _KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "xml_weight": "share of the expected tags",
         "action_weight": "share of tool texts that parse",
     },
-    ("rubric",): {"weights": "of the reward's components", "reward": "code of your own: FILE.py:NAME"},
-    ("rubric", "weights"): dict.fromkeys(("task_completion", "tool_execution", "format_compliance"), "weight, 0 to 1"),
+    ("rubric",): {
+        "weights": "of the reward's components",
+        "reward": "code of your own: FILE.py:NAME",
+    },
+    ("rubric", "weights"): dict.fromkeys(
+        ("task_completion", "tool_execution", "format_compliance"), "weight, 0 to 1"
+    ),
     ("defaults",): {"max_turns": "replies an episode may have"},
     ("examples",): {"user": "the user's message", "assistant": "its reply"},
     ("job",): {"name": "of the run", "metadata": "kept with the run"},
@@ -83,14 +91,19 @@ class CursorContext:
 
 
 def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext | None:
-    """Return the kind of text that is being written at a place; None inside a comment or a block of text."""
+    """Return the kind of text that is being written at a place.
+
+    None inside a comment or a block of text.
+    """
     line = lines[row][:column]
     if _commented(line):
         return None
     path = _path_above(lines, row, _indent(line))
     if path is None:
         return None
-    pair = re.match(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[{-][^:#]*?)\s*:\s+(.*)$""", line)
+    pair = re.match(
+        r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[{-][^:#]*?)\s*:\s+(.*)$""", line
+    )
     if pair is not None:
         rest, name = pair[2], unquoted(pair[1].strip())
     else:
@@ -107,13 +120,20 @@ def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext
         return CursorContext(path, name, opened[2], column - len(opened[0]), opened[1])
     word = _WORD.search(rest)
     typed = word[0] if word is not None else ""
-    if name is not None and rest[: len(rest) - len(typed)].strip(" ,[") and not rest.lstrip().startswith("["):
+    if (
+        name is not None
+        and rest[: len(rest) - len(typed)].strip(" ,[")
+        and not rest.lstrip().startswith("[")
+    ):
         return None
     return CursorContext(path, name, typed, column - len(typed), "")
 
 
 def _commented(line: str) -> bool:
-    return re.search(r"(?:^|\s)#", re.sub(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""", "", line)) is not None
+    return (
+        re.search(r"(?:^|\s)#", re.sub(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""", "", line))
+        is not None
+    )
 
 
 def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] | None:
@@ -130,7 +150,9 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
         if not bare.strip() or bare[0] == "#":
             continue
         if _item_indent(line) >= indent:  # a key of the same item, as `user` is for `assistant`
-            indent = depth + 1  # the list may stand as far to the left as the key that it belongs to
+            indent = (
+                depth + 1
+            )  # the list may stand as far to the left as the key that it belongs to
             margin = " " * indent
             continue
         pair = _KEY.match(line)
@@ -144,7 +166,9 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
     return tuple(reversed(keys))
 
 
-def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None) -> Completion | None:
+def complete(
+    lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None
+) -> Completion | None:
     """Return the candidates at a place that go with what is typed there already.
 
     Row and column of the cursor count from 0.
@@ -154,7 +178,9 @@ def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, To
         return None
     scene = _CursorPlace(lines, row, context, tools)
     if context.key == "examples" and not context.path:  # the line begins a round
-        candidates = tuple(Candidate(name, f"{name}: ", detail) for name, detail in _KEYS[("examples",)].items())
+        candidates = tuple(
+            Candidate(name, f"{name}: ", detail) for name, detail in _KEYS[("examples",)].items()
+        )
     else:
         candidates = tuple(scene.values(context.key) if context.key is not None else scene.keys())
     word = context.typed.casefold()
@@ -167,9 +193,18 @@ def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, To
 
 
 class _CursorPlace:
-    """The cursor's surroundings: the entry around it, the tool of that, and the keys beside the cursor."""
+    """The cursor's surroundings.
 
-    def __init__(self, lines: Sequence[str], row: int, context: CursorContext, tools: Mapping[str, Tool] | None) -> None:
+    The entry around it, the tool of that, and the keys beside the cursor.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[str],
+        row: int,
+        context: CursorContext,
+        tools: Mapping[str, Tool] | None,
+    ) -> None:
         self.lines = lines
         self.row = row
         self.path = context.path
@@ -184,11 +219,20 @@ class _CursorPlace:
         path = self.path
         if path in _KEYS:
             for name, detail in _KEYS[path].items():
-                section = name in ("rubric", "weights", "job", "examples", MAPPINGS, "parser") and path != ("job",)
+                section = name in (
+                    "rubric",
+                    "weights",
+                    "job",
+                    "examples",
+                    MAPPINGS,
+                    "parser",
+                ) and path != ("job",)
                 yield Candidate(name, f"{name}:" if section else f"{name}: ", detail)
         elif path == (MAPPINGS,):
             for tool in self._agent_tools():
-                yield Candidate(tool.name, f"{tool.name}:", clean_line(tool.description, 60) or "tool")
+                yield Candidate(
+                    tool.name, f"{tool.name}:", clean_line(tool.description, 60) or "tool"
+                )
         elif not path or path[0] != MAPPINGS:
             return
         elif len(path) == 2:
@@ -219,12 +263,18 @@ class _CursorPlace:
         elif len(path) == 3 and name in ("from_arg", "from_args"):
             for argument in self._positional():
                 yield Candidate(argument, yaml_value(argument), "argument of the action")
-        elif (len(path) == 3 and name in ("static", "default")) or (len(path) == 2 and not name.startswith("_")):
+        elif (len(path) == 3 and name in ("static", "default")) or (
+            len(path) == 2 and not name.startswith("_")
+        ):
             parameter = path[2] if len(path) == 3 else name
             for allowed in self._allowed(parameter):
                 text = _written(yaml_value, allowed)
                 if text is not None:
-                    yield Candidate(allowed if isinstance(allowed, str) else text, text, f"allowed for {parameter}")
+                    yield Candidate(
+                        allowed if isinstance(allowed, str) else text,
+                        text,
+                        f"allowed for {parameter}",
+                    )
 
     def _agent_tools(self) -> list[Tool]:
         return [tool for tool in self.tools.values() if tool.kind == "agent" and tool.hub is None]
@@ -237,7 +287,9 @@ class _CursorPlace:
         index = bisect_right(starts, self.row) - 1
         if index < 0 or not parts[index].action:
             return range(self.row, self.row + 1)
-        return range(starts[index], starts[index + 1] if index + 1 < len(starts) else len(self.lines))
+        return range(
+            starts[index], starts[index + 1] if index + 1 < len(starts) else len(self.lines)
+        )
 
     def _pairs(self) -> Iterable[tuple[int, str, str]]:
         """Row, key and written value of the lines of the entry."""
@@ -249,7 +301,14 @@ class _CursorPlace:
     @cached_property
     def _schema(self) -> ToolSchema | None:
         """The schema of the entry's tool."""
-        name = next((unquoted(value.partition(" #")[0].strip()) for _, key, value in self._pairs() if key == "_tool"), "")
+        name = next(
+            (
+                unquoted(value.partition(" #")[0].strip())
+                for _, key, value in self._pairs()
+                if key == "_tool"
+            ),
+            "",
+        )
         tool = self.tools.get(name)
         return None if tool is None or tool.input_schema is None else ToolSchema(tool.input_schema)
 
@@ -345,7 +404,9 @@ def new_action(lines: Sequence[str], tool: Tool) -> NewAction | str:
     if prompt is not None:
         edits.append(prompt)
     place, text, first = _into_mappings(lines, mapping)
-    edits.append(TextEdit(place + 1, 1, place + 1, 1, text) if place < len(lines) else _at_end(lines, text))
+    edits.append(
+        TextEdit(place + 1, 1, place + 1, 1, text) if place < len(lines) else _at_end(lines, text)
+    )
     edits.sort(key=lambda edit: edit.line)
     line = place + first
     if prompt is not None and prompt.line <= place:
@@ -377,7 +438,10 @@ def _indented(text: str, indent: int) -> str:
 
 
 def _into_mappings(lines: Sequence[str], mapping: str) -> tuple[int, str, int]:
-    """The row before which an entry goes, its text, and how many lines of that come before the entry."""
+    """Return the row before which an entry goes, its text, and the lines in it before the entry.
+
+    The last is a number.
+    """
     header = _first_row(lines, 0, _MAPPINGS)
     if header is None:
         last = _last_full(lines, 0, len(lines))
@@ -403,7 +467,11 @@ def _into_prompt(lines: Sequence[str], described: str) -> TextEdit | None:
     done = _first_row(lines[: last + 1], header + 1, _DONE_ITEM)
     if done is not None:
         return TextEdit(done + 1, 1, done + 1, 1, text + "\n")
-    return TextEdit(last + 2, 1, last + 2, 1, "\n" + text) if last + 1 < len(lines) else _at_end(lines, text)
+    return (
+        TextEdit(last + 2, 1, last + 2, 1, "\n" + text)
+        if last + 1 < len(lines)
+        else _at_end(lines, text)
+    )
 
 
 def _last_full(lines: Sequence[str], start: int, end: int) -> int:

@@ -1,4 +1,7 @@
-"""Parts of a configuration's text by its lines alone: sections, and the entries of `action_mappings`. The text need not parse."""
+"""Parts of a configuration's text by its lines alone.
+
+Sections, and the entries of `action_mappings`. The text need not parse.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from dataclasses import dataclass
 from hudtui.core.gym.lint.findings import MAPPINGS
 
 _HEADER = re.compile(r"action_mappings\s*:\s*(?:#.*)?\Z")
-_NAME = re.compile(r"""\s*+(?:("[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+(?:''[^']*+)*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)""")
+_NAME = re.compile(
+    r"""\s*+(?:("[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+(?:''[^']*+)*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)"""
+)
 _CONTINUES = " \t#-]})"
 """First characters of lines that continue a section."""
 
@@ -35,10 +40,19 @@ class OutlineEntry:
 
 
 def split_parts(lines: Sequence[str]) -> list[TextPart]:
-    """Return the sections of a text in their order, with the entries of `action_mappings` in place of that section."""
-    starts = [row for row, line in enumerate(lines) if line and line[0] not in _CONTINUES and not line.isspace()]
+    """Return the sections of a text in their order.
+
+    The entries of `action_mappings` take the place of that section.
+    """
+    starts = [
+        row
+        for row, line in enumerate(lines)
+        if line and line[0] not in _CONTINUES and not line.isspace()
+    ]
     parts: list[TextPart] = []
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):  # no parts at all have one end
+    for start, end in zip(
+        starts, [*starts[1:], len(lines)], strict=False
+    ):  # no parts at all have one end
         is_mappings = _HEADER.match(lines[start].rstrip("\r"))
         entries = _entry_rows(lines, start + 1, end) if is_mappings else []
         parts += [TextPart(row, True) for row in entries] or [TextPart(start, False)]

@@ -1,4 +1,7 @@
-"""Meaning of replies under a configuration that is being written: one example of every action, and calls in words."""
+"""Meaning of replies under a configuration that is being written.
+
+One example of every action, and calls in words.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,18 @@ from hudtui.core.text import clean_line
 
 Tools = Mapping[str, Tool] | None
 _KEPT_FROM_AGENT = ("setup", "evaluate", "hidden")
-_GUESSES: tuple[Any, ...] = (1, "hello", "1", "a+b", [1, 2], True, "", {"x": 1, "y": 2}, [[1, 2], [3, 4]], 0.5)
+_GUESSES: tuple[Any, ...] = (
+    1,
+    "hello",
+    "1",
+    "a+b",
+    [1, 2],
+    True,
+    "",
+    {"x": 1, "y": 2},
+    [[1, 2], [3, 4]],
+    0.5,
+)
 _MOST_TRIED = 60
 
 
@@ -34,17 +48,25 @@ def reply_of(tool_text: str, use_thinking: bool = True) -> str:
 
 
 def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
-    """Return the usage examples of the prompt that are calls, by action; explanations of the form are left out."""
+    """Return the usage examples of the prompt that are calls, by action.
+
+    Explanations of the form are left out.
+    """
     examples: dict[str, list[str]] = {}
     for usage in usage_examples(config.system_prompt):
         call = parse_call(usage.text)
-        if isinstance(call, Call) and (call.name not in PLACEHOLDERS or call.name in config.mappings):
+        if isinstance(call, Call) and (
+            call.name not in PLACEHOLDERS or call.name in config.mappings
+        ):
             examples.setdefault(call.name, []).append(usage.text)
     return {name: tuple(dict.fromkeys(texts)) for name, texts in examples.items()}
 
 
 def example_call(mapping: ActionMapping, tools: Tools) -> str:
-    """Make up a call of an action: with arguments that its transforms take and that its tool accepts, where such are found."""
+    """Make up a call of an action.
+
+    With arguments that its transforms take and that its tool accepts, where such are found.
+    """
     tool = None if tools is None else tools.get(mapping.tool)
     schema = None if tool is None or tool.input_schema is None else ToolSchema(tool.input_schema)
     choices = [_values(mapping, name, schema) for name in mapping.positional]
@@ -59,7 +81,11 @@ def example_call(mapping: ActionMapping, tools: Tools) -> str:
 
 
 def _combinations(choices: list[list[Any]]) -> Iterable[tuple[Any, ...]]:
-    """The first value of every argument, then one argument changed at a time, then the same guess for all arguments."""
+    """Yield the values of arguments to try.
+
+    First comes the first value of every argument, then one argument changed at a time, then the
+    same guess for all arguments.
+    """
     first = tuple(values[0] for values in choices)
     yield first
     for index, values in enumerate(choices):
@@ -76,12 +102,23 @@ def _values(mapping: ActionMapping, argument: str, schema: ToolSchema | None) ->
     for name, parameter in mapping.parameters.items():
         prop = properties.get(name)
         if isinstance(parameter, FromArg) and parameter.arg == argument:
-            example = schema.example(prop.schema, name) if schema is not None and prop is not None else UNSET
-            if example is not UNSET and (parameter.transform is None or _passes(parameter, example)):
+            example = (
+                schema.example(prop.schema, name)
+                if schema is not None and prop is not None
+                else UNSET
+            )
+            if example is not UNSET and (
+                parameter.transform is None or _passes(parameter, example)
+            ):
                 likely.append(example)
             if parameter.transform is not None:
                 likely += [guess for guess in _GUESSES if _passes(parameter, guess)]
-        elif isinstance(parameter, FromArgs) and argument in parameter.args and schema is not None and prop is not None:
+        elif (
+            isinstance(parameter, FromArgs)
+            and argument in parameter.args
+            and schema is not None
+            and prop is not None
+        ):
             items = prop.schema.get("items")
             example = schema.example(items, argument) if isinstance(items, Mapping) else UNSET
             if example is not UNSET:
@@ -128,16 +165,22 @@ def action_rows(config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
     return tuple(rows)
 
 
-def _row(name: str, mapping: ActionMapping | None, usage: str, interpreter: Interpreter) -> ActionRow:
+def _row(
+    name: str, mapping: ActionMapping | None, usage: str, interpreter: Interpreter
+) -> ActionRow:
     origin: Literal["prompt", "made up"] = "prompt" if usage else "made up"
     if mapping is None:
-        return ActionRow(name, usage or f"{name}()", origin, "broken", interpreter.config.invalid.get(name, ""))
+        return ActionRow(
+            name, usage or f"{name}()", origin, "broken", interpreter.config.invalid.get(name, "")
+        )
     if name == DONE:
         return ActionRow(name, usage or "done()", origin, "done", "ends the episode")
     text = usage or example_call(mapping, interpreter.tools)
     meaning = interpreter.interpret(reply_of(text))
     if meaning.error is not None:
-        return ActionRow(name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}")
+        return ActionRow(
+            name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}"
+        )
     return ActionRow(name, text, origin, "ok", describe_call(meaning))
 
 
@@ -147,7 +190,9 @@ def describe_call(meaning: Interpretation) -> str:
         return "ends the episode"
     if meaning.call is None:
         return "" if meaning.error is None else f"{meaning.error.stage}: {meaning.error.message}"
-    arguments = ", ".join(f"{clean_line(name, 60)}={literal(value)}" for name, value in meaning.call.arguments.items())
+    arguments = ", ".join(
+        f"{clean_line(name, 60)}={literal(value)}" for name, value in meaning.call.arguments.items()
+    )
     return clean_line(f"{meaning.call.tool}({arguments})", 400)
 
 
@@ -160,5 +205,9 @@ def describe_check(meaning: Interpretation) -> str:
     if not meaning.checked:
         return f"not checked: {meaning.unchecked}"
     if meaning.error is not None:
-        return f"refused: {meaning.error.message}" if meaning.error.stage == "schema" else "not checked: there is no call"
+        return (
+            f"refused: {meaning.error.message}"
+            if meaning.error.stage == "schema"
+            else "not checked: there is no call"
+        )
     return "fits the tool's schema"

@@ -34,7 +34,10 @@ class SampleReply:
 
 @dataclass
 class Samples:
-    """The replies for one configuration: the user's own first, then those that are found or made."""
+    """The replies for one configuration.
+
+    The user's own first, then those that are found or made.
+    """
 
     last: str | None = None
     """The reply that the user wrote last."""
@@ -54,7 +57,10 @@ class Samples:
 
 
 def _of_config(config: GymConfig, tools: Tools) -> Iterator[SampleReply]:
-    """Replies that a configuration gives: its examples, those in its prompt, and one for each other action."""
+    """Replies that a configuration gives.
+
+    Its examples, those in its prompt, and one for each other action.
+    """
     thinking = config.parser.use_thinking
     for number, example in enumerate(config.examples, 1):
         yield SampleReply(f"example {number}", example.assistant)
@@ -68,7 +74,9 @@ def _of_config(config: GymConfig, tools: Tools) -> Iterator[SampleReply]:
             yield SampleReply(f"made up for {name}", reply_of(call, thinking))
 
 
-def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> tuple[SampleReply, ...]:
+def samples_from_replies(
+    replies: Iterable[tuple[str, str]], most: int = 8
+) -> tuple[SampleReply, ...]:
     """Choose replies from rollouts, as different from each other as possible.
 
     `replies` has what to call each, and its text, the newest first; `most` of them are taken.
@@ -89,7 +97,9 @@ def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> t
     return _filled(list(chosen.values()), spare, most)
 
 
-def _filled(chosen: list[SampleReply], spare: Sequence[SampleReply], most: int) -> tuple[SampleReply, ...]:
+def _filled(
+    chosen: list[SampleReply], spare: Sequence[SampleReply], most: int
+) -> tuple[SampleReply, ...]:
     known = {sample.text for sample in chosen}
     for sample in spare:
         if len(chosen) >= most:

@@ -1,14 +1,15 @@
-"""Checking a configuration against itself and, where they are known, against the tools of its environment.
+"""Checks a configuration against itself and, where they are known, its environment's tools.
 
 Codes of findings made here; `parse_config` adds those of texts that cannot be read:
 
-    no-job-name, no-defaults, no-thinking, no-prompt, no-actions, weights-sum    sections of the document
-    no-done, mapped-not-described, described-not-mapped                          the prompt beside the mappings
-    usage-does-not-parse, usage-not-accepted                                     examples in the prompt
-    example-does-not-parse, example-not-accepted, example-form                   replies of `examples`
-    unreachable-argument, transform-ignores-argument, transform-fails            within a mapping
-    unknown-tool, lifecycle-tool, unknown-parameter, missing-required,
-    enum-mismatch, type-mismatch                                                 against the environment
+    no-job-name, no-defaults, no-thinking, no-prompt, no-actions, weights-sum    sections of the
+    document no-done, mapped-not-described, described-not-mapped                          the prompt
+    beside the mappings usage-does-not-parse, usage-not-accepted
+    examples in the prompt example-does-not-parse, example-not-accepted, example-form
+       replies of `examples` unreachable-argument, transform-ignores-argument, transform-fails
+         within a mapping unknown-tool, lifecycle-tool, unknown-parameter, missing-required,
+    enum-mismatch, type-mismatch                                                 against the
+    environment
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _SEVERITIES = ("error", "warning", "info")
 def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tuple[Finding, ...]:
     """Return all findings about a configuration, in the order of its lines.
 
-    Findings call it `name`, usually the file's path. Without the tools of its environment it is checked only against itself.
+    Findings call it `name`, usually the file's path. Without the tools of its environment it is
+    checked only against itself.
     """
     config, parsed = parse_config(text, name=name)
     if config is None:
@@ -56,14 +58,21 @@ def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tu
     check_arguments(report)
     check_transforms(report, examples)
     findings = dict.fromkeys(report.findings)
-    return tuple(sorted(findings, key=lambda item: (item.line, item.column, _SEVERITIES.index(item.severity), item.code)))
+    return tuple(
+        sorted(
+            findings,
+            key=lambda item: (item.line, item.column, _SEVERITIES.index(item.severity), item.code),
+        )
+    )
 
 
 def _check_sections(report: LintReport) -> None:
     data = report.document.data
     job = data.get("job")
     if not isinstance(job, dict) or not str(job.get("name") or "").strip():
-        message = "the job has no name: its runs are hard to tell from other runs; add `job: name: ...`"
+        message = (
+            "the job has no name: its runs are hard to tell from other runs; add `job: name: ...`"
+        )
         report.add("no-job-name", "warning", message, ("job",) if "job" in data else ())
     defaults = data.get("defaults")
     if not isinstance(defaults, dict) or "max_turns" not in defaults:
@@ -71,7 +80,8 @@ def _check_sections(report: LintReport) -> None:
         report.add(
             "no-defaults",
             "warning",
-            f"`defaults.max_turns` is missing: {turns} is used here, and hud-vf-gym 0.1.1 does not load the file at all",
+            f"`defaults.max_turns` is missing: {turns} is used here, and hud-vf-gym 0.1.1 does not "
+            "load the file at all",
             ("defaults",) if "defaults" in data else (),
             fix=_insertion(report, "defaults", "max_turns", str(turns)),
         )
@@ -80,12 +90,18 @@ def _check_sections(report: LintReport) -> None:
         report.add(
             "no-thinking",
             "warning",
-            "`parser.use_thinking` is missing: true is used here, and hud-vf-gym 0.1.1 does not load the file at all",
+            "`parser.use_thinking` is missing: true is used here, and hud-vf-gym 0.1.1 does not "
+            "load the file at all",
             ("parser",) if "parser" in data else (),
             fix=_insertion(report, "parser", "use_thinking", "true"),
         )
     if not data.get(MAPPINGS) and not report.config.allow_unmapped:
-        report.add("no-actions", "warning", "no action is mapped: the agent can do nothing but `done()`", (MAPPINGS,))
+        report.add(
+            "no-actions",
+            "warning",
+            "no action is mapped: the agent can do nothing but `done()`",
+            (MAPPINGS,),
+        )
     _check_weights(report)
 
 
@@ -103,7 +119,12 @@ def _check_weights(report: LintReport) -> None:
         if not isinstance(written, dict) or name not in written
     ]
     hint = f" ({', '.join(assumed)})" if assumed else ""
-    report.add("weights-sum", "warning", f"the weights add up to {total:.6g}, not to 1{hint}", ("rubric", "weights"))
+    report.add(
+        "weights-sum",
+        "warning",
+        f"the weights add up to {total:.6g}, not to 1{hint}",
+        ("rubric", "weights"),
+    )
 
 
 def _insertion(report: LintReport, section: str, key: str, value: str) -> Fix | None:
@@ -131,9 +152,15 @@ def _insertion(report: LintReport, section: str, key: str, value: str) -> Fix | 
     first: YamlPath = (section, next(iter(entries)))
     mark = document.mark(first)
     line = lines[mark.line - 1]
-    if mark.line <= document.mark((section,)).line or line[: mark.column - 1].strip() or key in entries:
+    if (
+        mark.line <= document.mark((section,)).line
+        or line[: mark.column - 1].strip()
+        or key in entries
+    ):
         return None
-    return Fix(title, (TextEdit(mark.line, 1, mark.line, 1, f"{line[: mark.column - 1]}{key}: {value}\n"),))
+    return Fix(
+        title, (TextEdit(mark.line, 1, mark.line, 1, f"{line[: mark.column - 1]}{key}: {value}\n"),)
+    )
 
 
 def _ends_in_block(report: LintReport) -> bool:
@@ -149,7 +176,12 @@ def _ends_in_block(report: LintReport) -> bool:
 
 def _with_fix(report: LintReport, finding: Finding) -> Finding:
     """A finding of the reader with a fix, where only one thing can have been meant."""
-    if finding.fix is not None or finding.code != "from-arg" or finding.mapping is None or finding.parameter is None:
+    if (
+        finding.fix is not None
+        or finding.code != "from-arg"
+        or finding.mapping is None
+        or finding.parameter is None
+    ):
         return finding
     path: YamlPath = (MAPPINGS, finding.mapping, finding.parameter, "from_arg")
     written: Any = report.document.at(path)
@@ -157,5 +189,7 @@ def _with_fix(report: LintReport, finding: Finding) -> Finding:
     if not isinstance(written, str) or not isinstance(listed, list):
         return finding
     names = [name for name in listed if isinstance(name, str)]
-    _, fix, guess = suggest(written, names, lambda name: report.value(f"take it from `{name}`", path, name))
+    _, fix, guess = suggest(
+        written, names, lambda name: report.value(f"take it from `{name}`", path, name)
+    )
     return replace(finding, fix=fix, guess=guess)

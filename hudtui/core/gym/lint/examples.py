@@ -1,4 +1,7 @@
-"""Checks of the configuration's `examples`: hudtui must be able to carry out every reply in them."""
+"""Checks of the configuration's `examples`.
+
+Hudtui must be able to carry out every reply in them.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,28 @@ def check_examples(report: LintReport, interpreter: Interpreter) -> None:
         for key in ("user", "assistant"):
             mark = CHAT_MARKS.search(text) if isinstance(text := entry.get(key), str) else None
             if mark is not None:
-                message = f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the turn"
+                message = (
+                    f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of "
+                    "the turn"
+                )
                 path: YamlPath = ("examples", number, key)
-                report.add("chat-mark", "warning", message, path, place=report.document.inside(path, mark.start()))
+                report.add(
+                    "chat-mark",
+                    "warning",
+                    message,
+                    path,
+                    place=report.document.inside(path, mark.start()),
+                )
         reply = entry.get("assistant")
         if isinstance(reply, str) and reply.strip():
-            _check_reply(report, ("examples", number, "assistant"), interpreter.interpret(reply), wrong)
+            _check_reply(
+                report, ("examples", number, "assistant"), interpreter.interpret(reply), wrong
+            )
 
 
-def _check_reply(report: LintReport, path: YamlPath, meaning: Interpretation, wrong: set[str | None]) -> None:
+def _check_reply(
+    report: LintReport, path: YamlPath, meaning: Interpretation, wrong: set[str | None]
+) -> None:
     error = meaning.error
     if error is not None:
         start = meaning.reply.tool_start if meaning.reply is not None else None
@@ -46,7 +62,9 @@ def _check_reply(report: LintReport, path: YamlPath, meaning: Interpretation, wr
             report.add("example-not-accepted", "error", message, path, place=place)
         return
     if not meaning.format.xml:
-        message = "the reply of this example has no think block, which `parser.use_thinking` expects"
+        message = (
+            "the reply of this example has no think block, which `parser.use_thinking` expects"
+        )
         report.add("example-form", "warning", message, path, at_value=True)
     if meaning.extra_calls:
         message = "the reply of this example holds several calls; only the first one is carried out"

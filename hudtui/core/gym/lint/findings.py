@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 MAPPINGS = "action_mappings"
 
 Severity = Literal["error", "warning", "info"]
-"""An error keeps the configuration, or the mapping it names, from being used. A warning or an info does not."""
+"""An error keeps the configuration, or the mapping it names, from being used. A warning or an info
+does not."""
 
 
 @dataclass(frozen=True)
 class TextEdit:
-    """Replace a range of the configuration's text. Lines and columns count from 1; the end is exclusive."""
+    """Replace a range of the configuration's text.
+
+    Lines and columns count from 1; the end is exclusive.
+    """
 
     line: int
     column: int
@@ -57,7 +61,8 @@ class Finding:
     """The parameter of that action."""
     fix: Fix | None = None
     guess: Fix | None = None
-    """A change that is likely meant, where none is certain: what "did you mean" suggests. Carried out only when asked for."""
+    """A change that is likely meant, where none is certain: what "did you mean" suggests. Carried
+    out only when asked for."""
 
     @property
     def subject(self) -> str:
@@ -105,7 +110,8 @@ class FindingLog:
     ) -> None:
         """Add a finding at the key of `path`, at its value, or at `place` (line and column).
 
-        The path also tells the action and its parameter; `parameter` where the parameter is not in the document.
+        The path also tells the action and its parameter; `parameter` where the parameter is not in
+        the document.
         """
         mark = self.document.value_mark(path) if at_value else self.document.mark(path)
         line, column = place or (mark.line, mark.column)
@@ -115,4 +121,17 @@ class FindingLog:
             mapping = str(path[1])
             if len(path) >= 3 and not str(path[2]).startswith("_"):
                 parameter = str(path[2])
-        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, parameter, fix, guess))
+        self.findings.append(
+            Finding(
+                code,
+                severity,
+                clean_line(message, 400),
+                line,
+                column,
+                end,
+                mapping,
+                parameter,
+                fix,
+                guess,
+            )
+        )

@@ -1,4 +1,7 @@
-"""Carrying out the certain fixes of findings: edits of the text that leave everything else as it stands."""
+"""Carrying out the certain fixes of findings.
+
+Edits of the text that leave everything else as it stands.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ class FixResult:
 def apply_fixes(text: str, findings: Iterable[Finding]) -> str:
     r"""Return `text` with the fixes of `findings` applied.
 
-    A fix that overlaps with an earlier one is left for the next time, and so is one whose place the text does not have. Line ends
-    (`\n`, `\r\n`) stay as they are.
+    A fix that overlaps with an earlier one is left for the next time, and so is one whose place the
+    text does not have. Line ends (`\n`, `\r\n`) stay as they are.
     """
     return _apply(text, findings)[0]
 
@@ -41,13 +44,18 @@ def apply_fixes(text: str, findings: Iterable[Finding]) -> str:
 def fix_text(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> FixResult:
     """Check a configuration and apply its fixes until none is left.
 
-    A fix that does not remove its finding, or that makes the text harder to read than it was, is not kept.
+    A fix that does not remove its finding, or that makes the text harder to read than it was, is
+    not kept.
     """
     findings = lint(text, name=name, tools=tools)
     applied: list[Finding] = []
     refused: set[tuple[str, Fix]] = set()
     for _ in range(_MOST_ROUNDS):
-        wanted = [each for each in findings if each.fix is not None and (each.code, each.fix) not in refused]
+        wanted = [
+            each
+            for each in findings
+            if each.fix is not None and (each.code, each.fix) not in refused
+        ]
         if not wanted:
             break
         for batch in [wanted] if len(wanted) == 1 else [wanted, *([each] for each in wanted)]:
@@ -63,7 +71,9 @@ def fix_text(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -
 
 
 def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> FixResult:
-    """`fix_text` for a file, in place and in one step. Its encoding and its line ends stay; an unchanged file is not written.
+    """`fix_text` for a file, in place and in one step.
+
+    Its encoding and its line ends stay; an unchanged file is not written.
 
     Raises:
         InputError: The file cannot be read or written.
@@ -78,8 +88,13 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
     return fixed[0]
 
 
-def _better(before: str, after: str, done: Iterable[Finding], remaining: Iterable[Finding], name: str) -> bool:
-    """True if the fixed findings are gone and no mapping has become unreadable. Findings that appear only now were hidden."""
+def _better(
+    before: str, after: str, done: Iterable[Finding], remaining: Iterable[Finding], name: str
+) -> bool:
+    """True if the fixed findings are gone and no mapping has become unreadable.
+
+    Findings that appear only now were hidden.
+    """
     fixed = set(map(_same, done))
     if not fixed.isdisjoint(map(_same, remaining)):
         return False
@@ -105,7 +120,9 @@ def _apply(text: str, findings: Iterable[Finding]) -> tuple[str, list[Finding]]:
             continue
         spans = [_span(edit, starts, ends) for edit in finding.fix.edits]
         places = [span for span in spans if span is not None]
-        if len(places) < len(spans) or any(_overlap(place, other) for place in places for other in taken):
+        if len(places) < len(spans) or any(
+            _overlap(place, other) for place in places for other in taken
+        ):
             continue
         taken += places
         done.append(finding)

@@ -1,5 +1,6 @@
-"""Checks of the system prompt: does it tell the agent what the mappings offer, and do its own examples work?
+"""Checks of the system prompt.
 
+Does it tell the agent what the mappings offer, and do its own examples work?
 The conventions of a prompt that are read here:
 
 - click(x, y): Click somewhere          a heading, with or without arguments
@@ -21,7 +22,8 @@ from hudtui.core.gym.reply import Call, ParseFailure, parse_call
 from hudtui.core.text import clean_line, confident_match, did_you_mean
 
 CHAT_MARKS = re.compile(
-    r"<\|[A-Za-z_][\w ]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:bos|eos)>"
+    r"<\|[A-Za-z_][\w ]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"
+    r"|<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:bos|eos)>"
 )
 """Marks by which chat templates separate turns."""
 _DOTS = frozenset({"...", "…"})
@@ -37,7 +39,10 @@ PLACEHOLDERS = frozenset({
 """Names that stand for any action when the prompt explains the form of a call."""
 
 _OPEN, _CLOSE = "<tool>", "</tool>"
-_HEADING = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+[`*\"']{0,3}(\w+)([`*\"']{0,3}(?=[:\s]|$)|\()", re.MULTILINE)
+_HEADING = re.compile(
+    r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+[`*\"']{0,3}(\w+)([`*\"']{0,3}(?=[:\s]|$)|\()",
+    re.MULTILINE,
+)
 _CALLED = re.compile(r"\b(\w++)[ \t]*+\(")
 _QUOTED = re.compile(r"[`\"'*<](\w++)(?=[`\"'*>])")
 _ITEM = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+(\w+)", re.MULTILINE)
@@ -64,7 +69,7 @@ class Heading:
 
 
 def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
-    """Return the usage examples, in their order, without explanations such as `<tool>...</tool>`."""
+    """Return the usage examples in order, without explanations such as `<tool>...</tool>`."""
     examples = []
     at = 0
     while (start := prompt.find(_OPEN, at)) >= 0:
@@ -73,7 +78,11 @@ def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
         if end < 0:
             break
         # The prompt may mention an opening tag in a sentence: the innermost pair counts.
-        begin = max(begin, prompt.rfind(_OPEN, begin, end) + len(_OPEN)) if _OPEN in prompt[begin:end] else begin
+        begin = (
+            max(begin, prompt.rfind(_OPEN, begin, end) + len(_OPEN))
+            if _OPEN in prompt[begin:end]
+            else begin
+        )
         body = prompt[begin:end]
         if body.strip() not in ({""} | _DOTS):
             examples.append(UsageExample(body.strip(), begin + len(body) - len(body.lstrip())))
@@ -83,15 +92,24 @@ def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
 
 def headings(prompt: str) -> tuple[Heading, ...]:
     """Return the list items that begin with a name."""
-    return tuple(Heading(match[1], match.start(1), match[2] == "(") for match in _HEADING.finditer(prompt))
+    return tuple(
+        Heading(match[1], match.start(1), match[2] == "(") for match in _HEADING.finditer(prompt)
+    )
 
 
 def mentioned(prompt: str) -> frozenset[str]:
-    """Return all names that stand in the prompt as a call, at the beginning of a list item, or in quotes of any kind."""
-    return frozenset(name for pattern in (_CALLED, _QUOTED, _ITEM) for name in pattern.findall(prompt))
+    """Return all names that the prompt mentions.
+
+    They stand there as a call, at the beginning of a list item, or in quotes of any kind.
+    """
+    return frozenset(
+        name for pattern in (_CALLED, _QUOTED, _ITEM) for name in pattern.findall(prompt)
+    )
 
 
-def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list[Mapping[str, Any]]]:
+def check_prompt(
+    report: LintReport, interpreter: Interpreter
+) -> dict[str, list[Mapping[str, Any]]]:
     """Check the prompt, and return the arguments of its usage examples by action."""
     prompt = report.config.system_prompt
     if not prompt.strip():
@@ -100,14 +118,23 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
             report.add(
                 "no-prompt",
                 "warning",
-                "there is no `system_prompt`: the agent learns nothing, and hud-vf-gym 0.1.1 does not load the file",
+                "there is no `system_prompt`: the agent learns nothing, and hud-vf-gym 0.1.1 does "
+                "not load the file",
                 path,
             )
         else:
-            report.add("no-prompt", "warning", "the `system_prompt` is empty: the agent learns nothing", PROMPT)
+            report.add(
+                "no-prompt",
+                "warning",
+                "the `system_prompt` is empty: the agent learns nothing",
+                PROMPT,
+            )
         return {}
     for mark in CHAT_MARKS.finditer(prompt):
-        message = f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt or of the turn"
+        message = (
+            f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt "
+            "or of the turn"
+        )
         report.add_in_prompt("chat-mark", "warning", message, mark.start(), len(mark[0]))
     reader = _PromptReader(report, interpreter)
     found = usage_examples(prompt)
@@ -129,7 +156,8 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
             report.add(
                 "mapped-not-described",
                 "warning",
-                f"the action `{mapping.name}` is mapped, but the prompt does not tell the agent about it",
+                f"the action `{mapping.name}` is mapped, but the prompt does not tell the agent "
+                "about it",
                 (MAPPINGS, mapping.name),
             )
     return reader.examples
@@ -170,7 +198,11 @@ class _PromptReader:
         result = self.interpreter.interpret(f"<think>-</think><tool>{usage.text}</tool>")
         if result.action is not None:
             self.examples.setdefault(call.name, []).append(result.action.arguments)
-        if result.error is not None and result.error.stage in ("mapping", "schema") and call.name not in self.wrong:
+        if (
+            result.error is not None
+            and result.error.stage in ("mapping", "schema")
+            and call.name not in self.wrong
+        ):
             self.report.add_in_prompt(
                 "usage-not-accepted",
                 "error",
@@ -185,21 +217,35 @@ class _PromptReader:
             return
         self.settled.add(name)
         near, sure = did_you_mean(name, self.actions), confident_match(name, self.actions)
-        hint = f"; did you mean `{sure or near}`?" if sure or near else "; an agent that calls it is refused"
+        hint = (
+            f"; did you mean `{sure or near}`?"
+            if sure or near
+            else "; an agent that calls it is refused"
+        )
         fix = None
         if sure is not None:
             calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
-            fix = self.report.in_prompt(f"write `{sure}`", (start, *(call.start() for call in calls)), len(name), sure)
-        guess = None if sure or not near else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
+            fix = self.report.in_prompt(
+                f"write `{sure}`", (start, *(call.start() for call in calls)), len(name), sure
+            )
+        guess = (
+            None
+            if sure or not near
+            else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
+        )
         message = f"the prompt describes `{name}`, but there is no such action{hint}"
-        self.report.add_in_prompt("described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess)
+        self.report.add_in_prompt(
+            "described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess
+        )
 
     def _does_not_parse(self, usage: UsageExample, refusal: ParseFailure) -> None:
         text = usage.text
         if "(" in text:
             at = min(max(refusal.column - 1, 0), len(text) - 1)
             message = f"the example `{_shown(usage)}` cannot be read: {refusal.message}"
-            self.report.add_in_prompt("usage-does-not-parse", "error", message, usage.start + at, len(text) - at)
+            self.report.add_in_prompt(
+                "usage-does-not-parse", "error", message, usage.start + at, len(text) - at
+            )
         elif text == _DONE or text in self.actions:
             mapping = self.report.config.mappings.get(text)
             bare = text == _DONE or (mapping is not None and not mapping.positional)
@@ -210,13 +256,20 @@ class _PromptReader:
                 usage.start,
                 len(text),
                 mapping=text,
-                fix=self.report.in_prompt(f"write `{text}()`", (usage.start,), len(text), f"{text}()") if bare else None,
+                fix=self.report.in_prompt(
+                    f"write `{text}()`", (usage.start,), len(text), f"{text}()"
+                )
+                if bare
+                else None,
             )
         # Anything else without a parenthesis explains where the call goes: <tool>your call</tool>.
 
 
 def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> bool:
-    """True if an example shows the names of its arguments, or dots, instead of values: `click(x, y)`."""
+    """True if an example shows the names of its arguments, or dots, instead of values.
+
+    `click(x, y)`.
+    """
     values = [*call.args, *call.kwargs.values()]
     if any(value in _DOTS for value in values if isinstance(value, str)):
         return True
@@ -230,7 +283,10 @@ def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> b
 
 
 def _add_done(report: LintReport, usages: tuple[UsageExample, ...]) -> Fix | None:
-    """The fix that describes `done()` below the last usage line, indented as the lines around it."""
+    """Return the fix that describes `done()` below the last usage line.
+
+    It is indented as the lines around it.
+    """
     prompt = report.config.system_prompt
     for usage in reversed(usages):
         before = prompt[max(usage.start - 100, 0) : usage.start]

@@ -20,7 +20,9 @@ PROMPT: YamlPath = ("system_prompt",)
 class LintReport:
     """A configuration under inspection, and what was found."""
 
-    def __init__(self, document: YamlDocument, config: GymConfig, tools: Mapping[str, Tool] | None) -> None:
+    def __init__(
+        self, document: YamlDocument, config: GymConfig, tools: Mapping[str, Tool] | None
+    ) -> None:
         self.document = document
         self.config = config
         self.tools = tools
@@ -52,20 +54,47 @@ class LintReport:
         fix: Fix | None = None,
         guess: Fix | None = None,
     ) -> None:
-        """Report something about a stretch of the prompt, given by its offset in the prompt's text; at most a hundred times."""
+        """Report something about a stretch of the prompt, given by its offset in the prompt's text.
+
+        At most a hundred times.
+        """
         self._in_prompt += 1
         if self._in_prompt > _MOST_IN_PROMPT:
             return
         line, column = self.document.inside(PROMPT, start)
-        end = column + length if self._source(line, column, length) == self.config.system_prompt[start : start + length] else None
-        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, None, fix, guess))
+        end = (
+            column + length
+            if self._source(line, column, length)
+            == self.config.system_prompt[start : start + length]
+            else None
+        )
+        self.findings.append(
+            Finding(
+                code,
+                severity,
+                clean_line(message, 400),
+                line,
+                column,
+                end,
+                mapping,
+                None,
+                fix,
+                guess,
+            )
+        )
 
     def in_prompt(self, title: str, starts: Iterable[int], length: int, text: str) -> Fix | None:
-        """The fix that replaces stretches of the prompt; None where the prompt's text is not written out as it is."""
+        """The fix that replaces stretches of the prompt.
+
+        None where the prompt's text is not written out as it is.
+        """
         edits = []
         for start in sorted(set(starts)):
             line, column = self.document.inside(PROMPT, start)
-            if self._source(line, column, length) != self.config.system_prompt[start : start + length]:
+            if (
+                self._source(line, column, length)
+                != self.config.system_prompt[start : start + length]
+            ):
                 return None
             edits.append(TextEdit(line, column, line, column + length, text))
         return Fix(title, tuple(edits))
@@ -73,7 +102,11 @@ class LintReport:
     def value(self, title: str, path: YamlPath, data: Any) -> Fix | None:
         """The fix that replaces the value at a path, where it is a scalar on one line."""
         mark = self.document.value_mark(path)
-        if mark.line != mark.end_line or self.document.at(path) is None or isinstance(self.document.at(path), dict | list):
+        if (
+            mark.line != mark.end_line
+            or self.document.at(path) is None
+            or isinstance(self.document.at(path), dict | list)
+        ):
             return None
         try:
             text = self._in_style(data, self._source(mark.line, mark.column, 1))
@@ -93,7 +126,10 @@ class LintReport:
         return Fix(title, (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, text),))
 
     def _in_style(self, data: Any, first: str) -> str:
-        """A value as YAML, in the quotes of the value that it replaces, or without quotes as that is."""
+        """Return a value as YAML, in the quotes of the value that it replaces.
+
+        It has no quotes if that has none.
+        """
         if not isinstance(data, str) or first == '"':
             return yaml_value(data)
         if first == "'" and data.isprintable() and "'" not in data:
@@ -109,7 +145,11 @@ class LintReport:
         ]
 
     def _source(self, line: int, column: int, length: int) -> str:
-        return self._lines[line - 1][column - 1 : column - 1 + length] if 0 < line <= len(self._lines) else ""
+        return (
+            self._lines[line - 1][column - 1 : column - 1 + length]
+            if 0 < line <= len(self._lines)
+            else ""
+        )
 
 
 def suggest(
@@ -124,14 +164,19 @@ def suggest(
         otherwise: The hint where no known word is near.
 
     Returns:
-        The end of a message; the change when the known word is certain, and the change when it is a guess.
+        The end of a message; the change when the known word is certain, and the change when it is a
+        guess.
     """
     sure = confident_match(word, known)
     near = did_you_mean(word, known) if sure is None else sure
     if near is None:
         return otherwise, None, None
     made = change(near)
-    return f"; did you mean `{near}`?", made if sure is not None else None, made if sure is None else None
+    return (
+        f"; did you mean `{near}`?",
+        made if sure is not None else None,
+        made if sure is None else None,
+    )
 
 
 def shown(data: Any) -> str:

@@ -13,12 +13,16 @@ from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, St
 from hudtui.core.text import confident_match, did_you_mean
 from hudtui.core.yaml_doc import YamlPath
 
-_WHOSE = {"setup": "sets up tasks", "evaluate": "judges them", "lifecycle": "is not meant for the agent"}
+_WHOSE = {
+    "setup": "sets up tasks",
+    "evaluate": "judges them",
+    "lifecycle": "is not meant for the agent",
+}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?\Z")
 
 
 def check_tools(report: LintReport) -> None:
-    """Report unknown tools, unknown and missing parameters, and values that do not fit the schema."""
+    """Report unknown tools, unknown and missing parameters, and values against the schema."""
     assert report.tools is not None
     for mapping in (*report.config.mappings.values(), *report.config.partial.values()):
         if mapping.name == "done":
@@ -44,8 +48,15 @@ def check_tools(report: LintReport) -> None:
 def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -> None:
     assert report.tools is not None
     path: YamlPath = (MAPPINGS, mapping.name, "_tool")
-    offered = [tool.name for tool in report.tools.values() if tool.kind == "agent" and tool.hub is None]
-    hint, fix, guess = suggest(mapping.tool, offered, lambda name: report.value(f"call `{name}`", path, name), _listed(offered))
+    offered = [
+        tool.name for tool in report.tools.values() if tool.kind == "agent" and tool.hub is None
+    ]
+    hint, fix, guess = suggest(
+        mapping.tool,
+        offered,
+        lambda name: report.value(f"call `{name}`", path, name),
+        _listed(offered),
+    )
     if hub is not None:
         hint, guess = f"; it is a function of the hub `{hub}`, which is called in its place", None
     report.add(
@@ -63,7 +74,9 @@ def _check_mapping(report: LintReport, mapping: ActionMapping, schema: ToolSchem
     properties = {prop.name: prop for prop in schema.properties()}
     # A parameter that stands there but cannot be read is not missing.
     written = report.document.at((MAPPINGS, mapping.name)) or mapping.parameters
-    missing = [prop.name for prop in properties.values() if prop.required and prop.name not in written]
+    missing = [
+        prop.name for prop in properties.values() if prop.required and prop.name not in written
+    ]
     for name, parameter in mapping.parameters.items():
         path: YamlPath = (MAPPINGS, mapping.name, name)
         if name not in properties:
@@ -75,14 +88,23 @@ def _check_mapping(report: LintReport, mapping: ActionMapping, schema: ToolSchem
             _check_value(report, mapping, prop, schema, parameter.value, inner, "the value")
         elif isinstance(parameter, FromArg):
             if parameter.default is not MISSING:
-                _check_value(report, mapping, prop, schema, parameter.default, (*path, "default"), "the default")
+                _check_value(
+                    report,
+                    mapping,
+                    prop,
+                    schema,
+                    parameter.default,
+                    (*path, "default"),
+                    "the default",
+                )
         else:
             _check_list(report, mapping, prop, schema, parameter, path)
     for name in missing:
         report.add(
             "missing-required",
             "error",
-            f"the tool `{mapping.tool}` requires `{name}` ({schema.words(properties[name].schema)}), and nothing supplies it",
+            f"the tool `{mapping.tool}` requires `{name}` "
+            f"({schema.words(properties[name].schema)}), and nothing supplies it",
             (MAPPINGS, mapping.name),
             parameter=name,
         )
@@ -101,7 +123,12 @@ def _unknown_parameter(
         return  # anything goes there
     free = [known for known in properties if known not in mapping.parameters]
     path: YamlPath = (MAPPINGS, mapping.name, name)
-    hint, fix, guess = suggest(name, free, lambda meant: report.key(f"rename to `{meant}`", path, meant), _listed(properties))
+    hint, fix, guess = suggest(
+        name,
+        free,
+        lambda meant: report.key(f"rename to `{meant}`", path, meant),
+        _listed(properties),
+    )
     report.add(
         "unknown-parameter",
         "error" if closed or missing else "warning",
@@ -114,11 +141,18 @@ def _unknown_parameter(
 
 def _listed(known: Collection[str]) -> str:
     names = [f"`{name}`" for name in list(known)[:8]]
-    return f"; it has {', '.join(names)}{', ...' if len(known) > 8 else ''}" if names else "; it has none"
+    return (
+        f"; it has {', '.join(names)}{', ...' if len(known) > 8 else ''}"
+        if names
+        else "; it has none"
+    )
 
 
 def _openness(schema: ToolSchema, name: str) -> tuple[bool, bool]:
-    """Return two flags: unlisted parameters are refused, and a rule of the schema covers this parameter."""
+    """Return two flags.
+
+    Unlisted parameters are refused, and a rule of the schema covers this parameter.
+    """
     plain = schema.resolved(schema.root)
     extra = plain.get("additionalProperties")
     patterns = plain.get("patternProperties")
@@ -127,11 +161,19 @@ def _openness(schema: ToolSchema, name: str) -> tuple[bool, bool]:
         only = {"patternProperties": dict.fromkeys(patterns, True), "additionalProperties": False}
         if schema.fits(only, {name: None}):
             return False, True
-    return extra is False or plain.get("unevaluatedProperties") is False, isinstance(extra, Mapping) and bool(extra)
+    return extra is False or plain.get("unevaluatedProperties") is False, isinstance(
+        extra, Mapping
+    ) and bool(extra)
 
 
 def _check_value(
-    report: LintReport, mapping: ActionMapping, prop: SchemaProperty, schema: ToolSchema, value: Any, path: YamlPath, what: str
+    report: LintReport,
+    mapping: ActionMapping,
+    prop: SchemaProperty,
+    schema: ToolSchema,
+    value: Any,
+    path: YamlPath,
+    what: str,
 ) -> None:
     if schema.fits(prop.schema, value):
         return
@@ -144,12 +186,21 @@ def _check_value(
             meant = confident_match(value, texts)
         if meant is None:
             meant = next((choice for choice in choices if _same_written(choice, value)), None)
-        near = meant if meant is not None else did_you_mean(value, texts) if isinstance(value, str) else None
+        near = (
+            meant
+            if meant is not None
+            else did_you_mean(value, texts)
+            if isinstance(value, str)
+            else None
+        )
     else:
         code = "type-mismatch"
         near = meant = _converted(schema, prop, value)
     hint = f"; did you mean {shown(near)}?" if near is not None else ""
-    message = f"{what} {shown(value)} does not fit: `{prop.name}` takes {_article(schema.words(prop.schema))}{hint}"
+    message = (
+        f"{what} {shown(value)} does not fit: `{prop.name}` takes "
+        f"{_article(schema.words(prop.schema))}{hint}"
+    )
     report.add(
         code,
         "error",
@@ -157,12 +208,19 @@ def _check_value(
         path,
         at_value=True,
         fix=None if meant is None else report.value(f"write {shown(meant)}", path, meant),
-        guess=None if meant is not None or near is None else report.value(f"write {shown(near)}", path, near),
+        guess=None
+        if meant is not None or near is None
+        else report.value(f"write {shown(near)}", path, near),
     )
 
 
 def _check_list(
-    report: LintReport, mapping: ActionMapping, prop: SchemaProperty, schema: ToolSchema, source: FromArgs, path: YamlPath
+    report: LintReport,
+    mapping: ActionMapping,
+    prop: SchemaProperty,
+    schema: ToolSchema,
+    source: FromArgs,
+    path: YamlPath,
 ) -> None:
     """The value of `from_args` is always a list, whatever the agent says."""
     kinds = _kinds(schema, prop.schema)
@@ -170,14 +228,20 @@ def _check_list(
         report.add(
             "type-mismatch",
             "error",
-            f"`from_args` gives a list, and `{prop.name}` takes {_article(schema.words(prop.schema))}",
+            f"`from_args` gives a list, and `{prop.name}` takes "
+            f"{_article(schema.words(prop.schema))}",
             path,
         )
-    elif source.defaults and len(source.defaults) == len(source.args) and not schema.fits(prop.schema, list(source.defaults)):
+    elif (
+        source.defaults
+        and len(source.defaults) == len(source.args)
+        and not schema.fits(prop.schema, list(source.defaults))
+    ):
         report.add(
             "type-mismatch",
             "error",
-            f"the defaults {shown(list(source.defaults))} do not fit: `{prop.name}` takes {_article(schema.words(prop.schema))}",
+            f"the defaults {shown(list(source.defaults))} do not fit: `{prop.name}` takes "
+            f"{_article(schema.words(prop.schema))}",
             (*path, "defaults"),
         )
 
@@ -198,7 +262,10 @@ def _kinds(schema: ToolSchema, part: Any, depth: int = 0) -> frozenset[str]:
 
 
 def kinds_only(schema: ToolSchema, part: Any) -> dict[str, Any] | None:
-    """The types and choices of a schema, without its bounds; None where the schema restricts neither."""
+    """The types and choices of a schema, without its bounds.
+
+    None where the schema restricts neither.
+    """
     plain = schema.resolved(part)
     if isinstance(plain.get("enum"), list):
         return {"enum": plain["enum"]}
@@ -211,7 +278,10 @@ def _same_written(choice: Any, value: Any) -> bool:
 
 
 def _converted(schema: ToolSchema, prop: SchemaProperty, value: Any) -> Any:
-    """The value converted to the type that the schema wants, where only one conversion is possible; else None."""
+    """The value converted to the type that the schema wants, where only one conversion is possible.
+
+    Else None.
+    """
     candidate: Any = None
     if isinstance(value, str):
         text = value.strip()

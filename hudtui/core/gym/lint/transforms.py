@@ -1,4 +1,7 @@
-"""Checks of the transforms and of what reaches them: by reading the lambda, and by running it on plausible arguments."""
+"""Checks of the transforms and of what reaches them.
+
+By reading the lambda, and by running it on plausible arguments.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,27 @@ Arguments = Mapping[str, Any]
 Add = Callable[[str, Severity, str], None]
 """Reports a code, a severity and a message about the transform that is checked."""
 
-_TEXTS = ("hello", "a", "1", "2.5", "a,b", "a b", "a+b", "a-b", "a:b", "1,2", "true", "https://example.com/a?b=c", "2025-01-31")
+_TEXTS = (
+    "hello",
+    "a",
+    "1",
+    "2.5",
+    "a,b",
+    "a b",
+    "a+b",
+    "a-b",
+    "a:b",
+    "1,2",
+    "true",
+    "https://example.com/a?b=c",
+    "2025-01-31",
+)
 _OTHERS = (1, 2.5, 0, -1, 100, True, [1, 2], ["a", "b"], {"x": 1, "y": 2})
 _EDGES: tuple[tuple[Any, str], ...] = ((0, "ZeroDivisionError"), ("", "IndexError"))
 _MOST_CONSTANTS = 40
 _PATIENCE = 0.25
-"""Seconds for trying arguments on one transform; only a transform that always runs into its own limits takes so long."""
+"""Seconds for trying arguments on one transform; only a transform that always runs into its own
+limits takes so long."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,8 @@ class TransformTraits:
     ignores_value: bool
     ignores_context: bool
     context: frozenset[str] | None
-    """Arguments that the transform looks up in the context by name; None where that cannot be determined."""
+    """Arguments that the transform looks up in the context by name; None where that cannot be
+    determined."""
     constants: tuple[Any, ...]
     """Texts and numbers in the transform: good candidates for what it expects."""
 
@@ -53,7 +72,9 @@ def transform_traits(source: str) -> TransformTraits:
         dict.fromkeys(
             node.value
             for node in ast.walk(tree.body)
-            if isinstance(node, ast.Constant) and type(node.value) in (str, int, float) and len(str(node.value)) < 100
+            if isinstance(node, ast.Constant)
+            and type(node.value) in (str, int, float)
+            and len(str(node.value)) < 100
         )
     )[:_MOST_CONSTANTS]
     context = names[1] if len(names) > 1 else None
@@ -71,11 +92,20 @@ def _asked(body: ast.expr, context: str) -> frozenset[str] | None:
     understood = 0
     for node in ast.walk(body):
         key: ast.expr | None = None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+        ):
             key = node.args[0] if _is(node.func.value, context) else None
         elif isinstance(node, ast.Subscript) and _is(node.value, context):
             key = node.slice
-        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+        elif (
+            isinstance(node, ast.Compare)
+            and len(node.ops) == 1
+            and isinstance(node.ops[0], ast.In | ast.NotIn)
+        ):
             key = node.left if _is(node.comparators[0], context) else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             names.add(key.value)
@@ -97,7 +127,9 @@ def check_arguments(report: LintReport) -> None:
                 used.update(parameter.args)
             elif isinstance(parameter, FromArg):
                 used.add(parameter.arg)
-                if parameter.transform is not None and parameter.transform.wants_context(parameter.use_context):
+                if parameter.transform is not None and parameter.transform.wants_context(
+                    parameter.use_context
+                ):
                     asked = transform_traits(parameter.transform.source).context
                     used.update(mapping.positional if asked is None else asked)
         for index, name in enumerate(mapping.positional):
@@ -123,11 +155,19 @@ def check_transforms(report: LintReport, examples: Mapping[str, Sequence[Argumen
         traits = transform_traits(parameter.transform.source)
         if traits.ignores_value and traits.ignores_context:
             what = f"whatever `{parameter.arg}` is, `{name}` is the same; `static` says that"
-            add("transform-ignores-argument", "warning", f"the transform ignores its argument: {what}")
+            add(
+                "transform-ignores-argument",
+                "warning",
+                f"the transform ignores its argument: {what}",
+            )
         elif traits.ignores_value:
-            message = f"the transform ignores its argument `{parameter.arg}` and reads only the others"
+            message = (
+                f"the transform ignores its argument `{parameter.arg}` and reads only the others"
+            )
             add("transform-ignores-argument", "info", message)
-        given = [arguments for arguments in examples.get(mapping.name, ()) if parameter.arg in arguments]
+        given = [
+            arguments for arguments in examples.get(mapping.name, ()) if parameter.arg in arguments
+        ]
         if given:
             _run_examples(add, parameter, given)
         else:
@@ -141,15 +181,28 @@ def _run_examples(add: Add, parameter: FromArg, given: Sequence[Arguments]) -> N
             _run(parameter, value, arguments)
         except TransformFailure as failure:
             why = clean_line(str(failure), 120)
-            add("transform-fails", "error", f"the transform fails on {shown(value)}, an example of the prompt: {why}")
+            add(
+                "transform-fails",
+                "error",
+                f"the transform fails on {shown(value)}, an example of the prompt: {why}",
+            )
             return
 
 
 def _run_guesses(
-    report: LintReport, add: Add, mapping: ActionMapping, name: str, parameter: FromArg, traits: TransformTraits
+    report: LintReport,
+    add: Add,
+    mapping: ActionMapping,
+    name: str,
+    parameter: FromArg,
+    traits: TransformTraits,
 ) -> None:
     schema = report.schema(mapping.tool)
-    prop = next((prop for prop in schema.properties() if prop.name == name), None) if schema is not None else None
+    prop = (
+        next((prop for prop in schema.properties() if prop.name == name), None)
+        if schema is not None
+        else None
+    )
     kinds = kinds_only(schema, prop.schema) if schema is not None and prop is not None else None
     results: list[tuple[Any, Any]] = []
     failures: list[tuple[Any, str]] = []
@@ -169,7 +222,10 @@ def _run_guesses(
     if not results:
         if not hurried:  # else too little was tried to say that nothing works
             value, why = failures[0]
-            message = f"the transform fails on every argument that was tried, for example on {shown(value)}: {why}"
+            message = (
+                "the transform fails on every argument that was tried, for example on "
+                f"{shown(value)}: {why}"
+            )
             add("transform-fails", "error", message)
         return
     reasons = {(type(value), repr(value)): reason for value, reason in reversed(failures)}
@@ -217,7 +273,10 @@ def _plain(value: Any) -> bool:
 
 
 def _first_run(parameter: FromArg, mapping: ActionMapping, value: Any) -> Any:
-    """The result of the transform for a value: with no other arguments, else with numbers, else with texts."""
+    """The result of the transform for a value.
+
+    With no other arguments, else with numbers, else with texts.
+    """
     others = [name for name in mapping.positional if name != parameter.arg]
     last = TransformFailure("")
     for filler in (None, 3, "a") if others else (None,):
@@ -232,4 +291,6 @@ def _first_run(parameter: FromArg, mapping: ActionMapping, value: Any) -> Any:
 def _run(parameter: FromArg, value: Any, arguments: Arguments) -> Any:
     transform: Transform | None = parameter.transform
     assert transform is not None
-    return transform(value, dict(arguments) if transform.wants_context(parameter.use_context) else None)
+    return transform(
+        value, dict(arguments) if transform.wants_context(parameter.use_context) else None
+    )
