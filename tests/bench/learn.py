@@ -13,7 +13,7 @@ reward on 48 boards that it was not trained on, the same before and after and fo
 the share of replies that are calls; then a paired, one-sided t-test over the seeds.
 
 Design and numbers were chosen on the seeds 200 to 209 and fixed before any other seed was run with
-them. `docs/verified.md` has the results, and those of the designs before this one.
+them. `tests/real/README.md` has the results.
 """
 
 from __future__ import annotations
