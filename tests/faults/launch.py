@@ -424,6 +424,8 @@ def killed(seed: int) -> Outcome:
 # --- other faults ---------------------------------------------------------------------------------
 
 LONG = "echo begun >>out/begun; echo $$ >out/pid; exec sleep 600"
+ENDS = f"sleep 10; {WORK}"
+"""Work that ends by itself, for a fault that must not end it."""
 
 
 def _machine(one: World) -> tuple[Any, Path]:
@@ -503,13 +505,13 @@ def out_of_memory() -> Outcome:
 
 
 def no_tmux_server() -> Outcome:
-    """Somebody ends the machine's tmux."""
+    """Somebody ends the machine's tmux: the windows are gone, and the work goes on."""
 
     def kill(pod: Any, home: Path) -> None:
         environment = {**os.environ, "TMUX_TMPDIR": str(home.parent / "tmux")}
         subprocess.run(["tmux", "kill-server"], env=environment, check=False, capture_output=True)
 
-    with world(LONG) as one:
+    with world(ENDS) as one:
         return _outcome(
             "tmux is killed on the machine", one, _during(one, kill), state="finished", words=""
         )
