@@ -1285,7 +1285,7 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         )
 
     def action_log(self) -> None:
-        self.open_screen("watch", machine="local", file=str(self.log_file))
+        self.open_screen("run", file=str(self.log_file))
 
     def action_doctor(self) -> None:
         if isinstance(self.screen, HudtuiScreen):

@@ -68,7 +68,6 @@ SCREENS: dict[str, str] = {
     "compute": "hudtui.tui.compute.screen:ComputeScreen",
     "run": "hudtui.tui.runs.screen:RunScreen",
     "launch": "hudtui.tui.launch.screen:LaunchScreen",
-    "watch": "hudtui.tui.runs.watch:WatchScreen",
     "results": "hudtui.tui.results.screen:ResultsScreen",
 }
 """Name -> "module:Class"."""

@@ -37,7 +37,7 @@ from hudtui.tui.app import HudtuiApp
 
 class App(HudtuiApp):
     def on_ready(self):
-        self.open_screen("watch", file=sys.argv[1])
+        self.open_screen("run", file=sys.argv[1])
 
 App(Path.cwd()).run()
 """

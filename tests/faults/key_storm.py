@@ -37,7 +37,6 @@ SCREENS = (
     "run",
     "settings",
     "launch",
-    "watch",
 )
 
 

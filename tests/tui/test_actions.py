@@ -562,7 +562,6 @@ async def test_long_text_can_be_read_and_copied(
         ("compute", "compute.md"),
         ("launch", "runs.md"),
         ("run", "monitor.md"),
-        ("watch", "monitor.md"),
         ("results", "results.md"),
         ("settings", "settings.md"),
     ],

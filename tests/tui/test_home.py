@@ -536,7 +536,7 @@ async def test_the_name_of_a_screen_that_is_no_step_is_shown_where_it_is_narrow(
 ) -> None:
     for size in ((80, 24), (60, 20)):
         async with open_app(project, size=size) as (app, pilot):
-            for name in ("settings", "playing", "results", "launch", "watch"):
+            for name in ("settings", "playing", "results", "launch"):
                 app.open_screen(name)
                 await settle(pilot)
                 assert (app.screen.TITLE or "-") in screen_text(app).splitlines()[0]

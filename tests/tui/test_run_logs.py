@@ -285,19 +285,15 @@ async def test_the_first_line_of_a_log_of_others(
     path, count = project / "their.log", 6_000
     path.write_text("".join(f"line {n}\n" for n in range(count)))
     async with open_app(project) as (app, pilot):
-        app.open_screen("watch", file=str(path))
+        app.open_screen("run", file=str(path))
         await until(
-            pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app)
+            pilot, lambda: app.screen.NAME == "run" and f"line {count - 1}" in screen_text(app)
         )
         await until(pilot, lambda: "kB before this" in screen_text(app))
         await pilot.press("g")
         await until(
             pilot,
-            lambda: any(
-                line == "line 0"
-                for log in app.screen.logs.by_source.values()
-                for line in in_sight(log)
-            ),
+            lambda: any(line == "line 0" for line in in_sight(app.screen.logs.main)),
         )
 
 
@@ -307,10 +303,10 @@ async def test_another_log_may_be_chosen_at_any_moment(
     for name in ("a.log", "b.log"):
         (project / name).write_text(f"this is {name}\n")
     async with open_app(project) as (app, pilot):
-        app.open_screen("watch")
-        await until(pilot, lambda: app.screen.NAME == "watch")
+        app.open_screen("run")
+        await until(pilot, lambda: app.screen.NAME == "run")
         for turn in range(30):
-            app.open_screen("watch", file=str(project / ("a.log" if turn % 2 else "b.log")))
+            app.open_screen("run", file=str(project / ("a.log" if turn % 2 else "b.log")))
             await pilot.pause()
         await until(pilot, lambda: "this is a.log" in screen_text(app))
         assert len(app.screen.query(LogView)) == 1

@@ -146,8 +146,6 @@ async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
         ("dataset", ["o", *"some/file q"], "some/file q"),
         ("launch", [*"x q5"], "x q5"),
         ("run", ["n", *"zq"], "zq"),
-        ("watch", ["o", *"q/5.log"], "q/5.log"),
-        ("watch", ["M", *"user@q5"], "user@q5"),
         ("settings", ["e", *"q5"], "q5"),
     ],
 )
@@ -401,7 +399,7 @@ async def test_a_burst_does_not_end_the_app_or_write_a_demo(
 
 @pytest.mark.parametrize(
     "step",
-    ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"],
+    ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch"],
 )
 async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
     open_app: Any,

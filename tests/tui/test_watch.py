@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from support import tmux_world, vllm_server
 from support.tracker_files import history, wandb_file
 from support.waiting import until
+from tui import test_run as runs
 
 from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.widgets.metrics_pane import MetricsPane
@@ -39,13 +41,35 @@ def session(name: str, text: str, window: str = "work") -> None:
 
 async def answer(pilot: Any, text: str) -> None:
     """Answer a question at once: each key that is typed waits for the screen."""
+    await until(pilot, lambda: pilot.app.screen.query("#answer") and pilot.app.screen.is_mounted)
     pilot.app.screen.query_one("#answer").value = text
     await pilot.press("enter")
 
 
 def log_text(screen: Any) -> str:
-    log = screen.logs.view
-    return "" if log is None else str(log.buffer.everything())
+    return str(screen.logs.main.buffer.everything()) if screen.NAME == "run" else ""
+
+
+FILE, PORT, MACHINE = -3, -2, -1
+"""Places in the list of what can be followed; sessions stand before them."""
+
+
+async def choose(pilot: Any, place: int) -> None:
+    """Choose in the list of what can be followed."""
+    app = pilot.app
+    await until(pilot, lambda: app.screen.query("#pick-rows") and app.screen.is_mounted)
+    rows = app.screen.query_one("#pick-rows")
+    app.screen.dismiss(place % rows.option_count)
+
+
+async def others(app: Any, pilot: Any) -> None:
+    """Ask for an external run on the screen Runs."""
+    app.open_screen("run")
+    await until(
+        pilot,
+        lambda: app.screen.NAME == "run" and app.facts is not None,
+    )
+    await pilot.press("o")
 
 
 async def test_a_session_of_somebody_else_is_followed(
@@ -55,22 +79,19 @@ async def test_a_session_of_somebody_else_is_followed(
     tmux("new-window", "-d", "-t", "=theirs:", "-n", "server", "echo serving; read end")
     session("hudtui-other-1", "nothing")
     async with open_app(project, size=(120, 35)) as (app, pilot):
-        app.open_screen("watch")
-        await until(pilot, lambda: len(getattr(app.screen, "sessions", ())) == 2)
-        await until(pilot, lambda: len(app.screen.list.listed) == 2)
-        screen = app.screen
-        rows = [[str(cell) for cell in screen.list.table.rows.cells(n)[:2]] for n in range(2)]
-        assert sorted(rows) == [["other-1", "work"], ["theirs", "work, server"]]
-        await pilot.press("m")
-        assert "nothing is followed yet" in screen.message
-        screen.list.choose("theirs")
-        await pilot.press("enter")
+        await others(app, pilot)
+        await until(pilot, lambda: "other-1" in screen_text(app))
+        assert "tmux session, work, server" in screen_text(app)
+        names = screen_text(app)
+        await choose(pilot, 0 if names.index("theirs") < names.index("other-1") else 1)
         await until(
             pilot,
             lambda: (
-                "after" in log_text(screen) and "0.500" in screen_text(app).partition("Curves")[0]
+                "after" in log_text(app.screen)
+                and "0.500" in screen_text(app).partition("Curves")[0]
             ),
         )
+        screen = app.screen
         assert "step 7/9" in screen_text(app) and "\x1b" not in log_text(screen)
         await pilot.press("full_stop")
         await until(pilot, lambda: "serving" in log_text(screen))
@@ -78,13 +99,64 @@ async def test_a_session_of_somebody_else_is_followed(
         await until(
             pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2
         )
-        assert "● followed" in screen_text(app)
+        assert "◇ followed  read-only" in screen_text(app)
+        await pilot.press("right_square_bracket", "full_stop")
+        await until(pilot, lambda: "after" in log_text(screen))
         tmux("kill-session", "-t", "=theirs")
+        await until(pilot, lambda: "□ ended" in screen_text(app))
+        await until(pilot, lambda: "the window was closed" in screen_text(app))
+        assert "after" in log_text(screen)
+
+
+async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    """It stands beside the runs of the project, and no action of theirs touches it."""
+    runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    path = project / "their.log"
+    path.write_text("{'loss': '0.5', 'reward': '0.75', 'step': 3}\n")
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "0.750" in screen_text(app) and "train-cccc" in app.screen._rows)
+        screen = app.screen
+        assert [row.summary.external for row in screen.runs.listed] == [True, False]
+        assert screen.pane.names == ("metrics", "log")
+        await pilot.press("escape")
+        for action in ("e", "a", "C", "t", "R", "b", "p", "E", "number_sign", "Z", "i", "h", "d"):
+            await pilot.press(action)
+            assert "hudtui did not start this run" in screen.message, action
+            screen.clear_message()
+        screen.runs.choose("train-cccc")
         await until(
-            pilot, lambda: "○ no longer followed  the window was closed" in screen_text(app)
+            pilot, lambda: screen.chosen == "train-cccc" and "step 60/100" in screen_text(app)
         )
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: app.screen.NAME == "run")
+        assert len(screen.pane.names) == 7
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: screen.chosen != "train-cccc" and len(screen.pane.names) == 2)
+        assert len(screen.runs.listed) == 2, "it is followed once"
+        with path.open("a") as stream:
+            stream.write("one more\n")
+        await until(pilot, lambda: "one more" in log_text(screen))
+        await pilot.press("escape", "x")
+        await until(pilot, lambda: len(screen.runs.listed) == 1)
+        assert "nothing was ended" in screen.message and screen.chosen == "train-cccc"
+        assert path.exists() and not list(Path(tempfile.gettempdir()).glob("*hudtui-watch*"))
+
+
+async def test_marked_runs_of_others_leave_the_list_before_the_question(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    (project / "a.log").write_text("one\n")
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run", file=str(project / "a.log"))
+        await until(pilot, lambda: len(getattr(app.screen, "_rows", ())) == 2)
+        await pilot.press("escape", "asterisk", "x")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "train" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.screen.is_modal)
+        assert [row.summary.id for row in app.screen.runs.listed] == ["train-cccc"]
 
 
 async def test_a_folder_of_a_tracker_is_followed_by_its_path(
@@ -101,7 +173,7 @@ async def test_a_folder_of_a_tracker_is_followed_by_its_path(
     )
     path.write_bytes(part)
     async with open_app(project, size=(120, 35)) as (app, pilot):
-        app.open_screen("watch", file=str(project / "wandb"))
+        app.open_screen("run", file=str(project / "wandb"))
         await until(
             pilot,
             lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen),
@@ -111,7 +183,7 @@ async def test_a_folder_of_a_tracker_is_followed_by_its_path(
         with path.open("ab") as file:
             file.write(whole[len(part) :])
         await until(pilot, lambda: "step 4" in screen_text(app) and "1.000" in screen_text(app))
-        assert app.screen.watching.numbers.told == {"reward": "train/reward", "loss": "loss"}
+        assert app.screen.view.metrics.told == {"reward": "train/reward", "loss": "loss"}
 
 
 async def test_a_log_is_followed_by_its_path(
@@ -120,30 +192,21 @@ async def test_a_log_is_followed_by_its_path(
     path = project / "their.log"
     path.write_text("{'loss': '0.5', 'reward': '0.75'}\nRuntimeError: CUDA out of memory.\n")
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_screen("watch")
-        await until(
-            pilot,
-            lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app),
-        )
-        await pilot.press("o")
-        await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
+        await others(app, pilot)
+        await choose(pilot, FILE)
         await answer(pilot, str(path))
-        await until(
-            pilot,
-            lambda: (
-                getattr(app.screen, "NAME", "") == "watch"
-                and "out of memory" in log_text(app.screen)
-            ),
-        )
+        await until(pilot, lambda: "out of memory" in log_text(app.screen))
         await until(pilot, lambda: "0.750" in screen_text(app) and "batch_size" in screen_text(app))
         with path.open("a") as stream:
             stream.write("one more\n")
         await until(pilot, lambda: "one more" in log_text(app.screen))
-        for name, words in (("not-yet.log", "○ waiting for"), ("their.log", "● followed")):
+        await pilot.press("escape")
+        for name, words in (("not-yet.log", "waiting for"), ("their.log", "◇ followed")):
             await pilot.press("o")
-            await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
+            await choose(pilot, FILE)
             await answer(pilot, str(project / name))
             await until(pilot, lambda words=words: words in screen_text(app))
+        assert len(app.screen.runs.listed) == 2
 
 
 async def test_a_model_server_is_followed_by_its_port(
@@ -156,23 +219,16 @@ async def test_a_model_server_is_followed_by_its_port(
         thread.start()
         try:
             async with open_app(project, size=(120, 35)) as (app, pilot):
-                app.open_screen("watch")
-                await until(
-                    pilot,
-                    lambda: (
-                        app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app)
-                    ),
-                )
-                await pilot.press("o")
-                await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
-                await pilot.press(*str(server.server_address[1]), "enter")
+                await others(app, pilot)
+                await choose(pilot, PORT)
+                await answer(pilot, "many")
+                await until(pilot, lambda: "is no port" in screen_text(app))
+                await answer(pilot, str(server.server_address[1]))
                 await until(pilot, lambda: "7 running 2 waiting KV 50 %" in screen_text(app))
                 assert "Qwen/Qwen2.5-3B-Instruct" in screen_text(app)
                 await until(
                     pilot,
-                    lambda: (
-                        len(app.screen.query_one("#run-metrics", MetricsPane)._charts.titles()) >= 3
-                    ),
+                    lambda: len(app.screen.query_one(MetricsPane)._charts.titles()) >= 3,
                 )
                 state.write_text(json.dumps({"status": 500}))
                 await until(pilot, lambda: "answers 500" in screen_text(app))
@@ -191,15 +247,15 @@ async def test_the_whole_of_a_log_is_searched(
         "".join(f"line {n} {texts.get(n, 'INFO step')}\n" for n in range(count))
     )
     async with open_app(project, size=(100, 30)) as (app, pilot):
-        app.open_screen("watch", file=str(project / "their.log"))
+        app.open_screen("run", file=str(project / "their.log"))
         await until(
             pilot,
             lambda: (
-                getattr(app.screen, "NAME", "") == "watch"
+                getattr(app.screen, "NAME", "") == "run"
                 and f"line {count - 1}" in log_text(app.screen)
             ),
         )
-        log = app.screen.logs.view
+        log = app.screen.logs.main
         assert len(log.buffer) == OPENING_LINES and log.before
         app.screen.logs.front.focus()
         await pilot.press("slash", *"seed", "enter")
@@ -215,8 +271,7 @@ async def test_a_machine_that_is_none_is_told(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_screen("watch", machine="nobody@127.0.0.1:1")
-        await until(pilot, lambda: app.screen.is_mounted and app.screen.NAME == "watch")
+        app.open_screen("run", machine="nobody@127.0.0.1:1")
         await until(
             pilot, lambda: "127.0.0.1" in app.screen.message and "Asking" not in app.screen.message
         )
@@ -226,19 +281,10 @@ async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_screen("watch")
-        await until(
-            pilot,
-            lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app),
-        )
-        await pilot.press("M")
-        await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
-        await pilot.press(*(["backspace"] * 20), *"nobody@127.0.0.1:1", "enter")
-        await until(
-            pilot,
-            lambda: (
-                getattr(app.screen, "NAME", "") == "watch" and "127.0.0.1" in app.screen.message
-            ),
-        )
+        await others(app, pilot)
+        await choose(pilot, MACHINE)
+        await answer(pilot, "nobody@127.0.0.1:1")
+        await until(pilot, lambda: "127.0.0.1" in getattr(app.screen, "message", ""))
         await until(pilot, lambda: "Asking" not in app.screen.message)
-        assert app.screen.machine == "local" and "No tmux sessions found" in screen_text(app)
+        await pilot.press("o")
+        await until(pilot, lambda: "External run on this machine" in screen_text(app))

@@ -91,10 +91,10 @@ async def _save(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 async def _switch(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
-    from hudtui.tui.runs.watch import SourceLogs
+    from hudtui.tui.runs.run_pane import RunPane
 
-    patch.setattr(SourceLogs, "make", broken)
-    app.open_screen("watch", machine="local", file=str(app.folder / "some.log"))
+    patch.setattr(RunPane, "tell", broken)
+    app.open_screen("run", machine="local", file=str(app.folder / "some.log"))
 
 
 async def _outside(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ async def _act(app: Any, pilot: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 async def _open_log(app: Any, pilot: Any) -> None:
-    app.open_screen("watch", machine="local", file=str(app.folder / "some.log"))
+    app.open_screen("run", machine="local", file=str(app.folder / "some.log"))
     await until(pilot, lambda: any(len(pane.buffer) for pane in app.screen.query(LogView)))
 
 

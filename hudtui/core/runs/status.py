@@ -164,6 +164,8 @@ class RunView:
     result: RunResult = field(default_factory=RunResult)
     metrics: MetricsReader = field(default_factory=MetricsReader)
     """The run's metrics; `metrics.series("reward")` is the reward curve."""
+    unread: str | None = None
+    """A sentence about steps whose metrics were not read; None if all were."""
     disk_free: int | None = None
     """Free bytes on the machine's disk."""
     events: tuple[RunEvent, ...] = ()

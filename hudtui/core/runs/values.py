@@ -8,10 +8,20 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 RunState = Literal[
-    "planned", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"
+    "planned",
+    "starting",
+    "running",
+    "stopping",
+    "finished",
+    "failed",
+    "stopped",
+    "lost",
+    "followed",
+    "ended",
 ]
+"""State of a run; `followed` and `ended` are those of a run that hudtui did not start."""
 
-ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stopping"})
+ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stopping", "followed"})
 """States of a run that may still change by itself."""
 
 MachineState = Literal["none", "asked", "held", "released"]
@@ -43,6 +53,8 @@ STATE_GLYPHS: Mapping[RunState, str] = {
     "failed": "✗",
     "stopped": "■",
     "lost": "?",
+    "followed": "◇",
+    "ended": "□",
 }
 """One character for each state, always shown together with the word."""
 
@@ -150,6 +162,11 @@ class RunSummary:
     def active(self) -> bool:
         """Return whether the run may still change by itself."""
         return self.state in ACTIVE
+
+    @property
+    def external(self) -> bool:
+        """Return whether hudtui did not start the run, and only reads it."""
+        return self.state in ("followed", "ended")
 
     @property
     def holds_machine(self) -> bool:

@@ -109,23 +109,12 @@ class ReadLogs(Acting, Vertical):
         """The log that is read into each pane."""
         self._places: dict[LogView, _Places] = {}
 
-    def reads(self, pane: LogView) -> bool:
-        """Return whether a log is read into the pane."""
-        return pane in self._readings
-
     def read(self, pane: LogView, log: Log) -> None:
         """Read a log into a pane, beginning with the part that the pane showed before."""
         before = self._readings.get(pane)
         if before is None or before.log != log:
             before = Reading(log)
         self._read(pane, replace(before, log=log, line=None))
-
-    def drop(self, pane: LogView) -> None:
-        """Stop reading into a pane."""
-        for what in ("read", "above", "go", "search"):
-            self.workers.cancel_group(self, self._group(pane, what))
-        self._readings.pop(pane, None)
-        self._places.pop(pane, None)
 
     # -- requests of a pane
     # --------------------------------------------------------------------------------------------

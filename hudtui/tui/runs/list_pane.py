@@ -19,6 +19,7 @@ CURVE = 8
 """Width of the curve of rewards, in cells."""
 _STYLES = {
     "running": "table--ok",
+    "followed": "table--ok",
     "failed": "table--error",
     "lost": "table--error",
     "stopped": "table--warning",
@@ -121,7 +122,7 @@ class RunList(TablePane[RunRow]):
             "" if row.reward is None else f"{row.reward:.3f}",
             sparkline([point.y for point in points], CURVE),
             (view.step if view is not None else None) or "",
-            row.model or "",
+            "external" if run.external else row.model or "",
             "" if cost is None else money(cost, run.currency) + run.short_cost_note,
             (ago(max(self._now() - (run.started or run.created), 0.0)), "table--muted"),
         )

@@ -11,7 +11,7 @@ from hudtui.tui.log.reading import ReadLogs
 from hudtui.tui.log.view import LogView
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.watch import Monitor
+    from hudtui.core.remote.log_file import Log
     from hudtui.tui.screen import HudtuiScreen
 
 
@@ -23,7 +23,7 @@ class RunLogs(ReadLogs):
     def __init__(self, screen: HudtuiScreen, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(screen.fail, id=id)
         self.main = LogView(id="run-log", empty="The log appears here.")
-        self._shown: tuple[str, str | None] | None = None
+        self._shown: Log | None = None
 
     def compose(self) -> ComposeResult:
         yield self.main
@@ -43,14 +43,11 @@ class RunLogs(ReadLogs):
         self._shown = None
         self.workers.cancel_node(self)
 
-    def show(self, monitor: Monitor, run: str, window: str | None) -> None:
-        """Follow the log of a stage; None for the running or the last stage.
-
-        A log that is followed already is not read again.
-        """
-        if self._shown != (run, window):
-            self._shown = (run, window)
-            self.read(self.main, monitor.log(run, window))
+    def show(self, log: Log) -> None:
+        """Follow a log; one that is followed already is not read again."""
+        if self._shown != log:
+            self._shown = log
+            self.read(self.main, log)
 
     def hear(self, away: float | None) -> None:
         """Show for how many seconds the machine has not answered; None if it answers."""

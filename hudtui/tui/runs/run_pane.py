@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import TabbedContent, TabPane
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction, by_key
+from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.machine import MachinePane
 from hudtui.tui.runs.settings import RunSettings
 from hudtui.tui.runs.words import event_cells, result_table
@@ -31,22 +31,6 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
 
-METRICS = AppAction(
-    "run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m"
-)
-WINDOW = AppAction(
-    "run.window",
-    "Next log",
-    "Show the next log: of another stage, window or file.",
-    "full_stop",
-    show=False,
-)
-NEXT_TAB = by_key(
-    "run.next-tab", "Next tab", "Go to the next tab: curves, log, machine …", "right_square_bracket"
-)
-PREVIOUS_TAB = by_key(
-    "run.previous-tab", "Tab before", "Go to the previous tab.", "left_square_bracket"
-)
 EVENTS = 500
 """Number of the newest events of a run that are listed."""
 
@@ -155,9 +139,7 @@ class RunPane(Pane):
 
     Args:
         logs: The widget with the run's logs. Its `front`, if any, receives the focus.
-        tabs: The names of the tabs to show; see `ALL_TABS`.
-        opens: One to three words for the key hint: what Enter opens at a step of the curves; None
-            if Enter opens nothing.
+        opens: One to three words for the key hint: what Enter opens at a step of the curves.
     """
 
     BORDER_TITLE = "Run"
@@ -167,13 +149,12 @@ class RunPane(Pane):
     RunPane TabPane { padding: 0; height: 1fr; }
     """
 
-    def __init__(
-        self, logs: Widget, tabs: Sequence[str] = ALL_TABS, *, opens: str | None = None
-    ) -> None:
+    def __init__(self, logs: RunLogs, *, opens: str) -> None:
         super().__init__(id="run-pane")
         self._opens = opens
         self.logs = logs
-        self._names = self._all = tuple(tabs)
+        self.names: tuple[str, ...] = ALL_TABS
+        """The tabs that are shown."""
         self._contents: dict[str, Widget] = {"log": logs}
         """The content of the tabs that were created, by their names."""
         self._mounts: dict[str, AwaitMount] = {}
@@ -187,7 +168,7 @@ class RunPane(Pane):
     def compose(self) -> ComposeResult:
         yield self._head
         with TabbedContent(id="run-tabs", initial="log"):
-            for name in self._names:
+            for name in ALL_TABS:
                 yield TabPane(_TITLES[name], *([self.logs] if name == "log" else []), id=name)
 
     async def _come_forward(self, tab: str) -> None:
@@ -244,13 +225,15 @@ class RunPane(Pane):
         """Render the head again for the new width."""
         self.call_after_refresh(self._tell)
 
-    def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
-        """Show the metrics of the run and of the compared runs.
-
-        For `by_time` see `MetricsPane.show`.
-        """
+    def show_curves(self, runs: Iterable[Numbers]) -> None:
+        """Show the metrics of the run and of the compared runs."""
         numbers = list(runs)
-        self._put("metrics", lambda pane: pane.show(numbers, by_time=by_time))
+
+        def draw(pane: MetricsPane) -> None:
+            pane.opens = self._opens if "result" in self.names else None
+            pane.show(numbers)
+
+        self._put("metrics", draw)
 
     def show_load(self, view: RunView | None) -> None:
         """Show the load of the machine."""
@@ -345,8 +328,7 @@ class RunPane(Pane):
 
     def first_focus(self) -> Widget | None:
         if self.tab == "log":
-            front: Widget | None = self.logs.front  # type: ignore[attr-defined]
-            return front
+            return self.logs.front
         content = self._contents.get(self.tab)
         if content is None:
             return None  # the tab is being created, and gets the focus then
@@ -376,17 +358,21 @@ class RunPane(Pane):
         for pane in self.query(MetricsPane):
             pane.action_all()
 
-    def offer_log(self, offered: bool) -> None:
-        """Show or hide the tab of the log; a model server has no log."""
-        self._names = tuple(name for name in self._all if offered or name != "log")
+    def offer(self, names: Sequence[str]) -> None:
+        """Show the tabs that the run has something for, and hide the others."""
+        if tuple(names) == self.names:
+            return
+        self.names = tuple(names)
         tabs = self.query_one("#run-tabs", TabbedContent)
-        (tabs.show_tab if offered else tabs.hide_tab)("log")
+        if self.tab not in names:
+            tabs.active = "log" if "log" in names else names[0]
+        for name in ALL_TABS:
+            (tabs.show_tab if name in names else tabs.hide_tab)(name)
 
     async def next_tab(self, by: int = 1) -> None:
         """Show the next tab. The focus moves only if it is in the previous tab."""
         focused = self.has_focus_within
-        self.turn_to(
-            self._names[(self._names.index(self.tab) + by) % len(self._names)], focus=False
-        )
+        place = self.names.index(self.tab) + by
+        self.turn_to(self.names[place % len(self.names)], focus=False)
         if focused:
             await self._focus_front()

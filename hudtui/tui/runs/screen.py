@@ -24,7 +24,7 @@ from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
-from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
+from hudtui.tui.runs.run_pane import ALL_TABS, RunPane
 from hudtui.tui.runs.words import head, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from hudtui.core.compute.provider import Provider
+    from hudtui.core.remote.log_file import Log
+    from hudtui.core.runs.external import ExternalRun
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.request import RunRequest
+    from hudtui.core.runs.sessions import TmuxSession
     from hudtui.core.runs.spec import RunSpec
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunSummary
@@ -56,7 +59,9 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
 }
 _FREE = frozenset({"start", "others", "back", "refresh", "cancel", "next-tab", "previous-tab"})
 """Actions that need no run."""
-_CANCELLED = ("again", "pull", "export", "remove")
+_READS = frozenset({"metrics", "window", "compare", "stop"})
+"""Actions on a run that hudtui did not start."""
+_CANCELLED = ("again", "pull", "export", "remove", "look")
 """Groups of the workers that the cancel key ends."""
 
 
@@ -75,7 +80,9 @@ class RunScreen(HudtuiScreen):
         "state:running model:qwen. {key:run.again} starts the run again, {key:run.continue} "
         "continues it from its last checkpoint. {key:run.mark} marks runs, to be tagged "
         "({key:run.tags}), archived ({key:run.archive}) or deleted ({key:run.stop}) together. "
-        "{key:run.others} shows runs that were not started here."
+        "{key:run.others} lists runs that were not started here: a colleague's, or those of "
+        "another trainer, as tmux sessions, logs, files of trackers or vLLM servers. They are only "
+        "read, and numbers in their lines become curves."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
@@ -88,12 +95,14 @@ class RunScreen(HudtuiScreen):
             "run.stop",
             "End or delete",
             "End an active run and verify that it has ended; delete a run that has ended, or all "
-            "marked runs.",
+            "marked runs. An external run only leaves the list.",
             "x,delete",
             danger=True,
             asks=True,
         ),
-        METRICS,
+        AppAction(
+            "run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m"
+        ),
         AppAction(
             "run.terminal",
             "Terminal",
@@ -185,9 +194,20 @@ class RunScreen(HudtuiScreen):
             "h",
             show=False,
         ),
-        WINDOW,
-        NEXT_TAB,
-        PREVIOUS_TAB,
+        AppAction(
+            "run.window",
+            "Next log",
+            "Show the next log: of another stage, window or file.",
+            "full_stop",
+            show=False,
+        ),
+        by_key(
+            "run.next-tab",
+            "Next tab",
+            "Go to the next tab: curves, log, machine …",
+            "right_square_bracket",
+        ),
+        by_key("run.previous-tab", "Tab before", "Go to the previous tab.", "left_square_bracket"),
         AppAction(
             "run.results",
             "Results",
@@ -197,7 +217,8 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.others",
             "External runs",
-            "Show runs that this workspace did not start: any tmux session or log, on any machine.",
+            "List a run that this workspace did not start: a tmux session, a log, a file or folder "
+            "of a tracker, or a vLLM server, on any machine.",
             "o",
         ),
         AppAction(
@@ -226,13 +247,17 @@ class RunScreen(HudtuiScreen):
         self._opening = False
         """Whether another screen has requested a run that is not shown yet."""
         self.panes = Panes(self.runs, self.pane, id="run-panes")
+        self._external: dict[str, ExternalRun] = {}
+        """The listed runs that hudtui did not start, by their ids."""
+        self._machine = "local"
+        """The machine whose sessions were listed last."""
         self._monitor: Monitor | None = None
         self._rows: dict[str, RunRow] = {}
         """The runs of the list by id, the newest first."""
         self._views: dict[str, RunView] = {}
+        """The newest view of each run in the list."""
         self._stale: set[str] = set()
         """Runs whose view is to be read again."""
-        """The newest view of each run in the list."""
         self._specs: dict[str, RunSpec] = {}
         self._listing: Timer | None = None
         self._awaited: str | None = None
@@ -256,14 +281,20 @@ class RunScreen(HudtuiScreen):
     @property
     def place(self) -> dict[str, str]:
         """The run under the cursor."""
-        return {} if self.chosen is None else {"run": self.chosen}
+        own = self.chosen is not None and self.chosen not in self._external
+        return {"run": str(self.chosen)} if own else {}
 
-    def opened(self, **given: Any) -> None:
-        """Show the run `run`, if another screen passes one."""
-        if run := given.get("run"):
-            self._choose(str(run))
+    def opened(self, *, run: str | None = None, **given: Any) -> None:
+        """Show the run `run`, or an external run.
+
+        Its fields are those of `ExternalPlace`.
+        """
+        if run is not None:
+            self._choose(run)
             self._opening = True
             self.app.reload(everything=True)
+        elif given:
+            self.start(partial(self._look, **given), group="look", busy="Looking for the run")
 
     def facts_changed(self, facts: Facts) -> None:
         """Update the list; the cursor stays on its run."""
@@ -276,12 +307,16 @@ class RunScreen(HudtuiScreen):
                 "No run yet.",
                 "{key:run.start} starts one; {key:run.results} shows episodes without a run",
             )
-        empty.display = not facts.runs
-        self.panes.display = bool(facts.runs)
+        self._show_panes(bool(facts.runs or self._external))
         if facts.warnings and not facts.runs:
             return  # the store cannot be read, and the screen says so
         work: Callable[[], Any] = self._read_list
         self.run_worker(work, group="list", exclusive=True)
+
+    def _show_panes(self, shown: bool) -> None:
+        """Show the list and the run, or what to do while there is none."""
+        self.query_one(EmptyState).display = not shown
+        self.panes.display = shown
 
     async def _read_list(self) -> None:
         from hudtui.core.runs.listing import RunRow
@@ -299,11 +334,16 @@ class RunScreen(HudtuiScreen):
             return
         now = self._now()
         before = list(self._rows)
-        self._rows = {
+        own = {
             run.id: RunRow(run, now, self._specs.get(run.id), self._views.get(run.id))
             for run in runs
         }
-        self.panes.display = bool(self._rows)
+        self._rows = {run: self._rows[run] for run in self._external} | own
+        self._list_rows(first=not before)
+
+    def _list_rows(self, *, first: bool) -> None:
+        """Show the rows in the list; the cursor stays on its run."""
+        self._show_panes(bool(self._rows))
         if not self._rows:
             self.chosen = self.view = None
             return
@@ -319,7 +359,7 @@ class RunScreen(HudtuiScreen):
             self._opening = False
             if self.panes.alone:  # shows the requested run instead of the list
                 self.panes.open(self.pane)
-        if not before:
+        if first:
             self._follow()
             if self.focused is None:
                 self.call_after_refresh(self.runs.focus)
@@ -339,7 +379,9 @@ class RunScreen(HudtuiScreen):
         assert self._monitor is not None
         while True:
             wanted = [
-                run for run, row in self._rows.items() if row.summary.active or self._is_unread(run)
+                run
+                for run, row in self._rows.items()
+                if run not in self._external and (row.summary.active or self._is_unread(run))
             ]
             async with aclosing(
                 self._monitor.views(run for run in wanted if run != self.chosen)
@@ -393,7 +435,7 @@ class RunScreen(HudtuiScreen):
     def _opened(self, event: RunList.Opened) -> None:
         event.stop()
         self._choose_at_cursor()
-        if self.pane.tab not in ("log", "metrics"):
+        if self.pane.tab not in ("log", "metrics") and "log" in self.pane.names:
             self.pane.turn_to("log")
         self.panes.open(self.pane)
 
@@ -410,8 +452,126 @@ class RunScreen(HudtuiScreen):
     def action_refresh(self) -> None:
         self._stale = set(self._views)  # compared runs stay on the charts until they are read again
         self.app.reload(everything=True)
-        if self.chosen is not None:
+        external = self._external.get(self.chosen or "")
+        if external is not None and not external.view.summary.active:
+            self._follow_external(external)
+        elif self.chosen is not None:
             self._follow()
+
+    # -- external runs
+    # ----------------------------------------------------------------------------------------------
+
+    @started("look")
+    async def action_others(self) -> None:
+        await self._offer_sessions(self._machine)
+
+    async def _offer_sessions(self, machine: str) -> None:
+        """Let the user choose a session of a machine, a path or port there, or another machine."""
+        from hudtui.core.remote.hosts import LOCAL, open_host
+        from hudtui.core.runs.sessions import list_tmux_sessions
+
+        self.busy(f"Asking {clean_line(machine, 60)} ({{key:run.cancel}} cancels)")
+        host = await open_host(machine)
+        sessions = await list_tmux_sessions(host)
+        self._machine = machine
+        self.clear_message()
+        where = "this machine" if host.name == LOCAL else clean_line(host.name, 40)
+        choices = [_session_choice(one, self._now()) for one in sessions]
+        choices += [
+            Choice("file", "Log, file or folder", "of a trainer or a tracker, by its path there"),
+            Choice("port", "vLLM server", "by its port there"),
+            Choice("machine", "Another machine", "a host of ~/.ssh/config, or user@host[:port]"),
+        ]
+        chosen = await self.app.choose(f"External run on {where}", choices)
+        if chosen == "machine":
+            await self._ask_machine()
+        elif chosen in ("file", "port"):
+            await self._ask_place(chosen, where)
+        elif chosen is not None:
+            await self._look(machine=machine, session=chosen.partition(" ")[2])
+
+    async def _ask_machine(self) -> None:
+        placeholder = "local, a host of ~/.ssh/config, or user@host[:port]"
+        machine = await self.app.ask("Machine", value=self._machine, placeholder=placeholder)
+        if machine and machine.strip():
+            await self._offer_sessions(machine.strip())
+
+    async def _ask_place(self, kind: str, where: str) -> None:
+        from hudtui.core.runs.external import read_port
+
+        read: Callable[[str], str | int] = str if kind == "file" else read_port
+        title, what = {"file": ("Log, file or folder", "path"), "port": ("vLLM server", "port")}[
+            kind
+        ]
+        given = await self.app.ask(
+            title, placeholder=f"its {what} on {where}", check=read, accept="Follow"
+        )
+        if given and given.strip():
+            await self._look(machine=self._machine, **{kind: read(given.strip())})
+
+    async def _look(self, **place: Any) -> None:
+        """Find an external run, list and open it."""
+        from hudtui.core.runs.alarms import read_thresholds
+        from hudtui.core.runs.external import ExternalPlace, find_external
+
+        external = self._external.get(ExternalPlace(**place).id)
+        if external is None:
+            external = await find_external(
+                ExternalPlace(**place),
+                now=self._now,
+                thresholds=await asyncio.to_thread(read_thresholds, self.app.folder),
+            )
+        self.clear_message()
+        self._opening = True
+        self._follow_external(external)
+
+    def _follow_external(self, external: ExternalRun) -> None:
+        """Follow an external run until it leaves the list."""
+        from hudtui.core.runs.listing import RunRow
+
+        run = external.view.summary.id
+        if run not in self._external or not external.view.summary.active:
+            self._external[run] = external
+            work: Callable[[], Any] = partial(self._read_external, external)
+            self.run_worker(work, name="forever", group=run, exclusive=True)
+        first = not self._rows
+        row = RunRow(external.view.summary, self._now(), view=external.view)
+        self._rows = {run: row} | self._rows
+        self._choose(run)
+        self._list_rows(first=first)
+
+    async def _read_external(self, external: ExternalRun) -> None:
+        from hudtui.core.files import temporary_folder
+
+        with temporary_folder("hudtui-watch") as folder:
+            try:
+                async with aclosing(external.follow(folder)) as views:
+                    async for view in views:
+                        self._see_external(view)
+            except Exception as error:
+                self.fail(error)
+                self._see_external(external.view)
+            # The lines of a window that has closed can be read until the run leaves the list.
+            await asyncio.Event().wait()
+
+    def _see_external(self, view: RunView) -> None:
+        if view.summary.id != self.chosen:
+            self._see(view)
+        elif self.is_attached:
+            before, self.view = self.view, view
+            self._show(view, before)
+
+    def _forget_external(self, run: str) -> None:
+        """Take an external run from the list. Nothing of it ends."""
+        self.workers.cancel_group(self, run)
+        del self._external[run], self._rows[run]
+        self._views.pop(run, None)
+        if run in self._compared:
+            self._compared.remove(run)
+        if self.chosen == run:
+            self.logs.forget()
+            self.pane.forget()
+        self._list_rows(first=False)
 
     # -- one run
     # ----------------------------------------------------------------------------------------------
@@ -439,7 +599,11 @@ class RunScreen(HudtuiScreen):
             one.is_cancelled for one in self.going("glance")
         ):  # it ends soon, when the screen was left for a moment only
             self.run_worker(self._glance(), name="forever", group="glance")
-        if self.chosen is not None:
+        external = self._external.get(self.chosen or "")
+        if external is not None:
+            self.workers.cancel_group(self, "watch")
+            self._see_external(external.view)
+        elif self.chosen is not None:
             watch: Callable[[], Any] = partial(
                 self._watch, self.chosen
             )  # the coroutine is created when the worker starts
@@ -499,9 +663,11 @@ class RunScreen(HudtuiScreen):
     def _show(self, view: RunView, before: RunView | None) -> None:
         run = view.summary
         if before is None or before.summary.state != run.state:
-            if before is not None:
+            if before is not None and not run.external:
                 self.app.reload()
             self.refresh_bindings()
+        if before is None:
+            self.pane.offer(_tabs_of(view))
         window = self._shown_window(view)
         self.pane.tell(title(view), lambda width: head(view, width, window))
         self._show_logs(view)
@@ -521,9 +687,15 @@ class RunScreen(HudtuiScreen):
         return self.window or view.summary.stage or (view.windows[0] if view.windows else None)
 
     def _show_logs(self, view: RunView) -> None:
-        if self._monitor is not None:
-            self.logs.show(self._monitor, view.summary.id, self._shown_window(view))
-            self.logs.hear(view.away if view.summary.active else None)
+        run, window = view.summary.id, self._shown_window(view)
+        log: Log | None = None
+        if run in self._external:
+            log = self._external[run].log(window)
+        elif self._monitor is not None:
+            log = self._monitor.log(run, window)
+        if log is not None:
+            self.logs.show(log)
+        self.logs.hear(view.away if view.summary.active else None)
 
     def _show_curves(self) -> None:
         """Draw the curves of the chosen run and of the compared runs."""
@@ -538,6 +710,7 @@ class RunScreen(HudtuiScreen):
             Numbers(
                 view.summary.name if names.count(view.summary.name) == 1 else view.summary.id,
                 view.metrics,
+                window=view.unread,
             )
             for view in views
         )
@@ -560,6 +733,10 @@ class RunScreen(HudtuiScreen):
         if self.chosen is None or self.view is None:
             return "there is no run yet" if not self._rows else "the run is still being read"
         run = self.view.summary
+        if run.external and name not in _READS:
+            return "hudtui did not start this run, and only reads it"
+        if name == "metrics" and "metrics" not in self.pane.names:
+            return "a model server has only the curves of its load"
         if name == "terminal":
             return self.view.no_terminal
         if name == "continue" and run.active:
@@ -603,6 +780,13 @@ class RunScreen(HudtuiScreen):
         return self.runs.marked if self.runs.has_focus_within else ()
 
     def action_stop(self) -> None:
+        external = [run for run in self._marked or (self.chosen,) if run in self._external]
+        for one in external:
+            self._forget_external(one)
+        if external:
+            self.say(f"{plural(len(external), 'external run')} left the list; nothing was ended.")
+            if not self._marked:
+                return
         run = None if self.view is None else self.view.summary
         ended = () if run is None or run.active or run.holds_machine else (run.id,)
         if runs := self._marked or ended:
@@ -846,7 +1030,8 @@ class RunScreen(HudtuiScreen):
             if self.runs.has_focus_within and self.runs.row is not None
             else self.chosen
         )
-        return [self._rows[run].summary for run in self._marked or (at,) if run in self._rows]
+        runs = [self._rows[run].summary for run in self._marked or (at,) if run in self._rows]
+        return [run for run in runs if not run.external]
 
     @started("edit")
     async def action_tags(self) -> None:
@@ -909,8 +1094,8 @@ class RunScreen(HudtuiScreen):
 
     def _of_the_comparison(self) -> list[str]:
         """Return the ids of the runs whose settings are compared, beginning with this run."""
-        others = [run for run in self._compared if run != self.chosen]
-        known = list(self._rows)  # the newest first
+        others = [run for run in self._compared if run != self.chosen and run not in self._external]
+        known = [run for run in self._rows if run not in self._external]  # the newest first
         if not others and self.chosen in known:
             others = known[known.index(self.chosen) + 1 :][:1]
         return [run for run in (self.chosen, *others) if run is not None]
@@ -965,6 +1150,9 @@ class RunScreen(HudtuiScreen):
         event.stop()
         known = [run for run in (self.chosen, *self._compared) if run is not None]
         run = next((run for run in known if event.run in (run, self._name_of(run))), self.chosen)
+        if run in self._external:
+            self.say("No episodes of this run are recorded here.")
+            return
         view = self.view if run == self.chosen else self._views.get(run or "")
         rows = view.metrics.rows if view is not None else ()
         task = next(
@@ -1003,9 +1191,6 @@ class RunScreen(HudtuiScreen):
         self.window = windows[(windows.index(shown) + 1) % len(windows)]
         self._show(self.view, self.view)
 
-    def action_others(self) -> None:
-        self.app.open_screen("watch")
-
     def action_reveal(self) -> None:
         if self.view is None:
             return
@@ -1037,3 +1222,16 @@ class RunScreen(HudtuiScreen):
 
 def _named(runs: Sequence[RunSummary]) -> str:
     return clean_line(runs[0].name, 40) if len(runs) == 1 else plural(len(runs), "run")
+
+
+def _tabs_of(view: RunView) -> tuple[str, ...]:
+    """Return the tabs that a run has something for."""
+    if not view.summary.external:
+        return ALL_TABS
+    return ("metrics", "log") if view.stages else ("machine",)
+
+
+def _session_choice(session: TmuxSession, now: float) -> Choice:
+    windows = ", ".join(dict.fromkeys(pane.window for pane in session.panes))
+    about = f"tmux session, {clean_line(windows, 60)}, {ago(max(now - session.created, 0.0))}"
+    return Choice(f"session {session.name}", clean_line(session.run or session.name, 60), about)

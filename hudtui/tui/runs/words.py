@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STYLES = {
     "running": "bold $success",
+    "followed": "$success",
     "finished": "$success",
     "failed": "bold $error",
     "lost": "bold $error",
@@ -69,6 +70,8 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     ]
     if run.active and view.left is not None:
         parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
+    if run.external:
+        parts.append(("  read-only", "$foreground-muted"))
     if view.cost is not None:
         hourly = (
             ""

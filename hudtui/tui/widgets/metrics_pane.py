@@ -692,7 +692,7 @@ class MetricsPane(Acting, Vertical):
         self._charts.by_time = by_time
         self._values = Static(id="plot-values")
         self._words = Static(id="plot-words")
-        self._opens = opens
+        self.opens = opens
         self._key: object = None
         self._first: str | None = None
         """The run that was drawn above the others at last."""
@@ -708,19 +708,13 @@ class MetricsPane(Acting, Vertical):
         """What a subclass shows above the charts; it scrolls with them."""
         yield from ()
 
-    def show(self, runs: Sequence[Numbers], *, by_time: bool | None = None) -> None:
+    def show(self, runs: Sequence[Numbers]) -> None:
         """Draw these runs, the first one above the others.
 
         Costs nothing while no number has changed.
-
-        Args:
-            runs: What is drawn.
-            by_time: The x axis is time, or steps; None: as before.
         """
         if not runs:
             self.action_all()
-        if by_time is not None:
-            self._charts.by_time = by_time
         key = tuple((run.label, id(run.metrics), run.metrics.count, run.window) for run in runs)
         if key != self._key:
             if [run.label for run in self._charts.runs[:1]] != [run.label for run in runs[:1]]:
@@ -764,7 +758,7 @@ class MetricsPane(Acting, Vertical):
         if not any(plot.series for plot in shown):
             return Content("")
         room = max(self.size.width - 2, 10)
-        end = f"  Enter: {self._opens}" if self._opens else ""
+        end = f"  Enter: {self.opens}" if self.opens else ""
         text = Content.styled(self._place_text(), "bold")
         place = 0 if charts.alone else charts.place
         grouped = [plot.key for plot in shown if plot.key.startswith("+")]
@@ -841,7 +835,7 @@ class MetricsPane(Acting, Vertical):
         if action_id == "plots.all":
             return self._charts.alone or self._charts.x is not None or self._charts.span is not None
         if action_id == "plots.open":
-            return self._opens is not None
+            return self.opens is not None
         return super().offers(action_id)
 
     def why_not(self, action_id: str) -> str | None:

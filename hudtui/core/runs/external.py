@@ -1,0 +1,262 @@
+"""A run that hudtui did not start, as a row and a view like those of the project's own runs.
+
+It is a tmux session, a log, a tracker's file or folder, or a model server, on any machine. It is
+only read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from hudtui.core.errors import InputError
+from hudtui.core.paths import typed_path
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import LOCAL, open_host
+from hudtui.core.remote.log_file import Log, LogFile, LogPlace
+from hudtui.core.remote.tmux import PREFIX
+from hudtui.core.runs.alarms import STUCK, Thresholds
+from hudtui.core.runs.sessions import (
+    HISTORY,
+    ExternalSession,
+    SessionUpdate,
+    SessionWatcher,
+    find_session,
+)
+from hudtui.core.runs.status import RunView, StageView, server_load
+from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.vllm import ModelServer, follow_server
+from hudtui.core.text import clean_line
+from hudtui.core.training.metrics import MetricsReader
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.values import RunState
+
+_TOGETHER = 0.5
+"""Seconds within which new lines and numbers make one view."""
+_NAME = 60
+"""Largest number of characters of a name."""
+
+
+@dataclass(frozen=True)
+class ExternalPlace:
+    """Where an external run is: a machine, and a session, a path or a port on it."""
+
+    machine: str = LOCAL
+    session: str | None = None
+    file: str | None = None
+    port: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Return a text that no other place and no run of a project has."""
+        file = self.file
+        if file is not None and self.machine == LOCAL:
+            file = str(typed_path(file).absolute())
+        parts = (self.machine, self.session or "", file or "", str(self.port or ""))
+        return "external:" + ":".join(parts)
+
+
+class ExternalRun:
+    """An external run that is followed.
+
+    Args:
+        place: Where it is.
+        host: The machine.
+        session: What is followed there; None for a model server.
+        now: Returns seconds since the epoch.
+        thresholds: From which numbers on there is an alarm.
+    """
+
+    def __init__(
+        self,
+        place: ExternalPlace,
+        host: Host,
+        session: ExternalSession | None,
+        *,
+        now: Callable[[], float],
+        thresholds: Thresholds,
+    ) -> None:
+        self.place = place
+        self._host, self._session = host, session
+        self._now, self._thresholds = now, thresholds
+        self._logs: dict[str, Log] = {}
+        summary = RunSummary(
+            place.id,
+            _name(place, host, session),
+            engine="external",
+            host=clean_line(host.name, _NAME),
+            folder=clean_line(place.file or ""),
+            state="followed",
+            created=now(),
+        )
+        sources = session.sources if session is not None else ()
+        stages = tuple(StageView(source.name, "running") for source in sources)
+        self.view = RunView(summary, stages)
+        """The newest state."""
+
+    def log(self, window: str | None) -> Log | None:
+        """Return the log of a window or file; None while no line of it is known."""
+        return self._logs.get(window or "")
+
+    async def follow(self, folder: Path) -> AsyncGenerator[RunView, None]:
+        """Yield the state of the run as it changes, until its session has ended.
+
+        `folder` takes the lines of what is no file of lines: a window, or a tracker's file. They
+        can be read as long as the folder exists.
+
+        Raises:
+            HudtuiError: It can no longer be read.
+        """
+        self._logs.clear()
+        self._end("followed")
+        try:
+            views = self._server() if self._session is None else self._follow(self._session, folder)
+            async with aclosing(views) as seen:
+                async for view in seen:
+                    self.view = view
+                    yield view
+        finally:
+            self._end("ended")
+        yield self.view
+
+    def _end(self, state: RunState) -> None:
+        self.view = replace(self.view, summary=replace(self.view.summary, state=state))
+
+    async def _server(self) -> AsyncGenerator[RunView, None]:
+        assert self.place.port is not None
+        load = MetricsReader()
+        async with aclosing(follow_server(self._host, self.place.port)) as states:
+            async for state in states:
+                load.add({**server_load(state), "time": state.at})
+                summary, model = self.view.summary, state.sample.model
+                if model is not None:
+                    name = f"{clean_line(model, _NAME)} on {_name(self.place, self._host, None)}"
+                    summary = replace(summary, name=name)
+                yield replace(
+                    self.view,
+                    summary=summary,
+                    servers=(state,),
+                    load=load,
+                    problem=_trouble(state),
+                )
+
+    async def _follow(
+        self, session: ExternalSession, folder: Path
+    ) -> AsyncGenerator[RunView, None]:
+        watcher = SessionWatcher(
+            self._host, session, lines=HISTORY, from_when=self._thresholds, now=self._now
+        )
+        lines = _Lines(watcher, await open_host(LOCAL), folder, self._logs)
+        changed = asyncio.Event()
+
+        async def read() -> None:
+            try:
+                async with aclosing(watcher.follow()) as updates:
+                    async for update in updates:
+                        await lines.take(update)
+                        changed.set()
+            finally:
+                changed.set()
+
+        reading = asyncio.create_task(read())
+        try:
+            while not reading.done() or changed.is_set():
+                await changed.wait()
+                changed.clear()
+                yield replace(
+                    self.view,
+                    metrics=watcher.numbers,
+                    unread=watcher.window,
+                    alarms=watcher.alarms,
+                    problem=lines.note,
+                )
+                await asyncio.wait([reading], timeout=_TOGETHER)
+            await reading
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await reading
+
+
+class _Lines:
+    """The lines of the sources of a session: as their files, or written into files here."""
+
+    def __init__(
+        self, watcher: SessionWatcher, here: Host, folder: Path, logs: dict[str, Log]
+    ) -> None:
+        self._watcher, self._here, self._folder, self._logs = watcher, here, folder, logs
+        self._written: dict[str, Path] = {}
+        self.note: str | None = None
+        """The newest notice, until the next lines."""
+
+    async def take(self, update: SessionUpdate) -> None:
+        """Keep the lines of an update."""
+        source = update.source
+        self.note = None if update.lines else update.note or self.note
+        if (file := self._watcher.log(source)) is not None:
+            self._logs[source] = file
+            return
+        lines = [*update.lines, *([f"… {update.note}"] if update.note else [])]
+        if lines:
+            await asyncio.to_thread(self._write, source, lines)
+
+    def _write(self, source: str, lines: list[str]) -> None:
+        path = self._written.get(source)
+        if path is None:
+            below = self._folder / str(len(self._written))
+            below.mkdir(exist_ok=True)
+            name = clean_line(source, 40).strip("%").replace("/", "_") or "log"
+            self._written[source] = path = below / f"{name}.log"
+        with path.open("a", encoding="utf-8", errors="replace") as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+        self._logs.setdefault(source, LogFile(LogPlace(self._here, str(path))))
+
+
+async def find_external(
+    place: ExternalPlace, *, now: Callable[[], float], thresholds: Thresholds
+) -> ExternalRun:
+    """Find an external run. Nothing of it is read yet.
+
+    Raises:
+        InputError: There is no such session, or there are several.
+        MachineError: The machine does not answer.
+    """
+    host = await open_host(place.machine)
+    if place.port is not None:
+        return ExternalRun(place, host, None, now=now, thresholds=thresholds)
+    session = await find_session(host, session=place.session, file=place.file)
+    return ExternalRun(place, host, session, now=now, thresholds=thresholds)
+
+
+def read_port(text: str) -> int:
+    """Return the number of a port.
+
+    Raises:
+        InputError: It is none.
+    """
+    if text.isascii() and text.isdecimal() and len(text) < 6 and 0 < int(text) < 1 << 16:
+        return int(text)
+    raise InputError(f"{clean_line(text, 40)!r} is no port", fix="Give a number from 1 to 65535.")
+
+
+def _name(place: ExternalPlace, host: Host, session: ExternalSession | None) -> str:
+    if session is None:
+        name = f"port {place.port}"
+    elif place.file is not None:
+        name = PurePosixPath(session.title).name or session.title
+    else:
+        name = session.title.removeprefix(PREFIX)
+    where = "" if host.name == LOCAL else f" on {host.name}"
+    return clean_line(name, _NAME) + clean_line(where, _NAME)
+
+
+def _trouble(server: ModelServer) -> str | None:
+    if server.stuck < STUCK:
+        return None
+    seconds = f"{server.stuck:.0f} s"
+    return f"The server has had requests for {seconds} and generates no token."
