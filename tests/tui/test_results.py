@@ -248,7 +248,7 @@ async def test_a_failure_is_told_with_its_cause(
         )
         assert "the setup failed" in text_of(screen.episode)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: not screen.groups.disabled)
+        await until(pilot, lambda: not screen.by_cause)
         assert app.screen is screen, "failures are a level below the groups"
 
 
@@ -313,7 +313,7 @@ async def test_a_text_is_found_in_all_episodes(
         )
         assert "push the tiles" in screen_text(app)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: screen.hits.disabled and not screen.episodes.disabled)
+        await until(pilot, lambda: not screen.searching)
 
 
 async def test_a_text_that_stands_nowhere_is_told(open_app: Any, outputs: Path) -> None:
@@ -410,7 +410,7 @@ async def test_what_was_marked_and_how_it_was_looked_at_ends_with_the_run(
         await pilot.press("enter", "c")
         await until(pilot, lambda: screen._marked is not None)
         await pilot.press("F")
-        await until(pilot, lambda: screen.groups.disabled)
+        await until(pilot, lambda: screen.by_cause)
         app.open_screen("home")
         await pilot.pause()
         app.open_screen("results", path="outputs/other")
@@ -418,7 +418,7 @@ async def test_what_was_marked_and_how_it_was_looked_at_ends_with_the_run(
             pilot,
             lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere",
         )
-        assert not screen.groups.disabled and screen.failures.disabled and screen.marked.disabled
+        assert not screen.by_cause and screen.marked.disabled
         assert [group.key.task for group in screen.groups.listed] == ["elsewhere"]
 
 
@@ -593,7 +593,7 @@ async def test_a_narrow_terminal_shows_one_pane_at_a_time(
         await pilot.press("escape")
         assert screen.hits.display and screen.hits.has_focus_within, "the next hit can be opened"
         await pilot.press("escape")
-        assert screen.hits.disabled and screen.episodes.display, "the search is left"
+        assert not screen.searching and screen.episodes.display, "the search is left"
 
 
 async def test_a_long_text_of_an_answer_is_cut_and_the_record_has_all(

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import ContentSwitcher
 
 from hudtui.core.results.queries import (
     diff_transcripts,
@@ -34,7 +35,7 @@ from hudtui.tui.results.lists import EpisodeList, FailureList, GroupList, HitLis
 from hudtui.tui.results.transcript import Beside
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.pane import Pane, Panes
+from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.table_pane import TablePane
 
 if TYPE_CHECKING:
@@ -209,16 +210,24 @@ class ResultsScreen(HudtuiScreen):
         self.rewards = RewardsPane()
         self.episode = EpisodePane(id="results-episode")
         self.marked = EpisodePane(title="Marked episode", id="results-marked")
-        # The panes of failures, hits and the marked episode are mounted when they are first shown.
-        left = Vertical(self.groups, self.episodes, self.rewards, id="results-left")
-        self.panes = Panes(left, Horizontal(self.episode, id="results-right"), id="results-panes")
+        self.sums = ContentSwitcher(
+            self.groups, self.failures, initial=self.groups.id, id="results-sums"
+        )
+        """The groups, or the failures by their cause."""
+        self.listing = ContentSwitcher(
+            self.episodes, self.hits, initial=self.episodes.id, id="results-listing"
+        )
+        """The episodes of the chosen group or cause, or what a search has found."""
+        self.marked.disabled = True
+        left = Vertical(self.sums, self.listing, self.rewards, id="results-left")
+        right = Horizontal(self.episode, self.marked, id="results-right")
+        self.panes = Panes(left, right, id="results-panes")
         self._found: list[SearchHit] = []
         self._searched = ""
         """The text of the last search."""
         self._rewards: tuple[float, float] | None = None
         """The chosen rewards, from the first number up to the second; None for all."""
         self._ends = (0.0, 1.0)
-        self._causes: tuple[FailureCause, ...] = ()
         self._marked: Transcript | None = None
         self._marked_group: GroupSide | None = None
         self._hinted = ""
@@ -241,8 +250,26 @@ class ResultsScreen(HudtuiScreen):
         yield self.panes
 
     def on_mount(self) -> None:
-        self.failures.disabled = self.hits.disabled = self.marked.disabled = True
         self.panes.display = False
+
+    @property
+    def by_cause(self) -> bool:
+        """Whether failures are listed in place of groups."""
+        return self.sums.current == self.failures.id
+
+    @property
+    def searching(self) -> bool:
+        """Whether the hits of a search are listed in place of episodes."""
+        return self.listing.current == self.hits.id
+
+    def _switch(self, to: TablePane[Any], *, focus: bool = False) -> None:
+        """Show one of two lists in place of the other; the focus goes with it, or to it."""
+        switcher = self.listing if to in (self.episodes, self.hits) else self.sums
+        focus = focus or switcher.has_focus_within
+        switcher.current = to.id
+        self.panes.rearrange()
+        if focus:
+            self.panes.open(to)
 
     # -- what is open
     # ----------------------------------------------------------------------------------------------
@@ -283,12 +310,9 @@ class ResultsScreen(HudtuiScreen):
         Another screen asks for other episodes.
         """
         self._marked = self._marked_group = None
-        if not self.panes.is_attached:
-            return
-        if self.groups.disabled:
-            self.groups.disabled, self.failures.disabled = False, True
-        self.groups.filter_by("")
-        self.panes.rearrange()
+        if self.panes.is_attached:
+            self._switch(self.groups)
+            self.groups.filter_by("")
 
     def facts_changed(self, facts: Facts) -> None:
         """Open the newest run if no results are open.
@@ -357,10 +381,8 @@ class ResultsScreen(HudtuiScreen):
         self.rewards.histogram.forget()
         self._leave_search()
         for pane in (self.groups, self.failures, self.episodes):
-            if pane.is_attached:
-                pane.filter_by("")
-                pane.show(())
-        self._causes = ()
+            pane.filter_by("")
+            pane.show(())
         self.episode.show(None)
 
     def _show_empty(self, words: str, hint: str = "") -> None:
@@ -467,9 +489,7 @@ class ResultsScreen(HudtuiScreen):
         self.groups.show(found.groups)
         if self._map is not None:
             self._map.show(step_map(self.groups.listed))
-        self._causes = found.causes
-        if self.failures.is_attached:
-            self.failures.show(found.causes)
+        self.failures.show(found.causes)
         self._show_episodes()
         if first and self.focused is None and self.is_current:
             self.groups.focus()
@@ -530,7 +550,7 @@ class ResultsScreen(HudtuiScreen):
     def _show_episodes(self) -> None:
         if self.index is None:
             return
-        if self.groups.disabled:
+        if self.by_cause:
             cause = self.failures.row
             found = (
                 [entry for number in cause.numbers if (entry := self._entry(number)) is not None]
@@ -539,7 +559,7 @@ class ResultsScreen(HudtuiScreen):
             )
         else:
             found = self.index.members(self.groups.row) if self.groups.row is not None else []
-        self.episodes.with_tasks(self.groups.disabled)
+        self.episodes.with_tasks(self.by_cause)
         self.episodes.show(entry for entry in found if _within(entry, self._rewards))
         self._show_group()
 
@@ -583,14 +603,14 @@ class ResultsScreen(HudtuiScreen):
     def _episode_chosen(self, event: TablePane.Highlighted) -> None:
         event.stop()
         row = self.episodes.row
-        if not self.hits.disabled or row is None or self._key(row) != self._opened_key:
+        if self.searching or row is None or self._key(row) != self._opened_key:
             self.when_keys_rest(self._open_episode)
 
     @on(TablePane.Opened, "#results-groups, #results-failures")
     def _group_opened(self, event: TablePane.Opened) -> None:
         event.stop()
         self.keys_rested()
-        self.panes.open(self.hits if self.episodes.disabled else self.episodes)
+        self.panes.open(self._listed)
 
     @on(TablePane.Opened, "#results-episodes, #results-hits")
     def _episode_opened(self, event: TablePane.Opened) -> None:
@@ -612,26 +632,14 @@ class ResultsScreen(HudtuiScreen):
         if self.index is not None and self.panes.display:
             self.start(self._show_lists, group="lists")
 
-    async def _place_beside(self, pane: Pane, other: Pane) -> None:
-        """Mount a pane after another pane, unless it is mounted already."""
-        if not pane.is_attached:
-            assert other.parent is not None
-            await cast(Widget, other.parent).mount(pane, after=other)
-            self.panes.rearrange()  # until it has something to show, it is disabled
+    @property
+    def _listed(self) -> TablePane[Any]:
+        """The list of episodes, or of what a search has found."""
+        return self.hits if self.searching else self.episodes
 
-    async def action_failures(self) -> None:
-        if not self.failures.is_attached:
-            await self._place_beside(self.failures, self.groups)
-            self.failures.show(self._causes)
-        had_focus = self.groups.has_focus_within or self.failures.has_focus_within
-        self.groups.disabled, self.failures.disabled = (
-            not self.groups.disabled,
-            not self.failures.disabled,
-        )
+    def action_failures(self) -> None:
         self._leave_search()
-        self.panes.rearrange()
-        if had_focus or self.panes.alone:
-            self.panes.open(self.failures if self.groups.disabled else self.groups)
+        self._switch(self.groups if self.by_cause else self.failures, focus=self.panes.alone)
         self._show_episodes()
 
     @started("map")
@@ -646,35 +654,30 @@ class ResultsScreen(HudtuiScreen):
         finally:
             self._map = None
         if chosen is not None and self.groups.choose(key_text(chosen.key)):
-            if self.groups.disabled:
-                await self.action_failures()
             self._leave_search()
+            self._switch(self.groups)
             self._show_episodes()
             self.panes.open(self.episodes)
 
     def action_rewards(self) -> None:
         self.panes.open(self.rewards)
 
-    async def action_back(self) -> None:
+    def action_back(self) -> None:
         """Go back one level, or leave the screen.
 
         It leads from an episode to the lists, from a search to the episodes, and from failures to
         groups.
         """
         current = self.panes.current
-        above = (
-            (self.episodes if self.hits.disabled else self.hits)
-            if current in (self.episode, self.marked)
-            else None
-        )
+        above = self._listed if current in (self.episode, self.marked) else None
         if current is self.hits:
             self._leave_search()
         elif self.panes.back(above if self.panes.alone else None):
             return
-        elif not self.hits.disabled:
+        elif self.searching:
             self._leave_search()
-        elif self.groups.disabled:
-            await self.action_failures()
+        elif self.by_cause:
+            self.action_failures()
         else:
             self.leave()
 
@@ -682,7 +685,7 @@ class ResultsScreen(HudtuiScreen):
     # ----------------------------------------------------------------------------------------------
 
     def _chosen_entry(self) -> EpisodeEntry | None:
-        if not self.hits.disabled:
+        if self.searching:
             return self._entry(self.hits.row.number) if self.hits.row is not None else None
         return self.episodes.row
 
@@ -727,7 +730,7 @@ class ResultsScreen(HudtuiScreen):
     def _show_pair(self, entry: EpisodeEntry | None, transcript: Transcript | None) -> None:
         """Show an episode, and the marked episode beside it."""
         wanted = None
-        if not self.hits.disabled and self._searched:
+        if self.searching and self._searched:
             wanted = re.compile(
                 re.escape(self._searched), re.IGNORECASE if self._searched.islower() else 0
             )
@@ -740,7 +743,7 @@ class ResultsScreen(HudtuiScreen):
         )
         if diff is not None:
             self._clear_hint()
-        hit = self.hits.row if not self.hits.disabled else None
+        hit = self.hits.row if self.searching else None
         at = hit.turn if hit is not None else 0
         self.episode.show(
             entry,
@@ -769,8 +772,8 @@ class ResultsScreen(HudtuiScreen):
     @on(EpisodePane.Turned)
     def _turned(self, event: EpisodePane.Turned) -> None:
         event.stop()
-        pane: TablePane[Any] = self.episodes if self.hits.disabled else self.hits
-        pane.table.go(pane.table.cursor + event.by)
+        table = self._listed.table
+        table.go(table.cursor + event.by)
 
     @on(EpisodePane.AtTurn)
     def _at_turn(self, event: EpisodePane.AtTurn) -> None:
@@ -829,7 +832,6 @@ class ResultsScreen(HudtuiScreen):
             return
         self._marked = None if self._is_marked(entry) else await self._transcript(entry)
         self.episodes.redraw()
-        await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
             self._hint(
                 "The episode is marked. Choose another episode to show both; {key:results.compare} "
@@ -867,13 +869,10 @@ class ResultsScreen(HudtuiScreen):
         index = self.index
         assert index is not None
         self._searched, self._found = text, []
-        await self._place_beside(self.hits, self.episodes)
         self.hits.filter_by("")
         self.hits.show(())
         self.hits.name_on_border(f"Found · {text}")
-        self.episodes.disabled, self.hits.disabled = True, False
-        self.panes.rearrange()
-        self.panes.open(self.hits)
+        self._switch(self.hits, focus=True)
         try:
             async with aclosing(search(index, text)) as pieces:
                 async for progress in pieces:
@@ -895,15 +894,10 @@ class ResultsScreen(HudtuiScreen):
                 self.clear_message()
 
     def _leave_search(self) -> None:
-        if self.hits.disabled:
-            return
-        self.workers.cancel_group(self, "search")
-        focused = self.hits.has_focus_within
-        self.hits.disabled, self.episodes.disabled = True, False
-        self.panes.rearrange()
-        if focused:
-            self.panes.open(self.episodes)
-        self._open_episode()
+        if self.searching:
+            self.workers.cancel_group(self, "search")
+            self._switch(self.episodes)
+            self._open_episode()
 
     def action_cancel(self) -> None:
         if self.going("export"):
@@ -1000,7 +994,7 @@ class ResultsScreen(HudtuiScreen):
 
         self.keys_rested()
         entry, listed = self._chosen_entry(), [one.number for one in self.episodes.listed]
-        if not self.hits.disabled:
+        if self.searching:
             listed = list(dict.fromkeys(hit.number for hit in self.hits.listed))
         members = [
             one

@@ -20,6 +20,7 @@ from textual.css.scalar import Scalar, Unit
 from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.widget import Widget
+from textual.widgets import ContentSwitcher
 
 from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut
@@ -211,7 +212,10 @@ class ViewsPane(Pane):
 
 
 def _panes_in(node: Widget) -> Iterator[Pane]:
+    """The panes below a widget; of those in a switcher, the one that it shows."""
     for child in node.children:
+        if isinstance(node, ContentSwitcher) and node.current not in (None, child.id):
+            continue  # before it is mounted, it shows none
         if isinstance(child, Pane):
             yield child
         else:
@@ -332,11 +336,7 @@ class Panes(Acting, Container):
             for node in focused.ancestors_with_self:
                 if isinstance(node, Pane) and self in node.ancestors:
                     return node
-        return (
-            self._front
-            if self._front is not None and self._front.is_attached
-            else next(iter(self.panes), None)
-        )
+        return self._front if self._front in self.panes else next(iter(self.panes), None)
 
     def open(self, pane: Pane) -> None:
         """Bring a pane to the front and give it the focus, at once.
@@ -376,10 +376,10 @@ class Panes(Acting, Container):
     def rearrange(self) -> None:
         """Show all panes that are not disabled, or the front one alone.
 
-        Call it when a pane was disabled, or is not any more.
+        Call it when a pane was disabled, or is not any more, and when a switcher shows another.
         """
         alone, front = self.alone, self._front
-        if alone and (front is None or not front.is_attached or front.disabled):
+        if alone and front not in self.panes:
             front = self._front = self.current
         for pane in _panes_in(self):
             show(pane, not pane.disabled and (not alone or pane is front))
