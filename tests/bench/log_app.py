@@ -28,8 +28,6 @@ import termios
 import time
 from pathlib import Path
 
-from follow import block, write
-
 APP = """
 import sys
 from pathlib import Path
@@ -41,7 +39,36 @@ class App(HudtuiApp):
 
 App(Path.cwd()).run()
 """
+STAMP = 17
+LINE = 130
 CONTROL = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b.")
+
+
+def body(number: int) -> bytes:
+    """The end of a line, after its time."""
+    colour = "\x1b[32mINFO\x1b[0m " if number % 10 == 0 else "INFO "
+    return f"{number:>9} {colour}step loss reward".ljust(LINE - 1 - STAMP, ".").encode() + b"\n"
+
+
+BODIES = [body(number) for number in range(1000)]
+
+
+def block(start: int, end: int) -> bytes:
+    """Lines of these numbers, each with the time by this machine's clock."""
+    stamp = f"{time.monotonic():<{STAMP}.6f}".encode()
+    return b"".join(stamp + BODIES[number % 1000] for number in range(start, end))
+
+
+def write(path: str, rate: int, seconds: float) -> None:
+    """Append so many lines a second for so long."""
+    total, number, began = int(rate * seconds), 0, time.monotonic()
+    with open(path, "ab", buffering=0) as stream:
+        while number < total:
+            due = min(int((time.monotonic() - began) * rate), total)
+            if due > number:
+                stream.write(block(number, due))
+                number = due
+            time.sleep(0.005)
 
 
 class Terminal:
