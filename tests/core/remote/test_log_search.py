@@ -99,15 +99,33 @@ async def test_what_a_progress_bar_has_drawn_over_is_not_found(host: Host, tmp_p
     assert log.read_bytes()[last.offset :] == b"last without end"
 
 
-async def test_a_hole_is_not_held_in_memory(tmp_path: Path) -> None:
+async def test_a_hole_is_not_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A log that was emptied while its writer held a place in it begins with a hole."""
-    log = tmp_path / "log"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for tool in ("grep", "cut"):
+        words = f'#!/bin/sh\nulimit -v 40000\nexec {shutil.which(tool)} "$@"\n'
+        (programs / tool).write_text(words)
+        (programs / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    read: list[int] = []
+
+    class Counted(LocalHost):
+        async def get(self, *what: Any, **how: Any) -> bytes:
+            data = await super().get(*what, **how)
+            read.append(len(data))
+            return data
+
+    log, end = tmp_path / "log", 3 * 2**30
     with log.open("wb") as stream:
-        stream.truncate(3 * 2**30)
+        stream.truncate(end)
         stream.seek(0, os.SEEK_END)
         stream.write(b"the end\n")
-    (match,) = await found(LocalHost(), log, "the end")
-    assert match == LogMatch(3 * 2**30, "the end")
+    (match,) = await found(Counted(), log, "the end", offset=end - 2**26)
+    assert match == LogMatch(end, "the end")
+    assert sum(read) < 2**24, "a program failed, and the log was read here"
 
 
 @pytest.mark.parametrize("span", [40, 1_000, 65_537])
