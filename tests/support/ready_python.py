@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -22,14 +23,19 @@ class ReadyPython:
         python: Python of the environment.
         environment: What the modules see when they are imported.
         modules: What is imported once.
+        threads: They start threads of their own, which a fork does not have.
     """
 
     def __init__(
-        self, python: str, environment: Mapping[str, str], modules: tuple[str, ...]
+        self,
+        python: str,
+        environment: Mapping[str, str],
+        modules: tuple[str, ...],
+        *,
+        threads: bool = False,
     ) -> None:
-        self._command = ReadyCommand(
-            Path(python), "support.ready_python:main", environment, modules
-        )
+        entry = "support.ready_python:" + ("main_without_threads" if threads else "main")
+        self._command = ReadyCommand(Path(python), entry, environment, modules)
         self.wait = self._command.wait
 
     def start(
@@ -75,6 +81,24 @@ def main() -> None:
     if words[0] == "-m":
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})  # noqa: S102
     else:
         sys.argv = words
         runpy.run_path(words[0], run_name="__main__")
+
+
+def main_without_threads() -> None:
+    """As `main`, but without the farewell of the modules, which would wait for their threads."""
+    code = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from support.games import generous
+from support.ready_python import ReadyPython
 from support.tool_model import call, endpoint, judgement, message
 
 from hudtui.core.plain import to_plain
@@ -55,72 +55,56 @@ def record(number: int, *, module: str = "hudtui.envs.text_2048") -> dict[str, A
     }
 
 
-Job = Callable[..., tuple[int, str]]
-
-
 @pytest.fixture(scope="module")
-def host(art_python: str) -> Iterator[Job]:
-    """Runs jobs in one process that has imported ART."""
-    words = [art_python, "-P", str(ROOT / "tests" / "support" / "art_host.py")]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-
-        def job(
-            call: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
-        ) -> tuple[int, str]:
-            process.stdin.write(
-                json.dumps({"call": call, "argv": argv, "cwd": str(cwd), "env": env}) + "\n"
-            )
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readline())
-            return answer["code"], answer["output"]
-
-        yield job
-        process.stdin.close()
+def art(art_python: str) -> Iterator[ReadyPython]:
+    """Python of the environment with ART, with ART imported: that takes seconds."""
+    modules = (
+        "hudtui.trainers.art_worker",
+        "art.rewards",
+        "pyarrow.parquet",
+        "mcp.client.streamable_http",
+        "mcp.client.sse",
+    )
+    env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "WEAVE_DISABLED": "true"}
+    with ReadyPython(art_python, env, modules, threads=True) as ready:
+        yield ready
 
 
 class Worker:
     """Runs the worker in a folder."""
 
-    def __init__(self, python: str, folder: Path, host: Job) -> None:
-        self.python, self.folder, self.host = python, folder, host
+    def __init__(self, art: ReadyPython, folder: Path) -> None:
+        self.art, self.folder = art, folder
+        self.log = folder / "worker.log"
         (folder / "gym.yaml").write_text(GYM)
         self.tasks([record(number) for number in range(3)])
 
     def tasks(self, records: Sequence[Mapping[str, Any]]) -> None:
         (self.folder / "tasks.json").write_text(json.dumps(records))
 
-    def _words(
-        self, recipe: Mapping[str, Any] | None, env: Mapping[str, str] | None
-    ) -> tuple[list[str], dict[str, str]]:
+    def start(
+        self,
+        *words: str,
+        recipe: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> int:
+        """Begin a training in a process of its own, whose output goes to `log`; returns its id."""
         made = recipe_from({**RECIPE, **(recipe or {})})
         (self.folder / "recipe.json").write_text(json.dumps(to_plain(made)))
-        argv = [
-            "--recipe",
-            "recipe.json",
-            "--tasks",
-            "tasks.json",
-            "--config",
-            "gym.yaml",
-            "--out",
-            "out",
-        ]
-        return argv, {**os.environ, "HUDTUI_PYTHON": sys.executable, **(env or {})}
+        files = ["--recipe", "recipe.json", "--tasks", "tasks.json", "--config", "gym.yaml"]
+        argv = ["hudtui.trainers.art_worker", *files, "--out", "out", *words]
+        return self.program("-m", *argv, env=env)
 
-    def start(self, *, recipe: Mapping[str, Any]) -> Any:
-        """In a process of its own, for signals."""
-        argv, env = self._words(recipe, None)
-        argv = [self.python, "-P", "-m", "hudtui.trainers.art_worker", *argv]
-        return subprocess.Popen(
-            argv,
-            cwd=self.folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def program(self, *words: str, env: Mapping[str, str] | None = None) -> int:
+        full = {**os.environ, "HUDTUI_PYTHON": sys.executable, **(env or {})}
+        with self.log.open("wb") as log:
+            return self.art.start(words, cwd=self.folder, env=full, out=log, error=log)
+
+    def wait(self) -> tuple[int, str]:
+        """The exit code of what was begun, and its output."""
+        code = self.art.wait(200)
+        assert code is not None, "it goes on after 200 s"
+        return code, self.log.read_text()
 
     def run(
         self,
@@ -128,8 +112,15 @@ class Worker:
         recipe: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> tuple[int, str]:
-        argv, full = self._words(recipe, env)
-        return self.host("worker", [*argv, *words], self.folder, full)
+        self.start(*words, recipe=recipe, env=env)
+        return self.wait()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that happens while it runs."""
+        limit = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < limit, self.log.read_text()
+            time.sleep(0.02)
 
     @property
     def records(self) -> Path:
@@ -138,8 +129,8 @@ class Worker:
 
 
 @pytest.fixture
-def worker(own_world: Path, art_python: str, host: Job) -> Worker:
-    return Worker(art_python, own_world, host)
+def worker(own_world: Path, art: ReadyPython) -> Worker:
+    return Worker(art, own_world)
 
 
 Rows = Callable[[Path], list[dict[str, Any]]]
@@ -213,13 +204,10 @@ def test_a_training_that_was_killed_goes_on_after_the_step_that_it_had_done(
     worker: Worker, read_rows: Rows
 ) -> None:
     metrics = worker.folder / "out" / "metrics.jsonl"
-    with worker.start(recipe={"steps": 40}) as process:
-        limit = time.monotonic() + 120
-        while not metrics.exists() or metrics.read_text().count("\n") < 2:
-            assert time.monotonic() < limit and process.poll() is None, "no step was done"
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+    process = worker.start(recipe={"steps": 40})
+    worker.until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    os.kill(process, signal.SIGKILL)
+    assert worker.wait()[0] == -signal.SIGKILL
     done = len(read_rows(metrics))
     code, output = worker.run(recipe={"steps": done + 2})
     assert code == 0, output
@@ -228,14 +216,11 @@ def test_a_training_that_was_killed_goes_on_after_the_step_that_it_had_done(
 
 
 def test_a_request_to_stop_ends_it_after_the_step(worker: Worker, read_rows: Rows) -> None:
-    with worker.start(recipe={"steps": 500}) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("step 1/"):
-                process.send_signal(signal.SIGTERM)
-                break
-        rest, _ = process.communicate(timeout=100)
-    assert process.returncode == 0 and "it was asked to" in rest
+    process = worker.start(recipe={"steps": 500})
+    worker.until(lambda: "\nstep 1/" in worker.log.read_text())
+    os.kill(process, signal.SIGTERM)
+    code, output = worker.wait()
+    assert code == 0 and "it was asked to" in output.partition("\nstep 1/")[2]
     rows = read_rows(worker.folder / "out" / "metrics.jsonl")
     assert 1 <= len(rows) < 500
 
@@ -376,8 +361,9 @@ def test_nothing_that_can_be_played_ends_it_with_words(
 def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     """A dead server, a conversation that is too long, a slow episode, the settings of ART: without
     a process for each."""
-    env = {**os.environ, "HUDTUI_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    code, output = worker.host("inside", [str(worker.folder)], worker.folder, env)
+    inside = str(ROOT / "tests" / "trainers" / "inside_art.py")
+    worker.program(inside, str(worker.folder), env={"PYTHONPATH": str(ROOT)})
+    code, output = worker.wait()
     assert code == 0, output[-5000:]
     found = json.loads(output.rpartition("RESULT ")[2].splitlines()[0])
     assert "has not answered for" in found["dead"] and "gpu_memory_utilization" in found["dead_fix"]
