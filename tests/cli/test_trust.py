@@ -8,7 +8,6 @@ import pty
 import re
 import select
 import shlex
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -124,9 +123,7 @@ def test_the_command_of_the_advice_is_the_one_that_works(
     arguments = shlex.split(advised[0])[1:]
     assert "touch ran" in hudtui(*arguments, "--show", code=1).stdout
     hudtui(*arguments, "--yes")
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100
-    )
+    done = hudtui(*words, code=None)
     assert "not trusted" not in done.stderr and (own_world / "ran").exists(), done.stderr
 
 
@@ -153,12 +150,7 @@ def test_looking_needs_no_trust(folder: Path) -> None:
         ("settings",),
         ("doctor",),
     ):
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "hudtui", *words],
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+        done = hudtui(*words, code=None)
         assert "not trusted, and this needs" not in done.stderr
     looked = (
         "rl",
@@ -299,9 +291,7 @@ def fresh(own_world: Path) -> Path:
 def test_a_key_in_an_untrusted_file_is_never_called_missing(
     fresh: Path, words: tuple[str, ...]
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100
-    )
+    done = hudtui(*words, code=None)
     said = done.stdout + done.stderr
     assert "in .env" in said and "which is not trusted" in said and "hudtui trust" in said
     for name in ("HUD_API_KEY", "PRIME_API_KEY", "WANDB_API_KEY"):
