@@ -1,9 +1,15 @@
-"""A pattern that lines of text are searched for: literal words or a regular expression."""
+"""Patterns that text is searched for: literal words, or a regular expression.
+
+`Pattern` is one that the user types; `LinearPattern` one from a file of someone else's.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
@@ -52,3 +58,56 @@ class Pattern:
         """Places in a line at which the pattern occurs: start and end."""
         matches = self._expression.finditer(line)
         return [match.span() for match in matches if match.end() > match.start()]
+
+
+_PATTERN_MEMORY = 1 << 20
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class LinearPattern:
+    """A regular expression that is searched for in time linear in the text.
+
+    RE2 has no back-references and no look-around, and its classes of characters are ASCII.
+    """
+
+    text: str
+
+    @cached_property
+    def error(self) -> str:
+        """Why the pattern does not compile; empty for one that does."""
+        try:
+            _linear(self.text)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def found_in(self, text: str) -> bool:
+        """Return whether the pattern is found anywhere in a text.
+
+        Raises:
+            ValueError: The pattern does not compile.
+        """
+        encoded = _HALVES.sub("\ufffd", text).encode()
+        return _linear(self.text).search(encoded) is not None
+
+
+@lru_cache(maxsize=256)
+def _linear(pattern: str) -> Any:
+    """Return a pattern compiled by RE2.
+
+    Raises:
+        ValueError: It does not compile.
+    """
+    import re2
+
+    options = re2.Options()
+    options.max_mem, options.log_errors, options.never_capture = _PATTERN_MEMORY, False, True
+    try:
+        return re2.compile(pattern, options)
+    except UnicodeEncodeError:
+        raise ValueError("half of a surrogate pair") from None
+    except re2.error as error:
+        reason = error.args[0] if error.args else "unknown"
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(text) from None

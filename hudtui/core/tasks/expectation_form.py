@@ -1,0 +1,473 @@
+"""The field `evaluate` of a task, read into parts; each mistake with its place and what to do."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal, localcontext
+from typing import Any, Literal
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.pattern import LinearPattern
+from hudtui.core.tasks.expectation import (
+    NUMBERS,
+    AllOf,
+    AnswersError,
+    AnyOf,
+    AtPath,
+    Condition,
+    Contains,
+    Equals,
+    Matches,
+    Mean,
+    Not,
+    Number,
+    Part,
+    seen_value,
+)
+from hudtui.core.tasks.task import FieldProblem, Task, ToolCall, json_kind
+from hudtui.core.text import clean_line, did_you_mean
+
+MOST_PARTS = 64
+"""Parts of one task."""
+_DEEPEST = 12
+_MOST_CONDITIONS = 500
+_LONGEST_PATTERN = 2_000
+_LONGEST_NAME = 40
+_SUBJECTS = ("call", "reply", "turns")
+_PART_KEYS = (*_SUBJECTS, "expect", "weight", "name")
+_TAKEN = ("task_completion", "tool_execution", "format_compliance", "reward")
+"""Names that each rubric has already."""
+_BOUNDS = ("number", "tolerance", "least", "most")
+_CONDITIONS = ("contains", "equals", "matches", *_BOUNDS, "json", "all", "any", "not", "error")
+_STEP = re.compile(r"\.?([^\W\d][\w-]*)|\[(-?[0-9]{1,9})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
+_PATH_FORM = 'write it as `items[0].name`, and a key with other characters as `["a key"]`'
+_JUDGE = (
+    "a model that judges is not among the expectations: let a reward file ask it (`rubric.reward` "
+    "of the configuration), or train with ART and its judge (`--ruler`)"
+)
+
+_Subject = Literal["call", "reply", "turns"]
+
+
+class _Wrong(Exception):
+    """A mistake in the field, at a place."""
+
+    def __init__(self, place: str, message: str, code: str = "expectation") -> None:
+        super().__init__(message)
+        self.problem = FieldProblem(place, message, code)
+
+
+def read_parts(value: Any) -> tuple[tuple[Part, ...], list[FieldProblem]]:
+    """Return the parts of an `evaluate` that is data, and what is wrong with it.
+
+    With a problem among them the parts are incomplete.
+    """
+    parts: list[Part] = []
+    problems: list[FieldProblem] = []
+    listed = value if isinstance(value, list) else [value]
+    if len(listed) > MOST_PARTS:
+        message = f"{len(listed)} parts, and {MOST_PARTS} is the most"
+        return (), [FieldProblem("evaluate", message, "expectation")]
+    for number, one in enumerate(listed):
+        place = f"evaluate[{number}]" if isinstance(value, list) else "evaluate"
+        try:
+            parts.append(_part(place, one))
+        except _Wrong as wrong:
+            problems.append(wrong.problem)
+    if not problems:
+        problems += _problems_of_all(parts)
+    return _named(parts), problems
+
+
+def parts_of(task: Task) -> tuple[Part, ...]:
+    """Return the parts that a task is judged by without an evaluate tool; none of most tasks.
+
+    Raises:
+        InputError: They cannot be read. Those of a task that was read from a file can.
+    """
+    value = task.extra.get("evaluate")
+    if not value:
+        return ()
+    parts, problems = read_parts(value)
+    for problem in problems:
+        where = Location(f"task {task.id}", field=problem.field)
+        raise InputError("the task cannot be judged", why=problem.message, where=where)
+    return parts
+
+
+def part_calls(parts: Iterable[Part]) -> list[tuple[int, ToolCall]]:
+    """Return the calls of parts, each with the number of its part."""
+    numbered = enumerate(parts)
+    return [(number, part.call) for number, part in numbered if part.call is not None]
+
+
+def _problems_of_all(parts: list[Part]) -> list[FieldProblem]:
+    if not any(part.weight for part in parts):
+        message = "the weights sum to 0, so nothing would count: give a part a weight"
+        return [FieldProblem("evaluate", message, "weight")]
+    given = [part.name for part in parts if part.name]
+    twice = next((name for name in given if given.count(name) > 1), None)
+    if twice is not None:
+        message = f"two parts are called {twice!r}: rename one"
+        return [FieldProblem("evaluate", message, "expectation")]
+    return []
+
+
+def _named(parts: list[Part]) -> tuple[Part, ...]:
+    """Name the parts that have no name of their own by what they look at."""
+    taken = {*_TAKEN, *(part.name for part in parts)}
+    named = []
+    for part in parts:
+        name = plain = part.name or (part.call.name[:_LONGEST_NAME] if part.call else part.subject)
+        number = 1
+        while not part.name and name in taken:
+            number += 1
+            name = f"{plain}_{number}"
+        taken.add(name)
+        named.append(Part(name, part.subject, part.condition, part.weight, part.call))
+    return tuple(named)
+
+
+def _part(place: str, value: Any) -> Part:
+    if not isinstance(value, Mapping):
+        message = f"this is {json_kind(value)}, and a part is an object: {_PART_FORM}"
+        raise _Wrong(place, message, "type")
+    if "judge" in value:
+        raise _Wrong(f"{place}.judge", _JUDGE, "unknown-key")
+    if "name" in value and "arguments" in value and not value.keys() & set(_SUBJECTS):
+        message = "this is a call: write it in `call`, beside what you `expect`; a tool that "
+        message += "answers with a reward itself stands in `evaluate_tool`"
+        raise _Wrong(place, message, "missing")
+    _known(place, value, _PART_KEYS)
+    named = [name for name in _SUBJECTS if name in value]
+    if len(named) != 1:
+        what = " and ".join(f"`{name}`" for name in named) or "neither"
+        message = f"a part has one of `call`, `reply` and `turns`, and this has {what}"
+        raise _Wrong(place, message, "missing")
+    subject: _Subject = named[0]  # type: ignore[assignment]
+    call = None
+    if subject == "call":
+        call = _call(f"{place}.call", value["call"])
+        if "expect" not in value:
+            message = f"required: what {clean_line(call.name, _LONGEST_NAME)} is to answer"
+            raise _Wrong(f"{place}.expect", message, "missing")
+    elif "expect" in value:
+        message = f"what is expected stands in `{subject}` itself, not in `expect`"
+        raise _Wrong(f"{place}.expect", message, "unknown-key")
+    key = "expect" if subject == "call" else subject
+    condition = _Reader(subject).read(f"{place}.{key}", value[key])
+    weight = _weight(f"{place}.weight", value.get("weight", 1))
+    return Part(_name(f"{place}.name", value.get("name")), subject, condition, weight, call)
+
+
+_PART_FORM = '`{"call": {"name", "arguments"}, "expect"}`, `{"reply"}` or `{"turns"}`'
+
+
+def _call(place: str, value: Any) -> ToolCall:
+    if not isinstance(value, Mapping):
+        message = f"this is {json_kind(value)}, and a call is an object with `name` and `arguments`"
+        raise _Wrong(place, message, "type")
+    _known(place, value, ("name", "arguments"))
+    name, arguments = value.get("name"), value.get("arguments")
+    if name is None or name == "":
+        raise _Wrong(f"{place}.name", "the call has no name of a tool", "missing")
+    if not isinstance(name, str):
+        message = f"this is {json_kind(name)}, and the name of a tool is needed"
+        raise _Wrong(f"{place}.name", message, "type")
+    if arguments is not None and not isinstance(arguments, Mapping):
+        message = f"this is {json_kind(arguments)}, and an object is needed"
+        raise _Wrong(f"{place}.arguments", message, "type")
+    return ToolCall(name, arguments or {})
+
+
+def _name(place: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not value.strip():
+        raise _Wrong(place, f"this is {json_kind(value)}, and a name is needed", "type")
+    if len(value) > _LONGEST_NAME or not value.isprintable() or value.strip() != value:
+        message = f"a name has at most {_LONGEST_NAME} characters, on one line"
+        raise _Wrong(place, message)
+    if value in _TAKEN:
+        raise _Wrong(place, f"every rubric has a part called {value}: rename this one")
+    return value
+
+
+def _weight(place: str, value: Any) -> float:
+    number = _finite(place, value)
+    if number < 0:
+        message = f"the weight {value} is negative: write 0 or more, and `not` for the opposite"
+        raise _Wrong(place, message, "weight")
+    return float(number)
+
+
+def _finite(place: str, value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Wrong(place, f"this is {json_kind(value)}, and a number is needed", "type")
+    try:
+        finite = math.isfinite(float(value))
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise _Wrong(place, f"{value!r:.20} is no finite number")
+    return Decimal(repr(value))
+
+
+def _known(place: str, value: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    for name in value:
+        if name not in names:
+            near = did_you_mean(str(name), names)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(names)}"
+            message = f"this means nothing here; {hint}"
+            raise _Wrong(f"{place}.{clean_line(str(name), 40)}", message, "unknown-key")
+
+
+class _Reader:
+    """Reads what is expected of one subject."""
+
+    def __init__(self, subject: _Subject) -> None:
+        self._subject = subject
+        self._chosen = 0
+        """Paths that lead to the value in hand."""
+        self._count = 0
+        self._depth = 0
+
+    def read(self, place: str, value: Any) -> Condition:
+        """Return the condition of an object of conditions, or of a list with weights."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _Wrong(place, f"nested more than {_DEEPEST} deep")
+        try:
+            return self._mean(place, value) if isinstance(value, list) else self._all(place, value)
+        finally:
+            self._depth -= 1
+
+    def _mean(self, place: str, value: list[Any]) -> Condition:
+        conditions, weights = [], []
+        for number, one in enumerate(value):
+            here = f"{place}[{number}]"
+            rest = one
+            weight = 1.0
+            if isinstance(one, Mapping) and "weight" in one:
+                weight = _weight(f"{here}.weight", one["weight"])
+                rest = {name: item for name, item in one.items() if name != "weight"}
+            conditions.append(self.read(here, rest))
+            weights.append(weight)
+        if not any(weights):
+            empty = "the list is empty, so nothing is expected"
+            message = "the weights sum to 0, so nothing would count" if value else empty
+            raise _Wrong(place, message, "weight")
+        return Mean(tuple(conditions), tuple(weights))
+
+    def _all(self, place: str, value: Any) -> Condition:
+        if not isinstance(value, Mapping):
+            message = f"this is {json_kind(value)}, and an object is needed, such as "
+            message += '`{"most": 5}`' if self._subject == "turns" else '`{"contains": "text"}`'
+            raise _Wrong(place, message, "type")
+        if "judge" in value:
+            raise _Wrong(f"{place}.judge", _JUDGE, "unknown-key")
+        if "weight" in value:
+            message = "a weight counts in a part of `evaluate` and in a list of expectations"
+            raise _Wrong(f"{place}.weight", message, "weight")
+        _known(place, value, _CONDITIONS)
+        if not value:
+            message = f"nothing is expected: name one of {', '.join(_CONDITIONS)}"
+            raise _Wrong(place, message, "missing")
+        self._count += len(value)
+        if self._count > _MOST_CONDITIONS:
+            raise _Wrong(place, f"more than {_MOST_CONDITIONS} conditions")
+        conditions = [
+            self._one(f"{place}.{name}", name, item)
+            for name, item in value.items()
+            if name not in _BOUNDS
+        ]
+        if not value.keys().isdisjoint(_BOUNDS):
+            conditions.append(self._bounds(place, value))
+        _require_possible(place, value, conditions, chosen=self._chosen > 0)
+        return conditions[0] if len(conditions) == 1 else AllOf(tuple(conditions))
+
+    def _one(self, place: str, name: str, value: Any) -> Condition:
+        if self._subject == "turns" and name not in ("all", "any", "not"):
+            message = "turns are a number: expect `number`, `least` or `most` of them"
+            raise _Wrong(place, message)
+        return _READERS[name](self, place, value)
+
+    def _contains(self, place: str, value: Any) -> Condition:
+        if not self._chosen and not isinstance(value, str):
+            message = f"this is {json_kind(value)}, and text is needed; an item of a list is "
+            message += 'looked for at a path: `{"json": {"path", "contains"}}`'
+            raise _Wrong(place, message, "type")
+        if value == "":
+            raise _Wrong(place, "every text contains the empty one: write what is looked for")
+        return Contains(value)
+
+    def _equals(self, place: str, value: Any) -> Condition:
+        return Equals(value)
+
+    def _matches(self, place: str, value: Any) -> Condition:
+        if not isinstance(value, str):
+            raise _Wrong(place, f"this is {json_kind(value)}, and a pattern is needed", "type")
+        if len(value) > _LONGEST_PATTERN:
+            message = f"the pattern has {len(value)} characters, and {_LONGEST_PATTERN} is the most"
+            raise _Wrong(place, message, "pattern")
+        pattern = LinearPattern(value)
+        if pattern.error:
+            message = f"the pattern does not compile: {clean_line(pattern.error, 120)}; patterns "
+            message += "are RE2's, without back-references and look-around"
+            raise _Wrong(place, message, "pattern")
+        if pattern.found_in("") and pattern.found_in(_ANY_TEXT):
+            message = "the pattern is found in every text, so it would always hold: anchor it by "
+            message += "^ and $, or look for at least one character"
+            raise _Wrong(place, message, "pattern")
+        return Matches(pattern)
+
+    def _json(self, place: str, value: Any) -> Condition:
+        if not isinstance(value, Mapping):
+            message = (
+                f'this is {json_kind(value)}, and `{{"path", "equals"}}` or the like is needed'
+            )
+            raise _Wrong(place, message, "type")
+        path = value.get("path")
+        if not isinstance(path, str):
+            message = f"required: where the value stands; {_PATH_FORM}"
+            raise _Wrong(f"{place}.path", message, "path")
+        steps = _path(f"{place}.path", path)
+        rest = {name: item for name, item in value.items() if name != "path"}
+        if not rest:
+            message = f"nothing is expected of the value at {clean_line(path, 40)}: add `equals`, "
+            message += "`number` or another condition"
+            raise _Wrong(place, message, "missing")
+        if "error" in rest:
+            raise _Wrong(f"{place}.error", "a value is no error: expect `error` of the call itself")
+        self._chosen += 1
+        condition = self.read(place, rest)
+        self._chosen -= 1
+        return AtPath(steps, path, condition)
+
+    def _several(self, place: str, value: Any) -> tuple[Condition, ...]:
+        if not isinstance(value, list) or not value:
+            what = "an empty list" if value == [] else json_kind(value)
+            message = f"this is {what}, and a list of expectations is needed"
+            raise _Wrong(place, message, "type")
+        return tuple(self.read(f"{place}[{number}]", one) for number, one in enumerate(value))
+
+    def _every(self, place: str, value: Any) -> Condition:
+        return AllOf(self._several(place, value))
+
+    def _some(self, place: str, value: Any) -> Condition:
+        return AnyOf(self._several(place, value))
+
+    def _not(self, place: str, value: Any) -> Condition:
+        return Not(self.read(place, value))
+
+    def _error(self, place: str, value: Any) -> Condition:
+        if not isinstance(value, bool):
+            raise _Wrong(place, f"this is {json_kind(value)}, and true or false is needed", "type")
+        if self._subject != "call":
+            raise _Wrong(
+                place, f"a {self._subject} is never an error: only a call answers with one"
+            )
+        if self._chosen:
+            raise _Wrong(place, "a value is no error: expect `error` of the call itself")
+        return AnswersError(value)
+
+    def _bounds(self, place: str, value: Mapping[str, Any]) -> Condition:
+        given = {name: _finite(f"{place}.{name}", value[name]) for name in _BOUNDS if name in value}
+        number, tolerance = given.get("number"), given.get("tolerance")
+        least, most = given.get("least"), given.get("most")
+        if tolerance is not None and number is None:
+            message = "a tolerance belongs to a `number`, and there is none beside it"
+            raise _Wrong(f"{place}.tolerance", message)
+        if tolerance is not None and tolerance < 0:
+            message = f"the tolerance {value['tolerance']} is negative: write 0 or more"
+            raise _Wrong(f"{place}.tolerance", message)
+        spoken = []
+        if least is not None:
+            spoken.append(f"is at least {value['least']}")
+        if most is not None:
+            spoken.append(f"is at most {value['most']}")
+        if number is not None:
+            with localcontext(NUMBERS):
+                below, above = number - (tolerance or 0), number + (tolerance or 0)
+            least = below if least is None else max(least, below)
+            most = above if most is None else min(most, above)
+            around = f" ± {value['tolerance']}" if tolerance else ""
+            spoken.insert(0, f"is {value['number']}{around}")
+        if least is not None and most is not None and least > most:
+            message = f"no number {' and '.join(spoken)}: this cannot hold"
+            raise _Wrong(place, message)
+        if self._subject == "turns":
+            _require_turns(place, least, most)
+        return Number(least, most, " and ".join(spoken))
+
+
+_ANY_TEXT = "".join(map(chr, range(1, 0x180))) + "\u2603 \u4e2d \u0416 \u05d0 \U0001f600"
+_READERS: Mapping[str, Callable[[_Reader, str, Any], Condition]] = {
+    "contains": _Reader._contains,
+    "equals": _Reader._equals,
+    "matches": _Reader._matches,
+    "json": _Reader._json,
+    "all": _Reader._every,
+    "any": _Reader._some,
+    "not": _Reader._not,
+    "error": _Reader._error,
+}
+
+
+def _require_turns(place: str, least: Decimal | None, most: Decimal | None) -> None:
+    """Refuse bounds that no number of turns meets, and those that each meets."""
+    first = max(0, math.ceil(least)) if least is not None else 0
+    if most is not None and first > most:
+        raise _Wrong(place, "no number of turns lies there: this cannot hold")
+    if most is None and first == 0:
+        raise _Wrong(place, "every number of turns is at least 0: this always holds")
+
+
+def _require_possible(
+    place: str, value: Mapping[str, Any], conditions: Iterable[Condition], *, chosen: bool
+) -> None:
+    """Refuse an object whose text or value, given by `equals`, breaks another of its conditions."""
+    equal = value.get("equals")
+    if "equals" not in value or not (chosen or isinstance(equal, str)):
+        return
+    only = seen_value(equal)
+    for condition in conditions:
+        if isinstance(equal, str) and not _stands_in_text(condition):
+            continue
+        if condition.score(only) == 0:
+            message = f"what equals {clean_line(str(equal), 40)!r} never "
+            raise _Wrong(place, f"{message}{condition.words()}: this cannot hold")
+
+
+def _stands_in_text(condition: Condition) -> bool:
+    """True if white space at the ends of a text, which `equals` passes over, decides nothing."""
+    if isinstance(condition, Contains):
+        return isinstance(condition.value, str) and condition.value.strip() == condition.value
+    return isinstance(condition, Number)
+
+
+def _path(place: str, text: str) -> tuple[str | int, ...]:
+    steps: list[str | int] = []
+    at = 1 if text.startswith("$") else 0
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None or (at == 0 and text.startswith(".")):
+            message = f"character {at + 1} of the path {clean_line(text, 40)!r} cannot be read: "
+            raise _Wrong(place, message + _PATH_FORM, "path")
+        name, index, quoted = match.groups()
+        if name is not None and at > 0 and text[at] != "." and text[at - 1] != "$":
+            message = f"a dot is missing before character {at + 1} of {clean_line(text, 40)!r}"
+            raise _Wrong(place, f"{message}; {_PATH_FORM}", "path")
+        steps.append(name if name is not None else _quoted(place, quoted) if quoted else int(index))
+        at = match.end()
+    return tuple(steps)
+
+
+def _quoted(place: str, text: str) -> str:
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        raise _Wrong(place, f"{text} is no text in quotes; {_PATH_FORM}", "path") from None
