@@ -147,7 +147,10 @@ def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """A long text does not name its test: names go from process to process, many times."""
+    """A size names its test as people write it. A long text does not name its test: names go from
+    process to process, many times."""
+    if argname == "size" and isinstance(val, tuple):
+        return f"{val[0]}x{val[1]}"
     return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > 200 else None
 
 

@@ -1,6 +1,9 @@
 """Help for tests of screens: snapshots under fixed conditions, a fixed clock, a project folder, and
 no blinking.
 
+Each screen has one picture test, of its full state, the first in its module; its other states are
+tested by the words that a user must read.
+
 async def test_something(open_app, tmp_path):
     async with open_app(tmp_path) as (app, pilot):        # the real app over a real folder, read to
     the end
@@ -9,6 +12,9 @@ async def test_something(open_app, tmp_path):
 
 def test_full(snap, project):
     assert snap(HudtuiApp(project), size=(80, 24), press=["3"])
+
+async def test_empty(says, project):
+    await says(HudtuiApp(project), "There is no task file", press=["3"])
 """
 
 from __future__ import annotations
@@ -37,8 +43,6 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 BASELINE = (3, 11)
 """The Python whose snapshots are kept."""
-
-SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -108,6 +112,13 @@ def project(own_world: Path) -> Path:
     return folder
 
 
+@pytest.fixture(params=[(160, 45), (80, 24)])
+def size(request: pytest.FixtureRequest) -> Any:
+    """A size of a terminal at which screens are pictured; home, the launch and the five steps are
+    pictured at 60x20 as well."""
+    return request.param
+
+
 @pytest.fixture
 def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> Callable[..., bool]:
     """Compare the app's picture with the kept one; the differences of their texts are printed.
@@ -125,20 +136,8 @@ def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> C
         run_before: Callable[[Any], Awaitable[None]] | None = None,
         wait: bool = True,
     ) -> bool:
-        async def calm(pilot: Any) -> None:
-            if wait:
-                await settle(pilot)
-            else:
-                await pilot.pause()
-
         async def before(pilot: Any) -> None:
-            await calm(pilot)
-            for key in press:
-                await pilot.press(key)
-                await calm(pilot)
-            if run_before is not None:
-                await run_before(pilot)
-                await calm(pilot)
+            await _brought_about(pilot, press, run_before, wait)
             app.clear_selection()
 
         same = snap_compare(app, terminal_size=size, run_before=before)
@@ -153,6 +152,54 @@ def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> C
         return same
 
     return compare
+
+
+async def _brought_about(
+    pilot: Any,
+    press: Iterable[str],
+    run_before: Callable[[Any], Awaitable[None]] | None,
+    wait: bool,
+) -> None:
+    """Press the keys, do the rest, and wait before and after each, unless `wait` is False."""
+
+    async def calm() -> None:
+        await (settle(pilot) if wait else pilot.pause())
+
+    await calm()
+    for key in press:
+        await pilot.press(key)
+        await calm()
+    if run_before is not None:
+        await run_before(pilot)
+        await calm()
+
+
+@pytest.fixture
+def says() -> Callable[..., Awaitable[str]]:
+    """Check what a user reads, and return the text of the screen.
+
+    `await says(app, "words", "others", press=["1"])`: all of the words stand on the screen, however
+    they are wrapped. The other arguments are those of `snap`; the size is the smallest one that a
+    screen must serve.
+    """
+
+    async def check(
+        app: Any,
+        *words: str,
+        size: tuple[int, int] = (60, 20),
+        press: Iterable[str] = (),
+        run_before: Callable[[Any], Awaitable[None]] | None = None,
+        wait: bool = True,
+    ) -> str:
+        async with app.run_test(size=size) as pilot:
+            await _brought_about(pilot, press, run_before, wait)
+            text = screen_text(app)
+        read = " ".join(text.translate(dict.fromkeys(map(ord, "│▁▂▃▄▅▆▇"), " ")).split())
+        for one in words:
+            assert one in read, f"{one!r} is not in\n{text}"
+        return text
+
+    return check
 
 
 def _svg_lines(svg: str) -> list[str]:

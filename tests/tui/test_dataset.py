@@ -29,7 +29,6 @@ from hudtui.tui.widgets.tick import Tick
 from hudtui.tui.widgets.virtual_table import Column, VirtualTable
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SIZES = [(160, 45), (80, 24), (60, 20)]
 ANALYSIS = Analysis(
     "text-2048",
     Server("text-2048", "1.0.0"),
@@ -107,44 +106,102 @@ async def previewed(pilot: Any) -> None:
     await pilot.pause()
 
 
-# -- pictures
+# -- the picture, and the words of other states
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
-def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(project), size=size, press=["3"])
-
-
-@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20)])
 def test_picture_full(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     save_analysis(parse_source("text-2048", folder=mixed), ANALYSIS)
     assert snap(app_of(mixed), size=size, press=["3", "down"])
 
 
-@pytest.mark.parametrize("size", [(120, 35), (80, 24), (60, 20)])
-def test_picture_broken_task(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "down", "down", "enter"])
-
-
-@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
-def test_picture_problems(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "l", "j"])
-
-
-@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 def test_picture_statistics(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "i"])
 
 
-@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
-def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "p", "slash", *"requ"])
+async def test_without_a_task_file_the_screen_says_where_one_comes_from(
+    says: Any, project: Path
+) -> None:
+    words = (
+        "No task file was found in this project.",
+        "o names one, or a dataset on the Hub; 1, then n, makes one for an environment",
+    )
+    await says(app_of(project), *words, press=["3"])
 
 
-@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_loading(
-    snap: Any, mixed: Path, size: tuple[int, int], screen_text: Any, monkeypatch: pytest.MonkeyPatch
+HEAD = "8 tasks ✓ 4 ok ! 1 warning ✗ 3 errors"
+CONVERT = (
+    "Convert to a dataset: tasks.json",
+    "write to tasks.parquet",
+    "servers – 4 local, and no lock file names an",
+    "at least tasks: repeat them up to this number;",
+    "✓ 5 rows: 5 in train; 3 unusable left out",
+    "columns id, prompt, mcp_config, setup_tool, evalua",
+    "row 0 id board-0 prompt Play 2048 and reach the tile 32.",
+    "Write (^g) Cancel (Esc)",
+)
+PUBLISH = (
+    "Publish on the Hugging Face Hub: tasks.json",
+    "name demo-tasks",
+    "[x] private: only you and your organisa",
+    "copy to a file here, too: .parquet, .jsonl or",
+    "✓ 5 rows: 5 in train; 3 unusable left out",
+    "✗ no token for the Hub: set HF_TOKEN in the setting",
+    "Publish (^g) Cancel (Esc)",
+)
+
+
+@pytest.mark.parametrize(
+    ("press", "words"),
+    [
+        pytest.param(
+            ("down", "down", "enter"),
+            (
+                HEAD,
+                "board-2 task 2, line 74 ✗ error",
+                "✗ error prompt: required: it tells the agent what to do",
+                "In the file excluded from datasets until fixed; secrets hidden",
+                '"command": "python3", "args": ["-m", "hudtui.envs.text_2048"]',
+            ),
+            id="broken task",
+        ),
+        pytest.param(
+            ("l", "j"),
+            (
+                "Problems 4",
+                "✗ error board-2 prompt: required: it tells the a",
+                "! warning board-3 mcp_config.hud.headers.Authoriza",
+                "✗ error board-4 id: task 4 has this id already",
+                "✗ error task-0006 this is a HUD v5 task (scenario",
+                "! warning mcp_config.hud.headers.Authorization: a secret (…cdef) is written "
+                "out here; write ${HUD_API_KEY} instead",
+            ),
+            id="problems",
+        ),
+        pytest.param(
+            ("p", "slash", *"requ"),
+            (
+                HEAD,
+                "No task fits: Esc in the search, or p, shows others.",
+                "0 of 8 with problems matching “requ”",
+                "Enter To the list Esc Clear filter",
+            ),
+            id="filtered",
+        ),
+        pytest.param(("c",), CONVERT, id="convert"),
+        pytest.param(("P",), PUBLISH, id="publish"),
+    ],
+)
+async def test_the_words_of_a_state(
+    says: Any, mixed: Path, press: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    asked = words in (CONVERT, PUBLISH)
+    await says(app_of(mixed), *words, press=["3", *press], run_before=previewed if asked else None)
+
+
+async def test_tasks_are_listed_while_the_file_is_read(
+    says: Any, mixed: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hudtui.core.tasks import table
 
@@ -172,11 +229,17 @@ def test_picture_loading(
             ),
         )
 
-    assert snap(app_of(mixed), size=size, run_before=begun, wait=False)
+    words = (
+        "✓ 4 ! 1 ✗ 3 ● reading 33 %",
+        "board-2 ✗ missing",
+        "board-3 ! warning Play 2048 and reach the tile",
+        "task-0006 ✗ generation",
+        "calls not checked: no environment was analyzed yet",
+    )
+    await says(app_of(mixed), *words, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
+async def test_a_file_that_is_cut_off_is_said(says: Any, project: Path) -> None:
     (project / "tasks.json").write_text(
         '[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com'
     )
@@ -192,17 +255,13 @@ def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
             ),
         )
 
-    assert snap(app_of(project), size=size, press=["3"], run_before=failed)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_convert(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "c"], run_before=previewed)
-
-
-@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
-def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "P"], run_before=previewed)
+    words = (
+        "0 tasks ✓ 0 ! 0 ✗ 0 ✗ not read to the end",
+        "No task was read.",
+        "✗ error: tasks.json:1: the file ends in the middle of the array: it was cut off, or a "
+        "bracket or a quote is missing",
+    )
+    await says(app_of(project), *words, press=["3"], run_before=failed)
 
 
 # -- the table

@@ -91,12 +91,7 @@ async def _name(pilot: Any, text: str) -> None:
     await pilot.press("enter")
 
 
-@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
-def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
-    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"])
-
-
-@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20)])
 def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
     finds(FOUND)
 
@@ -111,63 +106,67 @@ def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int
     )
 
 
-@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
-def test_picture_form(
-    snap: Any, project: Path, finds: Any, settle: Any, size: tuple[int, int]
+EMPTY = (
+    "No environment is open. Name one above (a) and press Enter; an empty field takes text-2048, "
+    "which comes with hudtui"
+)
+REFUSED = ConnectError("the server answered 401", why="it wants a key", fix="Set HUD_API_KEY.")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "source", "keys", "words"),
+    [
+        pytest.param(None, None, (), (EMPTY, "text-2048, org/name:tag, folder, URL"), id="empty"),
+        pytest.param(
+            REFUSED,
+            "https://mcp.example/mcp",
+            (),
+            (
+                "Source https://mcp.example/mcp ✗ connection failed",
+                EMPTY,
+                "✗ error: the server answered 401 it wants a key Set HUD_API_KEY.",
+            ),
+            id="refused",
+        ),
+        pytest.param(
+            FOUND,
+            "text-2048",
+            ("c",),
+            (
+                "move for the agent Push all tiles in one direction.",
+                'direction required string (one of "left", "right")',
+                "times optional integer (default 1)",
+                "direction * left | right times integer default 1",
+                "Enter Call",
+            ),
+            id="form",
+        ),
+    ],
+)
+async def test_the_words_of_a_state(
+    says: Any,
+    project: Path,
+    finds: Any,
+    settle: Any,
+    outcome: Any,
+    source: str | None,
+    keys: tuple[str, ...],
+    words: tuple[str, ...],
 ) -> None:
-    finds(FOUND)
+    finds(outcome)
 
     async def look(pilot: Any) -> None:
-        await _name(pilot, "text-2048")
-        await settle(pilot)
-        await pilot.press("c")
+        if source is not None:
+            await _name(pilot, source)
+            await settle(pilot)
+        await pilot.press(*keys)
 
-    assert snap(
-        HudtuiApp(project, services=Services(now=lambda: NOON)),
-        size=size,
-        press=["1"],
-        run_before=look,
-    )
-
-
-@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_error(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
-    finds(ConnectError("the server answered 401", why="it wants a key", fix="Set HUD_API_KEY."))
-
-    async def look(pilot: Any) -> None:
-        await _name(pilot, "https://mcp.example/mcp")
-
-    assert snap(
-        HudtuiApp(project, services=Services(now=lambda: NOON)),
-        size=size,
-        press=["1"],
-        run_before=look,
-    )
-
-
-@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_loading(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
-    finds(None)
-
-    async def look(pilot: Any) -> None:
-        await _name(pilot, "text-2048")
-        for _ in range(200):
-            await pilot.pause(0.02)
-            if "Analyzing" in pilot.app.screen.message:
-                break
-        for worker in pilot.app.workers:
-            worker.name = "forever"  # it is not waited for: the picture is of the wait
-
-    assert snap(
-        HudtuiApp(project, services=Services(now=lambda: NOON)),
-        size=size,
-        press=["1"],
-        run_before=look,
-    )
+    app = HudtuiApp(project, services=Services(now=lambda: NOON))
+    await says(app, *words, press=["1"], run_before=look)
 
 
 async def test_loading_is_said_and_can_be_cancelled(
-    open_app: Any, project: Path, finds: Any, settle: Any
+    open_app: Any, project: Path, finds: Any, settle: Any, screen_text: Any
 ) -> None:
     finds(None)
     async with open_app(project) as (app, pilot):
@@ -175,6 +174,8 @@ async def test_loading_is_said_and_can_be_cancelled(
         await pilot.pause()
         await _name(pilot, "text-2048")
         await pilot.pause()
+        assert "● analyzing" in screen_text(app)
+        assert "The environment is being analyzed …" in screen_text(app)
         assert "Analyzing text-2048" in app.screen.message and "^x" in app.screen.message
         await pilot.press("tab", "ctrl+x")
         await settle(pilot)

@@ -1,4 +1,4 @@
-"""Home: its pictures in every state, the demo, and what its keys do."""
+"""Home: its picture, the words of its other states, the demo, and what its keys do."""
 
 from __future__ import annotations
 
@@ -84,15 +84,7 @@ def full(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {
-        "environment": StepFact("next", "none analyzed yet")
-    }
-    assert snap(app(project, steps=empty), size=size)
-
-
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20)])
 def test_picture_full(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
     assert snap(app(project, **full(project)), size=size)
 
@@ -105,15 +97,22 @@ def test_picture_themes(
     assert snap(app(project, **full(project)), size=(120, 35))
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(
-    snap: Callable[..., bool], project: Path, reading_app: Any, size: tuple[int, int]
-) -> None:
-    assert snap(reading_app(project), size=size, wait=False)
+def test_picture_help(snap: Callable[..., bool], project: Path) -> None:
+    assert snap(app(project, **full(project)), size=(80, 24), press=["question_mark"])
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_error(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+def nothing(folder: Path) -> HudtuiApp:
+    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {
+        "environment": StepFact("next", "none analyzed yet")
+    }
+    return app(folder, steps=empty)
+
+
+def everything(folder: Path) -> HudtuiApp:
+    return app(folder, **full(folder))
+
+
+def not_readable(folder: Path) -> HudtuiApp:
     def fail(folder: Path) -> Facts:
         raise InputError(
             "this folder cannot be opened",
@@ -122,21 +121,55 @@ def test_picture_error(snap: Callable[..., bool], project: Path, size: tuple[int
             where=Location("/srv/[red]x"),
         )
 
-    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON, load_facts=fail)), size=size)
+    return HudtuiApp(folder, services=Services(now=lambda: NOON, load_facts=fail))
+
+
+EMPTY = (
+    "hudtui takes you from an MCP environment to a monitored training run.",
+    "There is no project in this folder yet. Begin with:",
+    "d Demo workspace a working example, the game 2",
+    "1 Connect an environment see and call its tools, write",
+    "3 Open a task file check its tasks, and convert",
+    ", Keys and addresses what you use may need one; lo",
+    "1 ► env 2 ○ map 3 ○ data 4 ○ gpu 5 ○ run",
+)
+BROKEN = (
+    "The project could not be read. F5 reads it again.",
+    "✗ error: /srv/[red]x: this folder cannot be opened Permission denied Start hudtui elsewhere.",
+)
+QUESTION = (
+    "Quit hudtui? 1 run is active",
+    "● 2048 greedy, all tasks",
+    "It continues without hudtui. Open it here again to watch,",
+    "or type: hudtui runs list",
+    "Quit (y) Stay (n)",
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "press", "words"),
+    [
+        pytest.param(nothing, (), EMPTY, id="empty"),
+        pytest.param(not_readable, (), BROKEN, id="not readable"),
+        pytest.param(everything, ("q",), QUESTION, id="question"),
+    ],
+)
+async def test_the_words_of_a_state(
+    says: Any, project: Path, made: Any, press: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    await says(made(project), *words, press=press)
+
+
+async def test_reading_is_said(says: Any, project: Path, reading_app: Any) -> None:
+    await says(reading_app(project), "Reading the project…", "1 · env 2 · map", wait=False)
 
 
 @pytest.mark.parametrize("size", [(59, 24), (80, 19)])
-def test_picture_too_small(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    assert snap(app(project), size=size)
-
-
-@pytest.mark.parametrize("size", [(120, 35), (80, 24), (60, 20)])
-def test_picture_help(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    assert snap(app(project, **full(project)), size=size, press=["question_mark"])
-
-
-def test_picture_quit(snap: Callable[..., bool], project: Path) -> None:
-    assert snap(app(project, **full(project)), size=(80, 24), press=["q"])
+async def test_a_terminal_that_is_too_small(
+    says: Any, project: Path, size: tuple[int, int]
+) -> None:
+    text = await says(app(project), size=size)
+    assert text.strip() == "Make the terminal at least 60x20."
 
 
 async def test_growing_and_shrinking_re_flows(
@@ -376,7 +409,6 @@ async def shown(pilot: Any, screen_text: Callable[[Any], str], *words: str) -> s
     raise AssertionError(f"{words} not in\n{text}")
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_picture_with_numbers(
     snap: Callable[..., bool], measured: Path, screen_text: Any, size: tuple[int, int]
 ) -> None:

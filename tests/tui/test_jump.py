@@ -112,8 +112,9 @@ async def test_letters_on_every_screen(
                 assert screen.focused is target or isinstance(target, Tab), name
 
 
-def test_picture_of_letters(snap: Any, project: Path) -> None:
+async def test_the_letters_lie_over_what_they_lead_to(says: Any, project: Path) -> None:
     from hudtui.tui.app import HudtuiApp
 
     app = HudtuiApp(project, services=SERVICES)
-    assert snap(app, size=(80, 24), press=["comma", "ctrl+backslash"])
+    words = ("Settings a Setting", "Type a letter to go there; Esc stays here.")
+    await says(app, *words, size=(80, 24), press=["comma", "ctrl+backslash"])

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,6 @@ from hudtui.tui.widgets.fields import Field
 
 own_tmux = tmux_world.own_tmux
 
-SIZES = [(160, 45), (80, 24), (60, 20)]
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 PLAIN = Hardware("local", "Linux-6.1", "x86_64", "3.11.7", 2, programs=(("tmux", "/usr/bin/tmux"),))
 
@@ -129,22 +129,17 @@ async def until(pilot: Any, true: Any, *, checked: bool = True) -> None:
     raise AssertionError(f"this never came about: {inspect.getsource(true).strip()}; {shown}")
 
 
-def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) -> bool:
-    async def drawn(pilot: Any) -> None:
-        pilot.app.open_screen("launch", **given)
-        await until(pilot, lambda: pilot.app.screen.prepared is not None)
-
-    found: bool = snap(
-        HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=drawn
-    )
-    return found
+async def opened(pilot: Any, **given: Any) -> None:
+    pilot.app.open_screen("launch", **given)
+    await until(pilot, lambda: pilot.app.screen.prepared is not None)
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20)])
 def test_picture_on_this_machine(
     snap: Any, workspace: Path, fixed: None, size: tuple[int, int]
 ) -> None:
-    assert _picture(snap, workspace, size)
+    app = HudtuiApp(workspace, services=Services(now=lambda: NOON))
+    assert snap(app, size=size, run_before=opened)
 
 
 def test_picture_on_a_rented_machine(
@@ -155,18 +150,54 @@ def test_picture_on_a_rented_machine(
         "engine": "trl",
         "gpus": "2xH100",
         "model": "Qwen/Qwen2.5-3B-Instruct",
+        "python": "/opt/train/bin/python",
     }
-    assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
+    app = HudtuiApp(workspace, services=Services(now=lambda: NOON))
+    assert snap(app, size=(160, 60), run_before=partial(opened, **given))
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
-def test_picture_empty(snap: Any, project: Path, fixed: None, size: tuple[int, int]) -> None:
-    assert _picture(snap, project, size)
+@pytest.mark.parametrize(
+    ("size", "given", "words"),
+    [
+        pytest.param(
+            (60, 20),
+            {},
+            (
+                "tasks* choose ▼ config* choose ▼ engine rollouts ▼",
+                "✗ Not ready: there is no task file and no dataset in the lock file (and 1 more "
+                "problem). F4 offers a fix.",
+                "F4 Fix",
+            ),
+            id="empty",
+        ),
+        pytest.param(
+            (80, 24),
+            {"engine": "trl"},
+            (
+                "engine trl ▼ model Qwen/Qwen2.5-3B-Instruct",
+                "engine Engine of the run: trl and art train, rollouts only plays the tasks.",
+                "✗ Not ready: there is no task file and no dataset in the lock file (and 2 more "
+                "problems). F4 offers a fix.",
+                "F7 Rehearse",
+            ),
+            id="training",
+        ),
+    ],
+)
+async def test_what_is_missing_is_said(
+    says: Any,
+    project: Path,
+    fixed: None,
+    size: tuple[int, int],
+    given: dict[str, str],
+    words: tuple[str, ...],
+) -> None:
+    app = HudtuiApp(project, services=Services(now=lambda: NOON))
+    await says(app, *words, size=size, run_before=partial(opened, **given))
 
 
-@pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
-def test_picture_loading(
-    snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+async def test_a_check_that_goes_on_is_said(
+    says: Any, workspace: Path, fixed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 
@@ -181,16 +212,12 @@ def test_picture_loading(
         pilot.app.open_screen("launch")
         await until(pilot, lambda: asked and asked[-1].tasks and asked[-1].config, checked=False)
 
-    assert snap(
-        HudtuiApp(workspace, services=Services(now=lambda: NOON)),
-        size=size,
-        run_before=begun,
-        wait=False,
-    )
+    app = HudtuiApp(workspace, services=Services(now=lambda: NOON))
+    words = ("tasks* tasks.json ▼ config* configs/2048.yaml ▼", "● Checking…")
+    await says(app, *words, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
-def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
+async def test_a_task_file_that_is_cut_off_is_said(says: Any, workspace: Path, fixed: None) -> None:
     (workspace / "tasks.json").write_text('[{"id": "t0", "prompt": "Play.", "mcp_con')
 
     async def failed(pilot: Any) -> None:
@@ -202,13 +229,12 @@ def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int,
             ),
         )
 
-    assert snap(
-        HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=failed
+    app = HudtuiApp(workspace, services=Services(now=lambda: NOON))
+    words = (
+        "✗ Not ready: tasks.json:1: the file ends in the middle of the array: it was cut off, or a "
+        "bracket or a quote is missing."
     )
-
-
-def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> None:
-    assert _picture(snap, project, (80, 24), engine="trl")
+    await says(app, words, run_before=failed)
 
 
 async def test_a_page_down_shows_a_plan_that_is_out_of_sight(
@@ -838,8 +864,8 @@ training:
 """
 
 
-def test_picture_of_a_training_with_art(
-    snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator
+async def test_the_form_and_the_plan_of_a_training_with_art(
+    says: Any, workspace: Path, fixed: None, sim: PrimeSimulator
 ) -> None:
     (workspace / "art.yaml").write_text(ART)
     given = {
@@ -849,7 +875,27 @@ def test_picture_of_a_training_with_art(
         "environment": "mine",
         "more": "true",
     }
-    assert _picture(snap, workspace, (120, 50), **given)
+    words = (
+        "engine art ▼ machine* rent: Prime (simu… ▼ budget 25",
+        "environment* mine ▼ GPUs by fit, then price max hours 24",
+        "config file art.yaml ▼ spot usually on demand ▼ idle minutes 30",
+        "dataset the environment's own ▼ environments where the tasks s… ▼ keep on failure [ ]",
+        "reward the environment's python made there",
+        "model small",
+        "1 x A6000_48GB at $0.57 an hour",
+        "scenarios 16 evaluate on 8 epochs 1",
+        "tasks a step by the steps steps 10 learning rate by the model's",
+        "group 4 max tokens 2048 ruler no judge",
+        "project hud-art model name ENV-MODEL all settings [x]",
+        "max seq len 8192 temperature 1.0 beta 0.0 lora rank 8 eval every 5 save every 5",
+        "! training: 2 steps, not 10: 2 tasks are 2 steps an epoch; --epochs trains on them again",
+        "! machine: simulated machines have no GPU: a training fails at the check of the GPUs",
+        "✓ tasks: 4 of 4 tasks of .hudtui/art/mine-08dbd861.json can be used",
+        "✓ memory: GPU 0 (serve) needs about 17 GiB of 45. ✓ model: Qwen/Qwen2.5-3B-Instruct",
+        "6 files · 2 stages: bootstrap, train · results in ~/demo/.hudtui/runs/2048-zzzz",
+    )
+    app = HudtuiApp(workspace, services=Services(now=lambda: NOON))
+    await says(app, *words, size=(120, 50), run_before=partial(opened, **given))
 
 
 async def test_a_training_with_art_is_that_of_its_command(

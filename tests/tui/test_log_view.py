@@ -454,7 +454,7 @@ async def test_idle_has_no_timer(log: Any, settle: Any) -> None:
         assert pane._timer is None
 
 
-@pytest.mark.parametrize("size", [(120, 35), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (80, 24)])
 def test_picture(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
     async def fill(pilot: Any) -> None:
         screen = LogScreen(60)

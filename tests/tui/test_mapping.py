@@ -183,19 +183,26 @@ def row_of(screen: Any, text: str) -> int:
     return next(row for row, line in enumerate(screen.editor.lines) if text in line)
 
 
-# -- pictures
+# -- the picture, and the words of other states
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
-def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(project), size=size, press=["2"])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20)])
+def test_picture_fresh(snap: Any, desk: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(desk), size=size, press=["2"])
 
 
-@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_loading(
-    snap: Any, desk: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+async def test_without_a_configuration_the_screen_says_how_to_get_one(
+    says: Any, project: Path
 ) -> None:
+    words = (
+        "There is no configuration here yet.",
+        "1, then w, generates one for the environment",
+    )
+    await says(app_of(project), *words, press=["2"])
+
+
+async def test_reading_is_said(says: Any, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(path: Path) -> None:
         await asyncio.Event().wait()
 
@@ -207,65 +214,152 @@ def test_picture_loading(
             pilot, lambda: pilot.app.facts is not None and pilot.app.screen.NAME == "mapping"
         )
 
-    assert snap(app_of(desk), size=size, run_before=begun, wait=False)
+    await says(app_of(desk), "Reading the configuration …", run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
-def test_picture_error(snap: Any, desk: Path, size: tuple[int, int]) -> None:
-    file_of(desk).write_bytes(b"action_mappings: \xff\xfe\n")
-    assert snap(app_of(desk), size=size, press=["2"])
+NO_TEXT = b"action_mappings: \xff\xfe\n"
+BROKEN = (
+    TEXT.replace('_tool: "computer"', '_tool: "computr"', 1)
+    .replace('from_arg: "name"', 'from_arg: "nmae"')
+    .replace('  name: "Desk"', '  title: "Desk"')
+    .encode()
+)
+NO_METHOD = TEXT.replace("k.lower()", "k.lower().nothing()").encode()
 
 
-@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
-def test_picture_fresh(snap: Any, desk: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(desk), size=size, press=["2"])
-
-
-@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_other_pane(snap: Any, desk: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(desk), size=size, press=["2", "f6"])
-
-
-@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-def test_picture_findings(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
-    text = TEXT.replace('_tool: "computer"', '_tool: "computr"', 1).replace(
-        'from_arg: "name"', 'from_arg: "nmae"'
+async def reply_with_words(pilot: Any) -> None:
+    screen = pilot.app.screen
+    screen.editor.go(row_of(screen, "lambda x: int(x)"))
+    screen.preview.reply.load_text(
+        '<think>The button is there.</think>\n<tool>click("here", 200)</tool>'
     )
-    file_of(desk).write_text(text.replace('  name: "Desk"', '  title: "Desk"'))
-
-    async def look(pilot: Any) -> None:
-        await pilot.press("f4", "f4")
-        if size[0] > 100:
-            pilot.app.screen.preview.tabs.active = "findings"
-
-    assert snap(app_of(desk), size=size, press=["2"], run_before=look)
 
 
-@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-def test_picture_failing_transform(
-    snap: Any, desk: Path, settle: Any, size: tuple[int, int]
+async def findings_tab(pilot: Any) -> None:
+    pilot.app.screen.preview.turn_to("findings")
+
+
+async def actions_tab(pilot: Any) -> None:
+    pilot.app.screen.preview.turn_to("actions")
+
+
+async def complete(pilot: Any) -> None:
+    screen = pilot.app.screen
+    screen.editor.go(row_of(screen, 'static: "press"'), 15)
+    await pilot.press("delete", "delete", "delete", "delete", "delete", "ctrl+n")
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "press", "act", "words"),
+    [
+        pytest.param(
+            NO_TEXT,
+            (60, 20),
+            (),
+            None,
+            (
+                "configs/desk.yaml cannot be opened. c opens it again, or another one",
+                "✗ error: configs/desk.yaml:1: this is not UTF-8 text byte 0xff at offset 17: "
+                "invalid start byte Save the file as UTF-8.",
+            ),
+            id="not readable",
+        ),
+        pytest.param(
+            TEXT.encode(),
+            (60, 20),
+            ("f6",),
+            None,
+            (
+                "sample reply usage in the prompt ○ not connected",
+                "<think>Let me try this.</think> <tool>click(100, 200)</tool>",
+                "think Let me try this. action click(x=100, y=200) parameters computer",
+                'action "click" static x 100 → 100 transform of x y 200 argument y call {',
+            ),
+            id="preview",
+        ),
+        pytest.param(
+            BROKEN,
+            (80, 24),
+            ("f4", "f4"),
+            None,
+            (
+                "configs/desk.yaml ✓ saved ✗ 1 ! 3",
+                '19✗ _tool: "computr"',
+                "✗ the environment has no tool `computr`; did you mean `computer`? ^l: call",
+                "✗ mapping: the environment has no tool computr; did you mean computer?",
+            ),
+            id="finding",
+        ),
+        pytest.param(
+            BROKEN,
+            (160, 45),
+            (),
+            findings_tab,
+            (
+                "Findings 4",
+                "! 2 the job has no name: its runs are hard to tell from other runs; add",
+                "✗ 19 click: the environment has no tool `computr`; did you mean",
+                "(f: call `computer`)",
+                "! 34 key: the argument `name` is accepted, but no parameter is taken from",
+            ),
+            id="findings",
+        ),
+        pytest.param(
+            TEXT.encode(),
+            (80, 24),
+            (),
+            reply_with_words,
+            (
+                "26:1",
+                "✗ transform: argument x of click: ValueError: invalid literal for int() wit",
+            ),
+            id="failing transform",
+        ),
+        pytest.param(
+            NO_METHOD,
+            (160, 45),
+            (),
+            actions_tab,
+            (
+                "✓ saved ✗ 1",
+                "Actions ✗1 Findings 1",
+                "action example becomes",
+                '✓ click click(100, 200) computer(action="click", x=100, y=200)',
+                '✗ key key("Enter") broken transform, column 21: the attribute nothi',
+            ),
+            id="actions",
+        ),
+        pytest.param(
+            TEXT.encode(),
+            (120, 35),
+            (),
+            complete,
+            (
+                "● not saved ✗ 1",
+                "click allowed for action",
+                "press allowed for action",
+                "wait allowed for action",
+                '✗ the value "" does not fit: `action` takes a string, o',
+            ),
+            id="completion",
+        ),
+    ],
+)
+async def test_the_words_of_a_state(
+    says: Any,
+    desk: Path,
+    text: bytes,
+    size: tuple[int, int],
+    press: tuple[str, ...],
+    act: Any,
+    words: tuple[str, ...],
 ) -> None:
-    async def look(pilot: Any) -> None:
-        screen = pilot.app.screen
-        screen.editor.go(row_of(screen, "lambda x: int(x)"))
-        screen.preview.reply.load_text(
-            '<think>The button is there.</think>\n<tool>click("here", 200)</tool>'
-        )
-
-    assert snap(app_of(desk), size=size, press=["2"], run_before=look)
+    file_of(desk).write_bytes(text)
+    await says(app_of(desk), *words, size=size, press=["2", *press], run_before=act)
 
 
-def test_picture_actions(snap: Any, desk: Path) -> None:
-    async def look(pilot: Any) -> None:
-        pilot.app.screen.preview.turn_to("actions")
-
-    file_of(desk).write_text(TEXT.replace("k.lower()", "k.lower().nothing()"))
-    assert snap(app_of(desk), size=(160, 45), press=["2"], run_before=look)
-
-
-@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-def test_picture_sent(
-    snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any, size: tuple[int, int]
+async def test_an_answer_is_shown_below_the_call(
+    says: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any
 ) -> None:
     class Session:
         tools = {"computer": COMPUTER}  # noqa: RUF012
@@ -300,16 +394,15 @@ def test_picture_sent(
         )
         await settle(pilot)
 
-    assert snap(app_of(desk), size=size, press=["2"], run_before=send)
-
-
-def test_picture_of_a_completion(snap: Any, desk: Path) -> None:
-    async def ask(pilot: Any) -> None:
-        screen = pilot.app.screen
-        screen.editor.go(row_of(screen, 'static: "press"'), 15)
-        await pilot.press("delete", "delete", "delete", "delete", "delete", "ctrl+n")
-
-    assert snap(app_of(desk), size=(120, 35), press=["2"], run_before=ask)
+    words = (
+        "● connected",
+        '"arguments": {"action": "click", "x": 100, "y": 200} }',
+        "schema ✓ fits the tool's schema",
+        "format 1.00 tags ✓ x 0.6 call ✓ x 0.4",
+        "sent ✓ answered in 0.1s",
+        'Clicked at 100, 200. structured {"ok": true, "windows": ["a", "b"]}',
+    )
+    await says(app_of(desk), *words, size=(80, 24), press=["2"], run_before=send)
 
 
 # -- typing

@@ -30,7 +30,6 @@ from hudtui.tui.widgets.sheet import Sheet
 odd, marker, odd_http = servers.odd, servers.marker, servers.odd_http
 NOON = datetime(2026, 9, 1, 12, tzinfo=UTC)
 SHIPPED = Path(__file__).parents[2] / "configs"
-SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 
 
 def task(name: str, seed: int) -> dict[str, Any]:
@@ -94,21 +93,24 @@ async def say(screen: Any, pilot: Any, text: str) -> None:
     await until(pilot, lambda: len(screen._turns) == turns + 1 and (screen._waits or screen.over))
 
 
-# -- pictures
+# -- the picture, and the words of other states
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_before(snap: Any, game: Path, size: tuple[int, int]) -> None:
+async def test_the_words_before_an_episode(says: Any, game: Path) -> None:
     async def look(pilot: Any) -> None:
         pilot.app.open_screen("playing")
 
-    assert snap(app_of(game), size=size, run_before=look)
+    words = (
+        "task the first one file tasks.json config configs/2048.yaml policy by hand seed none "
+        "turns as in the configuration",
+        "Enter Change ^g Start",
+    )
+    await says(app_of(game), *words, run_before=look)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(
-    snap: Any, game: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+async def test_the_start_of_an_environment_is_said(
+    says: Any, game: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextlib.asynccontextmanager
     async def connect(_: Any) -> AsyncIterator[None]:
@@ -121,11 +123,14 @@ def test_picture_loading(
         await _press_start(pilot)
         await until(pilot, lambda: pilot.app.screen.message.startswith("Starting"))
 
-    assert snap(app_of(game), size=size, run_before=begin, wait=False)
+    words = (
+        "The environment is being started …",
+        "● working: Starting the environment of small (^x cancels)",
+    )
+    await says(app_of(game), *words, run_before=begin, wait=False)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_error(snap: Any, game: Path, size: tuple[int, int]) -> None:
+async def test_an_episode_that_did_not_begin_says_why(says: Any, game: Path) -> None:
     broken = {**task("small", 1), "mcp_config": {"game": {"command": "no-such-program"}}}
     (game / "tasks.json").write_text(json.dumps([broken]))
 
@@ -139,7 +144,12 @@ def test_picture_error(snap: Any, game: Path, size: tuple[int, int]) -> None:
             ),
         )
 
-    assert snap(app_of(game), size=size, run_before=fail)
+    words = (
+        "The episode did not begin: ^g tries again.",
+        "✗ error: there is no program called 'no-such-program' Check its spelling, and that it is "
+        "installed and on PATH.",
+    )
+    await says(app_of(game), *words, run_before=fail)
 
 
 async def _press_start(pilot: Any) -> None:
@@ -165,7 +175,6 @@ async def _three_turns(pilot: Any) -> Any:
     return screen
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_picture_of_the_transcript(snap: Any, game: Path, size: tuple[int, int]) -> None:
     async def look(pilot: Any) -> None:
         screen = await _three_turns(pilot)
@@ -176,26 +185,41 @@ def test_picture_of_the_transcript(snap: Any, game: Path, size: tuple[int, int])
     assert snap(app_of(game), size=size, run_before=look, wait=False)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_of_a_reply(snap: Any, game: Path, size: tuple[int, int]) -> None:
+async def test_what_a_reply_would_do_is_shown_below_it(says: Any, game: Path) -> None:
     async def look(pilot: Any) -> None:
         screen = await _three_turns(pilot)
         screen.action_write()
         screen._answer.editor.load_text("<think>Now left.</think>\n<tool>left(3)</tool>")
         await pilot.pause()
 
-    assert snap(app_of(game), size=size, run_before=look, wait=False)
+    words = (
+        "small · turn 3/100 · 0.187",
+        "<think>Now left.</think> <tool>left(3)</tool> think Now left. action left(arg0=3)",
+        "error ✗ mapping: left takes no arguments, not 1 (column 6 of the tool text) left(3) ^",
+        'parameters move direction "left" static',
+        "call as far as it could be worked out; not sent",
+        "Esc Leave reply ^g Start F8 Send",
+    )
+    await says(app_of(game), *words, run_before=look, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
-def test_picture_of_the_end(snap: Any, game: Path, size: tuple[int, int]) -> None:
+async def test_the_end_of_an_episode_says_where_it_is_kept(says: Any, game: Path) -> None:
     async def look(pilot: Any) -> None:
         screen = await _three_turns(pilot)
         screen.query_one(Panes).open(screen._transcript)
         screen.action_end()
         await until(pilot, lambda: screen.over)
 
-    assert snap(app_of(game), size=size, run_before=look)
+    words = (
+        "small · turn 3/100 · 0.453",
+        "✗ syntax: the parenthesis that opens in column 3 is not closed",
+        '3 down() by hand Let me try this. → move(direction="down")',
+        "Moved down, +4. Score 4, moves 2, highest tile 4.",
+        "■ Ended by you",
+        "✓ The episode is over: reward 0.453. Kept in outputs/played/traces.jsonl: 5, then R, "
+        "shows it.",
+    )
+    await says(app_of(game), *words, size=(80, 24), run_before=look)
 
 
 # -- playing

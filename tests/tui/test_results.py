@@ -32,7 +32,6 @@ from hudtui.tui.widgets import pictures
 from hudtui.tui.widgets.dialog import Ask, Confirm
 from hudtui.tui.widgets.pick import Pick
 
-SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 WRONG = (
     "I push the tiles \x1b]52;c;UFdORUQ=\x07to the left.",
     "<tool>left(1)</tool>",
@@ -90,11 +89,10 @@ def text_of(pane: EpisodePane) -> str:
     return "\n".join(line.plain for line in pane._page.lines)
 
 
-# -- pictures
+# -- the pictures, and the words of other states
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Any, outputs: Path, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         await opened(pilot)
@@ -102,7 +100,6 @@ def test_picture_full(snap: Any, outputs: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(outputs), size=size, run_before=show)
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_picture_of_an_episode(snap: Any, outputs: Path, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)
@@ -115,54 +112,94 @@ def test_picture_of_an_episode(snap: Any, outputs: Path, size: tuple[int, int]) 
     assert snap(HudtuiApp(outputs), size=size, run_before=show)
 
 
-def test_picture_of_two_episodes(snap: Any, outputs: Path) -> None:
+async def test_two_episodes_stand_beside_each_other(says: Any, outputs: Path) -> None:
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)
         await pilot.press("enter", "c", "down", "down")
         await until(pilot, lambda: screen.episode.diff is not None)
         assert not screen.message
 
-    assert snap(HudtuiApp(outputs), size=(160, 45), run_before=show)
+    words = (
+        "near · #2 · 0.800",
+        "◆ near · #0 · 0.600",
+        "turn 1 ≠ reply, calls, observation ─ turn 1 ≠ reply, calls, observation",
+        "<tool>right()</tool> <tool>down()</tool>",
+        '→ move(direction="right") → move(direction="down")',
+        "◆#0 0.600 max_turns 6 3.0s",
+    )
+    await says(HudtuiApp(outputs), *words, size=(160, 45), run_before=show)
 
 
-def test_picture_of_two_groups(snap: Any, outputs: Path) -> None:
+async def test_two_groups_stand_beside_each_other(says: Any, outputs: Path) -> None:
     async def show(pilot: Any) -> None:
         await opened(pilot)
         await pilot.press("c", "down")
 
-    assert snap(HudtuiApp(outputs), size=(160, 45), run_before=show)
+    words = (
+        "◆ near 4 0.680 0.14",
+        "run mine mine",
+        "episodes 4 4",
+        "reward 0.600 ± 0.000 0.680 ± 0.142",
+        "lowest, highest 0.600, 0.600 0.520, 0.800",
+        "solved 0 (reward 1 or more) 0 (reward 1 or more)",
+        "pass@k 1: 0.00 2: 0.00 4: 0.00 1: 0.00 2: 0.00 4: 0.00",
+        "task completion 0.500 0.625",
+        "ended max_turns 4 max_turns 4",
+        "#1 0.600 max_turns #3 0.800 max_turns",
+    )
+    await says(HudtuiApp(outputs), *words, size=(160, 45), run_before=show)
 
 
-def test_picture_of_failures(snap: Any, outputs: Path) -> None:
+async def test_failures_are_listed_by_their_cause(says: Any, outputs: Path) -> None:
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)
         await pilot.press("F")
         await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.failed)
 
-    assert snap(HudtuiApp(outputs), size=(120, 35), run_before=show)
+    words = (
+        "broken · #0 · –",
+        "cause n tasks reward – tool execution 0 format compliance 0",
+        "the setup failed: setup answere… 2 1 error 0 turns 12 ms",
+        "not solved, max_turns: some cal… 1 1",
+        "replies without a call that c… 1 1",
+        "calls that were refused 1 1",
+        "5 causes",
+        "0 8 episodes 1",
+    )
+    await says(HudtuiApp(outputs), *words, size=(120, 35), run_before=show)
 
 
-def test_picture_of_a_range_of_rewards(snap: Any, outputs: Path) -> None:
+async def test_a_range_of_rewards_narrows_the_lists(says: Any, outputs: Path) -> None:
     async def show(pilot: Any) -> None:
         await opened(pilot)
         await pilot.press("h", "right", "shift+right")
 
-    assert snap(HudtuiApp(outputs), size=(120, 35), run_before=show)
+    words = (
+        "near 4 0.680 0.14",
+        "2 groups",
+        "#1 0.520 max_turns 6 3.0s",
+        "2 episodes",
+        "0 0.5 to 0.7: 6 episodes 1",
+        "→ Next rewards",
+    )
+    await says(HudtuiApp(outputs), *words, size=(120, 35), run_before=show)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
+async def test_without_an_episode_the_screen_says_what_records_one(
+    says: Any, project: Path
+) -> None:
     async def show(pilot: Any) -> None:
         pilot.app.open_screen("results")
         await until(pilot, lambda: "No episode is recorded" in screen_text(pilot.app))
 
-    assert snap(HudtuiApp(project), size=size, run_before=show)
+    words = (
+        "No episode is recorded in this project yet. A run, or hudtui eval, records every episode; "
+        "o opens a file"
+    )
+    await says(HudtuiApp(project), words, run_before=show)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(
-    snap: Any, outputs: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reading_is_said(says: Any, outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def follow(_: Any) -> AsyncIterator[None]:
         await asyncio.Event().wait()
         yield
@@ -178,12 +215,11 @@ def test_picture_loading(
         )
         await until(pilot, lambda: "Reading" in screen_text(pilot.app))
 
-    assert snap(HudtuiApp(outputs), size=size, run_before=show, wait=False)
+    await says(HudtuiApp(outputs), "Reading …", run_before=show, wait=False)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_of_a_file_without_episodes(
-    snap: Any, project: Path, size: tuple[int, int]
+async def test_a_file_without_episodes_says_which_line_could_not_be_read(
+    says: Any, project: Path
 ) -> None:
     (project / "outputs" / "mine").mkdir(parents=True)
     (project / "outputs" / "mine" / "traces.jsonl").write_text("no JSON\n[1]\n")
@@ -192,7 +228,12 @@ def test_picture_of_a_file_without_episodes(
         pilot.app.open_screen("results")
         await until(pilot, lambda: "2 lines could not be read" in screen_text(pilot.app))
 
-    assert snap(HudtuiApp(project), size=size, run_before=show)
+    words = (
+        "No line of this file is an episode. o opens another",
+        "! warning: 2 lines could not be read; the first is line 1: Expecting value: line 1 column "
+        "1 (char 0)",
+    )
+    await says(HudtuiApp(project), *words, run_before=show)
 
 
 # -- reading
@@ -845,7 +886,6 @@ def long_training(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_picture_of_the_map(snap: Any, long_training: Path, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)

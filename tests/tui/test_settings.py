@@ -1,4 +1,4 @@
-"""Settings on screen: pictures, editing `.env` in place, removing, testing a key, and no secret
+"""Settings on screen: the picture, editing `.env` in place, removing, testing a key, and no secret
 anywhere."""
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from hudtui.tui.settings.screen import SettingsScreen
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.table_pane import TablePane
 
-SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 KEY = "hud-0123456789abcdefghij-WXYZ"
 ENV = (
     f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\n"
@@ -38,44 +37,69 @@ def filled(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Callable[..., bool], filled: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(filled), size=size, press=["comma"])
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    assert snap(HudtuiApp(project), size=size, press=["comma"])
+QUESTION = (
+    "Write this setting?",
+    "HUD_API_KEY = ••••abcd",
+    "into ~/demo/.env",
+    "Only you will be able to read the file (mode 0600); everything else in it stays as it is.",
+    "Write (y) Cancel (n)",
+)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_loading(
-    snap: Callable[..., bool], filled: Path, reading_app: Any, size: tuple[int, int]
+@pytest.mark.parametrize(
+    ("env", "press", "words"),
+    [
+        pytest.param(
+            None,
+            (),
+            (
+                "state setting value ○ not set HUD_API_KEY · default HUD_MCP_URL mcp.hud.ai/v3/m",
+                "○ not set PRIME_API_KEY",
+                "e Set in .env E Set (user) x Remove",
+            ),
+            id="empty",
+        ),
+        pytest.param(
+            b"HUD_API_KEY=\xff\xfe\xff\n",
+            (),
+            (
+                "! warning: .env is left out: .env:1: this is not UTF-8 text",
+                "○ not set HUD_API_KEY",
+            ),
+            id="not readable",
+        ),
+        pytest.param(
+            ENV.encode(),
+            ("e", *"sk-secret-0123456789abcd", "enter"),
+            QUESTION,
+            id="question",
+        ),
+        pytest.param(
+            None,
+            ("slash", *"nothing"),
+            ("· default HUDTUI_ALARM_QUIET_MINUTES", "Esc Clear filter"),
+            id="filtered",
+        ),
+    ],
+)
+async def test_the_words_of_a_state(
+    says: Any,
+    project: Path,
+    env: bytes | None,
+    press: tuple[str, ...],
+    words: tuple[str, ...],
 ) -> None:
-    assert snap(reading_app(filled), size=size, press=["comma"], wait=False)
+    if env is not None:
+        (project / ".env").write_bytes(env)
+    await says(HudtuiApp(project), *words, press=["comma", *press])
 
 
-def test_picture_nothing_fits_the_filter(snap: Callable[..., bool], project: Path) -> None:
-    assert snap(HudtuiApp(project), size=(80, 24), press=["comma", "slash", *"nothing"])
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_of_a_file_that_cannot_be_read(
-    snap: Callable[..., bool], project: Path, size: tuple[int, int]
-) -> None:
-    (project / ".env").write_bytes(b"HUD_API_KEY=\xff\xfe\xff\n")
-    assert snap(HudtuiApp(project), size=size, press=["comma"])
-
-
-@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_question(
-    snap: Callable[..., bool], filled: Path, size: tuple[int, int]
-) -> None:
-    async def answer(pilot: Any) -> None:
-        await pilot.press(*"sk-secret-0123456789abcd")
-        await pilot.press("enter")
-
-    assert snap(HudtuiApp(filled), size=size, press=["comma", "e"], run_before=answer)
+async def test_reading_is_said(says: Any, filled: Path, reading_app: Any) -> None:
+    await says(reading_app(filled), "Reading the settings …", press=["comma"], wait=False)
 
 
 async def _choose(pilot: Any, settle: Any, name: str) -> SettingsScreen:

@@ -23,17 +23,28 @@ def nobody(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return world
 
 
-@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_first_step(
-    snap: Any, project: Path, nobody: Any, size: tuple[int, int]
-) -> None:
-    assert snap(HudtuiApp(project, services=nobody.services), size=size, press=["4", "a"])
+async def test_the_words_of_the_first_step(says: Any, project: Path, nobody: Any) -> None:
+    words = (
+        "What is PRIME_API_KEY? Make one at https://app.primeintellect.ai/dashboard/tokens",
+        "It has to allow reading availability, and reading and writing instances and SSH keys.",
+        "It is kept in ~/config/hudtui/settings.env, which only you can read.",
+        "it is not shown",
+        "Save (Enter) Cancel (Esc)",
+    )
+    await says(HudtuiApp(project, services=nobody.services), *words, press=["4", "a"])
 
 
-def test_picture_of_the_second_step(snap: Any, project: Path, world: Any) -> None:
+async def test_the_words_of_the_second_step(says: Any, project: Path, world: Any) -> None:
     (Path.home() / ".ssh").mkdir(mode=0o700)
     make_key(Path.home() / ".ssh" / "work")
-    assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "a"])
+    words = (
+        "An SSH key for rented machines",
+        "make a new one: ~/.ssh/prime_key.pem",
+        "take ~/.ssh/work",
+        "Enter chooses Esc closes",
+    )
+    app = HudtuiApp(project, services=world.services)
+    await says(app, *words, size=(80, 24), press=["4", "a"])
 
 
 async def test_from_nothing_to_a_machine_that_can_be_rented(

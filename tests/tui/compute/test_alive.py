@@ -23,11 +23,10 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.compute.offers import OffersPane
 from hudtui.tui.compute.pods import PodsPane
 
-SIZES = [(160, 45), (80, 24), (60, 20)]
 pytestmark = pytest.mark.usefixtures("hosts_closed")
 
 
-# -- pictures
+# -- the picture, and the words of other states
 # --------------------------------------------------------------------------------------------------
 
 
@@ -46,39 +45,82 @@ async def two_alive(world: Any) -> Any:
     return world
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_full(snap: Any, project: Path, two_alive: Any, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(project, services=two_alive.services), size=size, press=["4", "p"])
 
 
-def test_picture_of_one_machine(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(
-        HudtuiApp(project, services=two_alive.services),
-        size=(80, 24),
-        press=["4", "p", "j", "enter"],
-    )
+ONE = (
+    "2 machines $5.49/h ! 1 (sim)",
+    "wallet $86.95 $5.49/h, $13.05 today",
+    "Machines 2 ! 1 unclaimed",
+    "hudtui-train-bcdfgh (simulated) state ready Prime (simulated) says ACTIVE/FINISHED",
+    "machine 2 × H100_80GB where datacrunch id simpod00000000000000000000000001",
+    "owner run grpo-x7k2 login root@10.0.0.7",
+    "t opens a terminal on it age 2h 30m price $4.20 an hour cost $10.48 billed so far",
+    "wallet pays for 15 h 50 min of all machines",
+    "budget █████████░ 87 % of $12.00",
+)
+END = (
+    "End hudtui-lost-zyxwvt?",
+    "A100_80GB, $1.29/h, $2.57 billed, simulated",
+    "! It is unclaimed, and alive for 2 h 00 min: it has a name",
+    "of hudtui's and was not ordered here: you on another",
+    "machine, or a member of your team, may use it.",
+    "Everything on it is lost.",
+    "End (y) Cancel (n)",
+    "2 rented, 1 unclaimed (X ends it)",
+)
+START = (
+    "There is no project in this folder yet. Begin with:",
+    "2 machines $5.49/h today $13.05 of $100.00 simulated",
+    "1 x A100 80GB hudtui-lost-zyxwvt unclaimed $1.29/h 15h 50m left",
+    "2 x H100 80GB hudtui-train-bcdfgh run grpo-x7k2 $4.20/h 21m 46s left",
+    "! warning: A machine without a run is alive: hudtui-lost-zyxwvt, for 2h 00m, $2.57 so far "
+    "(simulated). 4, then p, shows it; x ends it.",
+)
 
 
-def test_picture_of_the_question_before_the_end(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(
-        HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "x"]
-    )
-
-
-def test_picture_of_the_start(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(HudtuiApp(project, services=two_alive.services), size=(120, 35))
-
-
-@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_picture_of_the_question_before_renting(
-    snap: Any, project: Path, world: Any, size: tuple[int, int]
+@pytest.mark.parametrize(
+    ("size", "press", "words"),
+    [
+        pytest.param((80, 24), ("4", "p", "j", "enter"), ONE, id="one machine"),
+        pytest.param((80, 24), ("4", "p", "x"), END, id="end"),
+        pytest.param((120, 35), (), START, id="start"),
+    ],
+)
+async def test_the_words_about_what_is_alive(
+    says: Any,
+    project: Path,
+    two_alive: Any,
+    size: tuple[int, int],
+    press: tuple[str, ...],
+    words: tuple[str, ...],
 ) -> None:
+    await says(HudtuiApp(project, services=two_alive.services), *words, size=size, press=press)
+
+
+RENT = (
+    "Rent 1 × RTX4090_24GB for ~$0.44/h (simulated)?",
+    "No real money is spent.",
+    "$10.56 to $10.78 for 24 h at $0.44/h",
+    "setting it up takes a few minutes to half an hour the price may change while it runs",
+    "Your wallet ($100.00) lasts 9 d 11 h.",
+    "It is ended at $25.00 or after 24 h or at $100.00 a day for all machines.",
+    "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop "
+    "the billing.",
+    "Rent (y) Cancel (n)",
+)
+
+
+async def test_the_words_before_renting(says: Any, project: Path, world: Any) -> None:
     world.key()
-    assert snap(HudtuiApp(project, services=world.services), size=size, press=["4", "c"])
+    app = HudtuiApp(project, services=world.services)
+    await says(app, *RENT, press=["4", "c"])
 
 
-def test_picture_of_nothing(snap: Any, project: Path, world: Any) -> None:
-    assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "p"])
+async def test_the_words_where_nothing_is_rented(says: Any, project: Path, world: Any) -> None:
+    app = HudtuiApp(project, services=world.services)
+    await says(app, "No machine is rented.", "l Launch", press=["4", "p"])
 
 
 # -- renting
