@@ -39,6 +39,7 @@ _SHOWN_CAUSES = 5
         "out_dir",
         "resume",
         "reuse",
+        "keep_folders",
         *knobs_of(EpisodeOptions),
     ),
     kind=EvalOptions,

@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -239,7 +240,7 @@ def temporary_folder(target: Path | str) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_folder(path)
 
 
 _swept: set[Path] = set()
@@ -257,10 +258,37 @@ def _remove_leftovers(folder: Path, machine: str) -> None:
             if match is None or is_running(f"{match[1]}:{match[2]}"):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_folder(Path(entry.path))
             else:
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
+
+
+def remove_folder(path: Path) -> bool:
+    """Remove a folder with all in it, what a container wrote and folders without rights included.
+
+    Returns True if nothing of it is left.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    if not os.path.lexists(path):
+        return True
+    for parent, folders, _ in os.walk(path):  # each is opened before it is listed itself
+        for folder in (os.path.join(parent, name) for name in folders):
+            with contextlib.suppress(OSError):
+                if not os.path.islink(folder):
+                    os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path) and (podman := shutil.which("podman")) is not None and os.getuid():
+        # A container without root writes as users that exist in podman's name space alone.
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [podman, "unshare", "rm", "-rf", "--", str(path)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+    return not os.path.lexists(path)
 
 
 _WRITE_ADVICE = {

@@ -15,6 +15,18 @@ from typing import Any
 Lookup = Callable[[str], str | None]
 """Returns the value of a variable, or None if it has none."""
 
+EPISODE_DIR = "EPISODE_DIR"
+"""A folder of the episode's own: a copy of the folder that its default names, else an empty one."""
+EPISODE_ID = "EPISODE_ID"
+"""A text that no other episode has: letters, digits, `-`."""
+EPISODE_PORT = "EPISODE_PORT"
+"""A port of this computer that is free when the episode begins."""
+EPISODE_VARIABLES = frozenset((EPISODE_DIR, EPISODE_ID, EPISODE_PORT))
+"""Variables that have another value in every episode; those of the settings never count."""
+
+Reference = tuple[str, str]
+"""A variable's name, and its default with the variables in it put in; empty without one."""
+
 _MARK = re.compile(
     r"(?P<dollar>\$\$)"
     r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
@@ -23,12 +35,15 @@ _MARK = re.compile(
 )
 
 
-def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
+def substitute(
+    text: str, lookup: Lookup, *, seen: Callable[[Reference], None] | None = None
+) -> tuple[str, tuple[str, ...]]:
     """`text` with its variables replaced.
 
     Args:
         text: Any text.
         lookup: Gives the value of a name.
+        seen: Gets each reference.
 
     Returns:
         The new text, and the names that have neither value nor default, each once, in order of
@@ -53,6 +68,8 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
                 continue
             name, start, count = opened.pop()
             value = lookup(name)
+            if seen is not None:
+                seen((name, "".join(parts[start + 1 :])))
             if value:
                 parts[start:] = [value]
                 del unresolved[count:]
@@ -64,6 +81,8 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
         else:
             name = match["bare"] or match["braced"]
             value = lookup(name)
+            if seen is not None:
+                seen((name, ""))
             if value is None:
                 unresolved.append(name)
             parts.append(match[0] if value is None else value)
@@ -71,7 +90,9 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
     return "".join(parts), tuple(dict.fromkeys(unresolved))
 
 
-def substitute_tree(value: Any, lookup: Lookup) -> tuple[Any, tuple[str, ...]]:
+def substitute_tree(
+    value: Any, lookup: Lookup, *, seen: Callable[[Reference], None] | None = None
+) -> tuple[Any, tuple[str, ...]]:
     """`substitute` for every text in nested dicts, lists and tuples (tuples become lists).
 
     Keys and other values stay as they are. The argument is not changed.
@@ -83,7 +104,7 @@ def substitute_tree(value: Any, lookup: Lookup) -> tuple[Any, tuple[str, ...]]:
     while work:
         item, parent, key = work.pop()
         if isinstance(item, str):
-            parent[key], names = substitute(item, lookup)
+            parent[key], names = substitute(item, lookup, seen=seen)
             unresolved.update(dict.fromkeys(names))
         elif isinstance(item, Mapping):
             parent[key] = made = dict.fromkeys(item)
@@ -105,6 +126,13 @@ def variable_names(value: Any) -> tuple[str, ...]:
 
     substitute_tree(value, note)
     return tuple(names)
+
+
+def references(value: Any, lookup: Lookup) -> tuple[Reference, ...]:
+    """Every reference to a variable in a text or in nested data, as often as it stands there."""
+    noted: list[Reference] = []
+    substitute_tree(value, lookup, seen=noted.append)
+    return tuple(noted)
 
 
 def lookup_in_any_case(mapping: Mapping[str, str]) -> Lookup:

@@ -16,11 +16,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.engine import engine_note
+from hudtui.core.environment.episode_place import EpisodePlace, episode_place
 from hudtui.core.environment.errors import rpc_fault
 from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
@@ -64,6 +66,8 @@ class EnvironmentSession:
         """Warnings for the user: unset variables, malformed tools, clashing names."""
         self.timings: dict[str, float] = {}
         """Seconds: `connect` and `list`."""
+        self.place: EpisodePlace | None = None
+        """Folder, id and port of the episode, where a server names one of them."""
         self._tools: dict[str, Tool] = {}
         self._routes: dict[str, tuple[ServerConnection, str]] = {}
 
@@ -179,8 +183,12 @@ async def connect(
     lookup: Lookup | None = None,
     on_event: OnEvent | None = None,
     login: LoginOptions | None = None,
+    folder: Path | None = None,
+    kept: Path | None = None,
 ) -> AsyncIterator[EnvironmentSession]:
     """A session with an environment, for the length of the block.
+
+    Servers that name variables of the episode (`episode_place`) get their values of this session.
 
     Args:
         source: A source from `parse_source`, or an `mcp_config`.
@@ -190,6 +198,9 @@ async def connect(
             process environment.
         on_event: Receives the progress of connecting.
         login: The login that the user asks for; None where only a kept one counts.
+        folder: The project folder, in which templates of the episode's folder lie; by default the
+            source's own, else the current one.
+        kept: Gets the episode's folder where the episode fails; see `EpisodePlace.keep`.
 
     Raises:
         Untrusted: A file of the project names the source, and the user has not agreed to it.
@@ -198,10 +209,28 @@ async def connect(
     """
     if isinstance(source, Source):
         lookup = lookup or source.lookup
+        folder = folder or source.folder
         specs = _servers(source)
         await asyncio.to_thread(require, source.folder, source.powers)
     else:
         specs = parse_mcp_config(source, "mcp_config")
+    lookup = lookup or os.environ.get
+    async with episode_place(specs, folder or Path.cwd(), lookup, kept=kept) as place:
+        if place is not None:
+            lookup = place.over(lookup)
+        async with _session(specs, lookup, timeout, on_event, login) as session:
+            session.place = place
+            yield session
+
+
+@asynccontextmanager
+async def _session(
+    specs: tuple[ServerSpec, ...],
+    lookup: Lookup,
+    timeout: float,
+    on_event: OnEvent | None,
+    login: LoginOptions | None,
+) -> AsyncIterator[EnvironmentSession]:
     tell = on_event or (lambda _: None)
     # A bundled environment imports its own modules, whatever lies in the current folder.
     specs = tuple(
@@ -210,7 +239,7 @@ async def connect(
     )
     specs = tuple(await asyncio.to_thread(lambda: [with_engine(spec) for spec in specs]))
     hidden = Secrets()
-    filled = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
+    filled = [fill_variables(spec, lookup, hidden) for spec in specs]
     links = [
         (OpenEnvConnection if is_openenv(spec.url or "") else ServerConnection)(
             spec, written=written, timeout=timeout, secrets=hidden, login=login

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core import trust
 from hudtui.core.environment.bundled import is_bundled
+from hudtui.core.environment.episode_place import template_names
 from hudtui.core.environment.servers import ServerSpec, parse_mcp_config
 from hudtui.core.errors import SourceError
 from hudtui.core.platform import BUILT_IN
@@ -87,10 +88,21 @@ def _described(spec: ServerSpec, mask: Callable[[str], str]) -> str:
         text += f", in {shlex.quote(spec.cwd)}" if spec.cwd is not None else ""
         names = tuple(
             dict.fromkeys(
-                (*_names((spec.command or "", *spec.args, *spec.env.values())), *spec.pass_on)
+                (
+                    *_names((spec.command or "", *spec.args, spec.cwd or "", *spec.env.values())),
+                    *spec.pass_on,
+                )
             )
         )
-    return mask(text) + (f", with {', '.join(names)}" if names else "")
+    with_names = f", with {', '.join(names)}" if names else ""
+    return mask(text) + with_names + _copied(spec)
+
+
+def _copied(spec: ServerSpec) -> str:
+    """The folders that are copied for every episode, in words."""
+    texts = (spec.command, spec.args, spec.cwd, dict(spec.env), spec.url, dict(spec.headers))
+    templates = () if spec.literal else template_names(texts, lambda name: None)
+    return "".join(f", in a copy of {shlex.quote(name)}" for name in templates)
 
 
 def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Power:

@@ -378,16 +378,17 @@ def fill_variables(
             )
     hidden.add(*(value for name, value in given.items() if _names_secret(name)))
     command: list[str] = [spec.command or "", *spec.args]
+    cwd = spec.cwd
     if not spec.literal:
-        command, unresolved = substitute_tree(command, watched)
+        (cwd, command), unresolved = substitute_tree((spec.cwd, command), watched)
         if unresolved:
             warnings.append(
                 f"{_listed(unresolved)} not set: left as written in the command of the server "
                 f"{spec.name!r}"
             )
-    return replace(spec, command=command[0], args=tuple(command[1:]), env={**env, **given}), tuple(
-        warnings
-    )
+    args = tuple(command[1:])
+    filled = replace(spec, command=command[0], args=args, cwd=cwd, env={**env, **given})
+    return filled, tuple(warnings)
 
 
 def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:

@@ -23,7 +23,7 @@ from hudtui.core.tasks.task import Task
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool, ToolResult
-    from hudtui.core.variables import Lookup
+    from hudtui.core.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,6 @@ async def try_task(
         Untrusted: The user has not agreed to what the task starts or connects to.
     """
     from hudtui.core import trust
-    from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.environment.powers import server_lines, task_powers
     from hudtui.core.rollouts.evaluate import tasks_file
 
@@ -122,15 +121,17 @@ async def try_task(
     await asyncio.to_thread(trust.require, project.folder, powers)
     settings = await asyncio.to_thread(project.settings)
     yield Progress("test", f"testing {task.id}")
-    yield await _trial(task, with_python_variable(settings.lookup), settings.client_timeout)
+    yield await _trial(task, settings)
 
 
-async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
+async def _trial(task: Task, settings: Settings) -> Trial:
+    from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.environment.client import connect
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.rollouts.episode import EpisodePlayer
 
-    began = time.monotonic()
+    began, timeout = time.monotonic(), settings.client_timeout
+    lookup, folder = with_python_variable(settings.lookup), settings.folder
     steps: list[Step] = []
 
     def outcome(
@@ -144,7 +145,9 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
         )
 
     try:
-        async with connect(task.mcp_config, lookup=lookup, timeout=timeout) as session:
+        async with connect(
+            task.mcp_config, lookup=lookup, timeout=timeout, folder=folder
+        ) as session:
             player = EpisodePlayer(_Recorder(session, steps), GymConfig(), task, timeout=timeout)
             await player.start()
             episode = await player.finish()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+from hudtui.core.environment.episode_place import is_per_episode
 from hudtui.core.environment.openenv_messages import Observation, call_action, call_outcome
 from hudtui.core.environment.values import Session, Tool
 from hudtui.core.errors import HudtuiError
@@ -143,6 +144,7 @@ class EpisodeSession:
         task = self._served.choose(choice)
         reusable = (
             self._served.reuse
+            and not is_per_episode(task.mcp_config)
             and self._servers == task.mcp_config
             and self._episode is not None
             and self._episode.ok

@@ -31,6 +31,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
+from hudtui.core.environment.episode_place import EpisodePlace
 from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
@@ -127,6 +128,9 @@ class EpisodePlayer:
         self.task = task
         self.max_turns = config.max_turns if max_turns is None else max_turns
         self.info: dict[str, Any] = dict(info or {})
+        self._place: EpisodePlace | None = getattr(session, "place", None)
+        if self._place is not None:
+            self.info["episode"] = self._place.id
         if config.examples:
             self.info["examples"] = len(config.examples)
         self.stop: str | None = None
@@ -373,7 +377,11 @@ class EpisodePlayer:
                 self._found = self._found or not self.task.evaluate
             except HudtuiError as error:
                 self.fail(error)
-        return self.record()
+        episode = self.record()
+        if self._place is not None:
+            best = max(episode.scores.task_completion, episode.scores.reward)
+            self._place.keep = not episode.ok or best < 1
+        return episode
 
     def record(self) -> Episode:
         """The episode as it stands, without a call to the environment."""

@@ -27,8 +27,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.environment.bundled import with_python_variable
+from hudtui.core.environment.episode_place import is_per_episode
 from hudtui.core.environment.login_file import login_secrets
 from hudtui.core.environment.powers import task_powers
+from hudtui.core.environment.sharing import shared_places
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
@@ -75,6 +77,8 @@ if TYPE_CHECKING:
 Connect = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Session]]
 """Opens the environment of an `mcp_config` for one or more episodes."""
 
+FAILED_FOLDERS = "folders"
+"""Folder of an evaluation with the folders of its failed episodes, where they are kept."""
 _HOPELESS = 8
 """Episodes that may break off at the beginning, for whatever reasons, before the others are given
 up."""
@@ -330,6 +334,7 @@ class _Workers:
                     player, job = None, None
                     if (
                         self.reuse
+                        and not is_per_episode(servers)
                         and episode.ok
                         and self.jobs
                         and self.jobs[0].task.mcp_config == servers
@@ -616,12 +621,18 @@ async def run_eval(
     tasks = read.tasks
     if (notice := judging_actions(config, tasks)) is not None:
         yield Notice("warning", notice)
+    at_once = min(request.concurrency, len(tasks) * request.group)
+    if at_once > 1 and request.source is None:
+        configs = (task.mcp_config for task in tasks)
+        for text in shared_places(configs, folder, lookup, settings.platform):
+            yield Notice("warning", text)
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     policy = open_policy(request.policy, config, settings, request)
     timeout = settings.client_timeout if request.timeout is None else request.timeout
     telemetry: Telemetry | None = None
     try:
-        connect = connector(request.source, folder, lookup, timeout=timeout)
+        kept = out_dir / FAILED_FOLDERS if request.keep_folders else None
+        connect = connector(request.source, folder, lookup, timeout=timeout, kept=kept)
         _holds_evaluation(out_dir / TRACES, resume=request.resume)
         about = {
             "policy": policy.name,
@@ -846,11 +857,13 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
         return None, Notice("warning", "the lock file is left out: " + "; ".join(error.lines()))
 
 
-def connector(source: str | None, folder: Path, lookup: Lookup, *, timeout: float) -> Connect:
+def connector(
+    source: str | None, folder: Path, lookup: Lookup, *, timeout: float, kept: Path | None = None
+) -> Connect:
     """Return what opens the environment of a task.
 
     `source` is an environment to play in instead of the one each task names; `timeout` counts for a
-    connection, and for one call.
+    connection, and for one call; `kept` gets the folders of failed episodes.
 
     Raises:
         SourceError: The source cannot be understood.
@@ -860,7 +873,9 @@ def connector(source: str | None, folder: Path, lookup: Lookup, *, timeout: floa
     from hudtui.core.environment.source import parse_source
 
     if source is None:
-        return lambda mcp_config: connect(mcp_config, lookup=lookup, timeout=timeout)
+        return lambda mcp_config: connect(
+            mcp_config, lookup=lookup, timeout=timeout, folder=folder, kept=kept
+        )
     place = parse_source(source, folder=folder, lookup=lookup)
     require(folder, place.powers)
-    return lambda mcp_config: connect(place, timeout=timeout)
+    return lambda mcp_config: connect(place, timeout=timeout, kept=kept)

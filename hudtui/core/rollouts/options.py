@@ -94,6 +94,11 @@ class EvalOptions(EpisodeOptions):
     reuse: bool = knob(
         False, "Keep an environment for the next task instead of starting a fresh one.", "--reuse"
     )
+    keep_folders: bool = knob(
+        False,
+        "Keep the ${EPISODE_DIR} of episodes that broke off or got less than 1, in --output.",
+        "--keep-folders",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

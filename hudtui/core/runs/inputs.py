@@ -19,7 +19,7 @@ from hudtui.core.files import read_text, write_atomic
 from hudtui.core.runs.checks import Check, Remedy, fine, lacking, missing, refused, warning
 from hudtui.core.runs.request import REMOTE, RunRequest
 from hudtui.core.text import plural
-from hudtui.core.variables import Lookup
+from hudtui.core.variables import EPISODE_VARIABLES, Lookup
 from hudtui.core.workspace import Workspace, last_dataset_name, lost_dataset_name, make_state_dir
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.read import TaskReader
     from hudtui.core.tasks.task import Task
 
-OWN_VARIABLES = ("HUDTUI_PYTHON",)
-"""Task variables that depend on the computer, and have a different value on each machine."""
+OWN_VARIABLES = ("HUDTUI_PYTHON", *EPISODE_VARIABLES)
+"""Task variables that no setting is sent for: the machine, or the episode, has its own value."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,10 @@ def task_lookup(settings: Settings) -> Lookup:
 
     An empty value counts as missing: no server can use it.
     """
-    return lambda name: settings.lookup(name) or (sys.executable if name in OWN_VARIABLES else None)
+    own = {"HUDTUI_PYTHON": sys.executable}
+    return lambda name: (
+        None if name in EPISODE_VARIABLES else settings.lookup(name) or own.get(name)
+    )
 
 
 def _shown(source: str, workspace: Workspace) -> str:

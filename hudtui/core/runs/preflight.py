@@ -11,13 +11,23 @@ from urllib.parse import urlsplit
 
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
-from hudtui.core.runs.checks import Check, CheckState, distinct, fine, lacking, missing, warning
+from hudtui.core.runs.checks import (
+    Check,
+    CheckState,
+    distinct,
+    fine,
+    lacking,
+    missing,
+    refused,
+    warning,
+)
 from hudtui.core.runs.inputs import OWN_VARIABLES, Inputs, read_inputs, task_lookup
 from hudtui.core.runs.judge import judge_checks, judge_port
 from hudtui.core.runs.site import RunSite
 from hudtui.core.runs.work import Work
 from hudtui.core.text import clean_line
-from hudtui.core.variables import substitute_tree, variable_names
+from hudtui.core.training.plan import PlanFile, file_ref
+from hudtui.core.variables import EPISODE_VARIABLES, substitute_tree, variable_names
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -53,6 +63,8 @@ class Checks:
     """Ports of this computer that environments and the judge listen on."""
     remarks: tuple[str, ...] = ()
     """Remarks for the user before the start."""
+    templates: tuple[PlanFile, ...] = ()
+    """Files of the episodes' folders that are sent to the machine."""
 
     @property
     def complete(self) -> bool:
@@ -73,6 +85,7 @@ def check(
     servers = tuple(_servers(inputs, settings))
     routes = tuple(_routes(servers)) if site.remote else ()
     sent = _sent(work, inputs, servers, settings) if site.remote else Sent()
+    templates, template_checks = _templates(inputs, settings, remote=site.remote)
     port = judge_port(work, settings, remote=site.remote)
     ports = (*(route.port for route in routes), port)
     found = (
@@ -87,14 +100,15 @@ def check(
             Check("environment", route.state, clean_line(route.text, 400))
             for route in routes[:_SHOWN_ROUTES]
         ),
+        *template_checks,
+        *_sharing_checks(inputs, settings, workspace),
         *_key_checks(work, site, servers, sent, settings),
         *judge_checks(work, settings, remote=site.remote),
     )
     tunnels = tuple(dict.fromkeys(port for port in ports if port is not None))
     remarks = tuple(f"environment {route.text}" for route in routes[:_SHOWN_ROUTES])
-    return Checks(
-        distinct(found), inputs, () if model is None else model.files, sent, tunnels, remarks
-    )
+    files = () if model is None else model.files
+    return Checks(distinct(found), inputs, files, sent, tunnels, remarks, templates)
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -180,7 +194,8 @@ def _servers(inputs: Inputs, settings: Settings) -> Iterator[Servers]:
     lookup = task_lookup(settings)
     for config in {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values():
         filled, unset = substitute_tree(config, lookup)
-        yield Servers(filled, tuple(variable_names(config)), tuple(unset))
+        lacking_here = tuple(name for name in unset if name not in EPISODE_VARIABLES)
+        yield Servers(filled, tuple(variable_names(config)), lacking_here)
 
 
 class Route(NamedTuple):
@@ -266,6 +281,55 @@ def _login_checks(servers: Sequence[Servers]) -> Iterator[Check]:
         text = f"{name}: {shown} requires a login, and your login is not sent to the machine"
         fix = "Set a key as a header in the mcp_config, or run on this computer. "
         yield missing("environment", text, f"{fix}`hudtui env logout {shown}` removes the login.")
+
+
+# --- folders of episodes --------------------------------------------------------------------------
+
+
+def _templates(
+    inputs: Inputs, settings: Settings, *, remote: bool
+) -> tuple[tuple[PlanFile, ...], tuple[Check, ...]]:
+    """Return the templates of the episodes' folders as files of the run, and what is wrong there.
+
+    A run on this computer finds them in the project.
+    """
+    from hudtui.core.environment.episode_place import (
+        CARRIED,
+        find_template,
+        template_files,
+        template_key,
+        template_names,
+    )
+
+    lookup, files, checks = task_lookup(settings), list[PlanFile](), list[Check]()
+    configs = {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values()
+    names = dict.fromkeys(name for config in configs for name in template_names(config, lookup))
+    for name in names:
+        try:
+            folder = find_template(name, settings.folder)
+            paths = template_files(folder)
+            if not paths and remote:
+                raise InputError(
+                    f"the template {name} holds no file, and only files are sent to the machine",
+                    fix="Write ${EPISODE_DIR} alone: every episode then has an empty folder.",
+                )
+            place = f"{CARRIED}/{template_key(name)}"
+            carried = [PlanFile(f"{place}/{path}", file_ref(folder / path)) for path in paths]
+        except InputError as error:
+            checks.append(refused("environment", error))
+        else:
+            files += carried
+    return tuple(files) if remote else (), tuple(checks)
+
+
+def _sharing_checks(inputs: Inputs, settings: Settings, workspace: Workspace) -> Iterator[Check]:
+    """Warn of what episodes share, although several are played at once."""
+    from hudtui.core.environment.sharing import shared_places
+
+    configs = {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values()
+    lookup = task_lookup(settings)
+    for text in shared_places(configs, settings.folder, lookup, workspace.platform)[:_SHOWN_ROUTES]:
+        yield warning("isolation", text)
 
 
 # --- images ---------------------------------------------------------------------------------------

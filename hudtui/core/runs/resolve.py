@@ -42,6 +42,7 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         config=file_ref(inputs.config_file),
         reward_file=code[0] if code else None,
         reward_modules=code[1:],
+        templates=checks.templates,
         model_files=tuple(file_ref(file) for file in checks.model_files),
         policy_file=file_ref(trace) if policy == "replay" and trace else None,
         max_seconds=_max_seconds(work, site),

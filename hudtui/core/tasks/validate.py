@@ -25,7 +25,7 @@ from hudtui.core.tasks.json_records import decode_json, encode_json
 from hudtui.core.tasks.servers import Rewrite, literal_secrets
 from hudtui.core.tasks.task import FieldProblem, json_kind
 from hudtui.core.text import clean_line, did_you_mean
-from hudtui.core.variables import Lookup, substitute_tree
+from hudtui.core.variables import EPISODE_VARIABLES, Lookup, substitute_tree
 
 if TYPE_CHECKING:
     from hudtui.core.environment.matching import EnvironmentIdentity
@@ -499,6 +499,8 @@ def _check_variables(
     """Return the variables without a value, and those with a value in another case only."""
     found = []
     for name in substitute_tree(config, lookup)[1]:
+        if name in EPISODE_VARIABLES:
+            continue
         other = name.upper()
         if other != name and lookup(other) is not None:
             message = f"the variable {name} is not set, but {other} is, and is used instead"

@@ -80,6 +80,8 @@ class JobSpec(JobOptions):
     or below."""
     reward_modules: tuple[FileRef, ...] = ()
     """The modules beside that file that it imports."""
+    templates: tuple[PlanFile, ...] = ()
+    """The templates of the episodes' folders, where the run's machine does not have the project."""
     model_files: tuple[FileRef, ...] = ()
     """The files of the model, where it is a folder of this computer and the run's machine is
     another one."""
@@ -130,6 +132,7 @@ def input_files(spec: JobSpec) -> tuple[PlanFile, ...]:
             PlanFile(f"files/config/{PurePosixPath(file.path).relative_to(folder)}", file)
             for file in code
         ),
+        *spec.templates,
     )
 
 

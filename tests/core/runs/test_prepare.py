@@ -20,6 +20,7 @@ from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.environment.episode_place import find_template
 from hudtui.core.errors import MachineError
 from hudtui.core.runs.plan_text import readiness_text
 from hudtui.core.runs.prepare import Preparation, prepare_run
@@ -301,6 +302,44 @@ async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_na
     _machine_with(monkeypatch, 81920, 81920)
     checks = (await _prepare(project, store, RunRequest(host="me@box"))).checks
     assert [check.state for check in checks if check.name == "environment"] == ["fine", "warning"]
+
+
+async def test_templates_of_episodes_travel_and_what_episodes_share_is_said(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "data" / "sub").mkdir(parents=True)
+    (project / "data" / "sub" / "a.txt").write_text("alpha\n")
+    here = RunRequest(host="local", engine="rollouts", policy="random")
+    _needing(project, command="server", args=["data"])
+    shared = [
+        one for one in (await _prepare(project, store, here)).checks if one.name == "isolation"
+    ]
+    assert [one.state for one in shared] == ["warning"] and "all episodes use data" in shared[
+        0
+    ].text
+
+    _needing(project, command="server", args=["${EPISODE_DIR:data}", "${EPISODE_PORT}"])
+    monkeypatch.setenv("EPISODE_PORT", "9")
+    _machine_with(monkeypatch, 81920, 81920)
+    prepared = await _prepare(project, store, RunRequest(host="me@box"))
+    assert "isolation" not in {one.name for one in prepared.checks} and not prepared.missing
+    assert prepared.record is not None
+    carried = [one.path for one in prepared.record.plan.files if "templates" in one.path]
+    (place,) = (Path(path) for path in carried)
+    run = project / "run"
+    (run / place).parent.mkdir(parents=True)
+    (run / place).write_text("")
+    assert (find_template("data", run) / "sub" / "a.txt").is_file()
+    assert "EPISODE_PORT" not in prepared.record.spec.variables
+    assert not [
+        file
+        for file in (await _prepare(project, store, here)).record.plan.files  # type: ignore[union-attr]
+        if "templates" in file.path
+    ]
+
+    _needing(project, command="server", args=["${EPISODE_DIR:nowhere}"])
+    (refusal,) = (await _prepare(project, store, here)).missing
+    assert "nowhere, is no folder" in refusal.text
 
 
 async def test_a_login_does_not_travel_to_another_machine(
