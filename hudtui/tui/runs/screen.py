@@ -522,8 +522,8 @@ class RunScreen(HudtuiScreen):
                 thresholds=await asyncio.to_thread(read_thresholds, self.app.folder),
             )
         self.clear_message()
-        self._opening = True
         self._follow_external(external)
+        self.panes.open(self.pane)
 
     def _follow_external(self, external: ExternalRun) -> None:
         """Follow an external run until it leaves the list."""
