@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -27,6 +27,20 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.screen import Screen
     from textual.timer import Timer, TimerCallback
+
+
+Reason = Callable[[Any], str | None]
+"""Given who declares an action: why it is not possible now, as a sentence; None if it is."""
+
+
+def unless(possible: Callable[[Any], object], words: str) -> Reason:
+    """Return a reason that holds unless something is so.
+
+    Args:
+        possible: Given who declares the action; anything that counts as true makes it possible.
+        words: The sentence. `{key:scope.name}` in it becomes the key of an action.
+    """
+    return lambda node: None if possible(node) else words
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,8 @@ class AppAction:
     danger: bool = False
     """It ends or destroys something: the palette finds it by whole words only, never by scattered
     letters."""
+    when: tuple[Reason, ...] = ()
+    """Reasons for which it may be impossible now; the first that holds is said."""
 
     @property
     def scope(self) -> str:
@@ -89,18 +105,45 @@ REGISTRY: dict[str, AppAction] = {}
 """Every declared action by its id, as far as the modules that declare them are imported."""
 
 
-def by_key(name: str, title: str, tooltip: str, keys: str, *, priority: bool = False) -> AppAction:
+def by_key(
+    name: str,
+    title: str,
+    tooltip: str,
+    keys: str,
+    *,
+    priority: bool = False,
+    when: tuple[Reason, ...] = (),
+) -> AppAction:
     """An action that only its keys carry out, such as a movement.
 
     Footer and palette leave it out, help has it.
     """
-    return AppAction(name, title, tooltip, keys, show=False, palette=False, priority=priority)
+    return AppAction(
+        name, title, tooltip, keys, show=False, palette=False, priority=priority, when=when
+    )
 
 
-def cancel_action(scope: str, tooltip: str) -> AppAction:
+def cancel_action(scope: str, tooltip: str, *, when: tuple[Reason, ...] = ()) -> AppAction:
     """The action that ends what a screen waits for."""
     return AppAction(
-        f"{scope}.cancel", "Cancel", tooltip, "ctrl+x", show=False, priority=True, yields=True
+        f"{scope}.cancel",
+        "Cancel",
+        tooltip,
+        "ctrl+x",
+        show=False,
+        priority=True,
+        yields=True,
+        when=when,
+    )
+
+
+def needing(
+    reason: Reason, actions: Iterable[AppAction], *, but: Collection[str] = ()
+) -> tuple[AppAction, ...]:
+    """Return actions that share a first reason; `but` names those that do not have it."""
+    return tuple(
+        action if action.id in but else replace(action, when=(reason, *action.when))
+        for action in actions
     )
 
 
@@ -146,10 +189,11 @@ class Acting:
     def why_not(self, action_id: str) -> str | None:
         """Why an action cannot be carried out now, as a sentence; None when it can.
 
-        Overridden by whoever declares the action. Call `refresh_bindings()` when the answer
+        The action itself says so (`AppAction.when`). Call `refresh_bindings()` when the answer
         changes.
         """
-        return None
+        reasons = REGISTRY[action_id].when
+        return next((words for reason in reasons if (words := reason(self)) is not None), None)
 
     def offers(self, action_id: str) -> bool:
         """Whether the action exists here at all.

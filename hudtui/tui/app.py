@@ -39,6 +39,7 @@ from hudtui.tui.actions import (
     load_all_actions,
     named_key,
     shown,
+    unless,
     with_keys,
 )
 from hudtui.tui.facts import Facts, Marks, Services
@@ -200,7 +201,13 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             "Write this screen into the folder, as an SVG picture.",
             show=False,
         ),
-        AppAction("app.log", "Log of hudtui", "Follow hudtui's own log.", show=False),
+        AppAction(
+            "app.log",
+            "Log of hudtui",
+            "Follow hudtui's own log.",
+            show=False,
+            when=(unless(lambda app: app.log_file, "no log is written"),),
+        ),
         AppAction(
             "app.doctor",
             "Doctor",
@@ -1276,13 +1283,6 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         ):
             await asyncio.to_thread(trust.revoke, self.folder)
             self.reload()
-
-    def why_not(self, action_id: str) -> str | None:
-        return (
-            "no log is written"
-            if action_id == "app.log" and self.log_file is None
-            else super().why_not(action_id)
-        )
 
     def action_log(self) -> None:
         self.open_screen("run", file=str(self.log_file))

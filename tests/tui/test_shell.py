@@ -19,7 +19,7 @@ from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, Stage
 from hudtui.tui import steps
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, unless
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, RunFact, Services, StepFact, WalletFact
 from hudtui.tui.screen import HudtuiScreen
@@ -35,7 +35,17 @@ class StopScreen(HudtuiScreen):
     HELP = "For trying the frame."
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("stop.work", "Work", "Do something.", "w"),
-        AppAction("stop.never", "Never", "Cannot be done.", "n"),
+        AppAction(
+            "stop.never",
+            "Never",
+            "Cannot be done.",
+            "n",
+            when=(
+                unless(lambda screen: screen.is_mounted, "the screen is not there"),
+                unless(lambda screen: screen.done, "there is nothing to do it with"),
+                unless(lambda screen: screen.done, "this comes too late"),
+            ),
+        ),
         AppAction("stop.fail", "Fail", "Goes wrong.", "x"),
         AppAction("stop.confirm", "Ask", "Asks first.", "a"),
         AppAction("stop.break", "Break", "Has a defect.", "b"),
@@ -52,9 +62,6 @@ class StopScreen(HudtuiScreen):
 
     def opened(self, **given: Any) -> None:
         self.given.append(given)
-
-    def why_not(self, action_id: str) -> str | None:
-        return "there is nothing to do it with" if action_id == "stop.never" else None
 
     def action_work(self) -> None:
         self.done.append("work")
@@ -144,6 +151,8 @@ async def test_a_disabled_action_says_why(
         await pilot.press("2", "n")
         assert app.screen.done == []
         assert "Never: there is nothing to do it with" in screen_text(app)
+        await pilot.press("w", "n")
+        assert app.screen.done == ["work", "never"]
 
 
 async def test_an_error_is_shown_in_place_as_plain_text(

@@ -97,7 +97,7 @@ async def test_a_session_of_somebody_else_is_followed(
         await until(pilot, lambda: "serving" in log_text(screen))
         await pilot.press("m")
         await until(
-            pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2
+            pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane).charts.titles()) == 2
         )
         assert "◇ followed  read-only" in screen_text(app)
         await pilot.press("right_square_bracket", "full_stop")
@@ -228,7 +228,7 @@ async def test_a_model_server_is_followed_by_its_port(
                 assert "Qwen/Qwen2.5-3B-Instruct" in screen_text(app)
                 await until(
                     pilot,
-                    lambda: len(app.screen.query_one(MetricsPane)._charts.titles()) >= 3,
+                    lambda: len(app.screen.query_one(MetricsPane).charts.titles()) >= 3,
                 )
                 state.write_text(json.dumps({"status": 500}))
                 await until(pilot, lambda: "answers 500" in screen_text(app))

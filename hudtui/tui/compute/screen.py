@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from hudtui.core.compute.offer_filter import OfferList
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.compute.machine import machine_lines
 from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
 from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
@@ -78,6 +78,46 @@ class OfferDetailPane(Pane):
             self.query_one(Static).update(self._body(max(self.content_size.width - 3, 24)))
 
 
+_THERE = "you are already there"
+_ON_PODS = unless(
+    lambda screen: screen._on_pods,
+    "it is for rented machines: {key:compute.pods} goes to them",
+)
+_OFFER = unless(lambda screen: screen.offer is not None, "no offer is selected")
+
+
+def _no_pod(screen: ComputeScreen) -> str | None:
+    if screen.pod is not None:
+        return None
+    return "no machine is selected" if screen._gone is None else "it has ended"
+
+
+def _nothing_to_copy(screen: ComputeScreen) -> str | None:
+    if not screen._on_pods:
+        return _OFFER(screen)
+    return "no machine is selected" if screen.pod is None and screen._gone is None else None
+
+
+def _remembered(screen: ComputeScreen) -> str | None:
+    offer, market = screen.offer, screen._market
+    part = market.offers_of_provider(offer) if market is not None and offer is not None else None
+    if part is None or not part.remembered:
+        return None
+    return (
+        f"{part.title} offered this {ago(screen._age(part.at))}; wait for its answer, or press "
+        "{key:compute.refresh}"
+    )
+
+
+def _not_to_rent(screen: ComputeScreen) -> str | None:
+    if screen.renting:
+        return "a machine is being rented; {key:compute.cancel} cancels"
+    provider = screen.provider_of(screen.offer.provider) if screen.offer is not None else None
+    if provider is None or not provider.features.paid:
+        return "it is your own machine: there is nothing to rent"
+    return None
+
+
 class ComputeScreen(HudtuiScreen):
     """The offers of all providers, the machines that are rented, and what is under the cursor."""
 
@@ -93,13 +133,35 @@ class ComputeScreen(HudtuiScreen):
         "the rented machines. This machine is an offer too: local."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("compute.use", "Launch", "Go to the launch screen with this machine.", "l"),
+        AppAction(
+            "compute.use",
+            "Launch",
+            "Go to the launch screen with this machine.",
+            "l",
+            when=(
+                unless(
+                    lambda screen: not screen._on_pods,
+                    "a run rents its own machine: {key:compute.offers} goes to the offers",
+                ),
+                _OFFER,
+                _remembered,
+            ),
+        ),
         AppAction(
             "compute.rent",
             "Rent",
             "Rent this machine without a run, after you have agreed to its cost.",
             "n,c",
             asks=True,
+            when=(
+                unless(
+                    lambda screen: not screen._on_pods,
+                    "it is for offers: {key:compute.offers} goes to them",
+                ),
+                _OFFER,
+                _remembered,
+                _not_to_rent,
+            ),
         ),
         AppAction(
             "compute.terminate",
@@ -108,6 +170,7 @@ class ComputeScreen(HudtuiScreen):
             "x",
             danger=True,
             asks=True,
+            when=(_ON_PODS, _no_pod),
         ),
         AppAction(
             "compute.terminal",
@@ -115,6 +178,11 @@ class ComputeScreen(HudtuiScreen):
             "Log in to this machine; hudtui steps aside.",
             "t",
             decides=True,
+            when=(
+                _ON_PODS,
+                _no_pod,
+                unless(lambda screen: screen.pod.pod.addresses, "its address is not known yet"),
+            ),
         ),
         AppAction(
             "compute.limits",
@@ -122,9 +190,22 @@ class ComputeScreen(HudtuiScreen):
             "Change what this machine may cost, and how long it may live.",
             "b",
             asks=True,
+            when=(
+                _ON_PODS,
+                _no_pod,
+                unless(
+                    lambda screen: screen.pod.ours,
+                    "hudtui did not rent it and does not watch over it",
+                ),
+                unless(lambda screen: not screen.going("limits"), "limits are being changed"),
+            ),
         ),
         AppAction(
-            "compute.noted", "Dismiss", "Dismiss the notice that machines were taken back.", "d"
+            "compute.noted",
+            "Dismiss",
+            "Dismiss the notice that machines were taken back.",
+            "d",
+            when=(unless(lambda screen: screen.app.spending.taken, "no machine was taken back"),),
         ),
         AppAction(
             "compute.model",
@@ -135,8 +216,20 @@ class ComputeScreen(HudtuiScreen):
             show=False,
             asks=True,
         ),
-        AppAction("compute.pods", "Machines", "Go to the machines that are rented.", "p"),
-        AppAction("compute.offers", "Offers", "Go to the offers.", "o"),
+        AppAction(
+            "compute.pods",
+            "Machines",
+            "Go to the machines that are rented.",
+            "p",
+            when=(unless(lambda screen: screen.offers("compute.pods"), _THERE),),
+        ),
+        AppAction(
+            "compute.offers",
+            "Offers",
+            "Go to the offers.",
+            "o",
+            when=(unless(lambda screen: screen.offers("compute.offers"), _THERE),),
+        ),
         AppAction(
             "compute.orphans",
             "End unclaimed",
@@ -144,6 +237,12 @@ class ComputeScreen(HudtuiScreen):
             "X",
             danger=True,
             asks=True,
+            when=(
+                unless(
+                    lambda screen: screen.snapshot is not None and screen.snapshot.orphans,
+                    "no machine is unclaimed",
+                ),
+            ),
         ),
         AppAction(
             "compute.history",
@@ -151,6 +250,12 @@ class ComputeScreen(HudtuiScreen):
             "Show the machines that have ended, with their costs.",
             "h",
             show=False,
+            when=(
+                unless(
+                    lambda screen: screen.session is not None and screen.session.overview.paid,
+                    "no provider of rented machines is set up: {key:compute.access} sets one up",
+                ),
+            ),
         ),
         AppAction(
             "compute.access",
@@ -161,7 +266,12 @@ class ComputeScreen(HudtuiScreen):
         ),
         AppAction("compute.refresh", "Refresh", "Ask all providers again.", "r"),
         AppAction(
-            "compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False
+            "compute.copy",
+            "Copy",
+            "Copy what is under the cursor, as JSON.",
+            "y",
+            show=False,
+            when=(_nothing_to_copy,),
         ),
         AppAction(
             "compute.warnings",
@@ -169,8 +279,21 @@ class ComputeScreen(HudtuiScreen):
             "Show the warnings of the providers in full.",
             "w",
             show=False,
+            when=(
+                unless(lambda screen: screen._warnings(), "all providers were asked, and answered"),
+            ),
         ),
-        cancel_action("compute", "Stop renting a machine; what was created is ended."),
+        cancel_action(
+            "compute",
+            "Stop renting a machine; what was created is ended.",
+            when=(
+                unless(lambda screen: screen.renting, "no machine is being rented"),
+                unless(
+                    lambda screen: not screen.app.rented.getting or screen.app.rented.gives_up,
+                    "the machine is ready: {key:compute.terminate} ends it",
+                ),
+            ),
+        ),
         by_key("compute.back", "Back", "Back to the offers; from there, home.", "escape"),
     )
 
@@ -298,68 +421,6 @@ class ComputeScreen(HudtuiScreen):
                 self._pods if name == "pods" else self._offers
             )
         return name not in (_OF_AN_OFFER if self._on_pods else _OF_A_POD)
-
-    def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if name == "noted" and not self.app.spending.taken:
-            return "no machine was taken back"
-        if name in ("pods", "offers") and not self.offers(action_id):
-            return "you are already there"
-        if name == "orphans" and not (self.snapshot is not None and self.snapshot.orphans):
-            return "no machine is unclaimed"
-        if name in _OF_A_POD and not self._on_pods:
-            return "it is for rented machines: {key:compute.pods} goes to them"
-        if name == "rent" and self._on_pods:
-            return "it is for offers: {key:compute.offers} goes to them"
-        if name == "use" and self._on_pods:
-            return "a run rents its own machine: {key:compute.offers} goes to the offers"
-        if name in ("use", "rent") or (name == "copy" and not self._on_pods):
-            return self._why_not_offer(name)
-        if name in (*_OF_A_POD, "copy"):
-            return self._why_not_pod(name)
-        if name == "warnings" and not self._warnings():
-            return "all providers were asked, and answered"
-        if name == "history" and (self.session is None or not self.session.overview.paid):
-            return "no provider of rented machines is set up: {key:compute.access} sets one up"
-        if name == "cancel" and not self.renting:
-            return "no machine is being rented"
-        if name == "cancel" and self.app.rented.getting and not self.app.rented.gives_up:
-            return "the machine is ready: {key:compute.terminate} ends it"
-        return None
-
-    def _why_not_offer(self, name: str) -> str | None:
-        offer = self.offer
-        if offer is None:
-            return "no offer is selected"
-        if name == "copy":
-            return None
-        part = self._market.offers_of_provider(offer) if self._market is not None else None
-        if part is not None and part.remembered:
-            return (
-                f"{part.title} offered this {ago(self._age(part.at))}; wait for its answer, or "
-                "press {key:compute.refresh}"
-            )
-        if name == "rent":
-            if self.renting:
-                return "a machine is being rented; {key:compute.cancel} cancels"
-            provider = self.provider_of(offer.provider)
-            if provider is None or not provider.features.paid:
-                return "it is your own machine: there is nothing to rent"
-        return None
-
-    def _why_not_pod(self, name: str) -> str | None:
-        row = self.pod
-        if row is None:
-            if self._gone is None:
-                return "no machine is selected"
-            return None if name == "copy" else "it has ended"
-        if name == "limits" and not row.ours:
-            return "hudtui did not rent it and does not watch over it"
-        if name == "limits" and self.going("limits"):
-            return "limits are being changed"
-        if name == "terminal" and not row.pod.addresses:
-            return "its address is not known yet"
-        return None
 
     def _look_for_model(self) -> None:
         """Find out which model will be trained."""

@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.dataset.open_tasks import OpenTasks
 from hudtui.tui.dataset.panes import TICK, ProblemsPane, TaskDetailPane, TasksPane
 from hudtui.tui.dataset.task_work import TaskWork
@@ -47,6 +47,44 @@ _NO_TASKS = (
     "{key:dataset.open} names one, or a dataset on the Hub; "
     "{key:app.open-environment}, then {key:environment.new-task}, makes one for an environment"
 )
+
+
+_OPENED = unless(
+    lambda screen: screen.open.source is not None, "open a task file first, with {key:dataset.open}"
+)
+_NOT_WRITING = unless(
+    lambda screen: not screen.going("make"),
+    "a dataset is being written; {key:dataset.cancel} cancels",
+)
+_SELECTED = unless(lambda screen: screen.tasks.chosen is not None, "select a task first")
+_WHOLE = unless(lambda screen: not screen.open.reading, "everything has to be read first")
+
+
+def _none_usable(screen: DatasetScreen) -> str | None:
+    index = screen.open.index
+    if index is None or index.counts["ok"] + index.counts["warning"]:
+        return None
+    return "no task can be used"
+
+
+def _no_task(screen: DatasetScreen) -> str | None:
+    index = screen.open.index
+    if index is not None and index.total:
+        return None
+    return "the first task is not read yet" if screen.open.reading else "there is no task"
+
+
+def _no_problem(screen: DatasetScreen) -> str | None:
+    if screen.open.index is not None and len(screen.open.index.problems):
+        return None
+    return "no problem was found" + (" so far" if screen.open.reading else "")
+
+
+def _unusable(screen: DatasetScreen) -> str | None:
+    index, chosen = screen.open.index, screen.tasks.chosen
+    if index is None or chosen is None or index.states[chosen] != 2:
+        return None
+    return "this task cannot be used as it is; its problems say why"
 
 
 class DatasetScreen(HudtuiScreen):
@@ -78,6 +116,7 @@ class DatasetScreen(HudtuiScreen):
             "With problems",
             "Show all tasks, those with problems, with errors, with one kind of problem.",
             "p",
+            when=(_OPENED, _no_task),
         ),
         AppAction(
             "dataset.test",
@@ -85,12 +124,22 @@ class DatasetScreen(HudtuiScreen):
             "Set this task up in its environment and evaluate it at once.",
             "T",
             decides=True,
+            when=(_OPENED, _no_task, _SELECTED, _unusable),
         ),
         AppAction(
-            "dataset.play", "Play", "Play this task: by hand, or by a policy, turn by turn.", "h"
+            "dataset.play",
+            "Play",
+            "Play this task: by hand, or by a policy, turn by turn.",
+            "h",
+            when=(_OPENED, _no_task, _SELECTED, _unusable),
         ),
         AppAction(
-            "dataset.convert", "Convert", "Write a dataset file, after a preview.", "c", asks=True
+            "dataset.convert",
+            "Convert",
+            "Write a dataset file, after a preview.",
+            "c",
+            asks=True,
+            when=(_OPENED, _no_task, _NOT_WRITING, _none_usable),
         ),
         AppAction(
             "dataset.publish",
@@ -98,6 +147,7 @@ class DatasetScreen(HudtuiScreen):
             "Push a dataset to the Hugging Face Hub, after a preview.",
             "P",
             asks=True,
+            when=(_OPENED, _no_task, _NOT_WRITING, _none_usable),
         ),
         AppAction(
             "dataset.carry",
@@ -106,6 +156,7 @@ class DatasetScreen(HudtuiScreen):
             "6",
             show=False,
             asks=True,
+            when=(_OPENED, _no_task, _NOT_WRITING),
         ),
         AppAction(
             "dataset.problems",
@@ -113,6 +164,7 @@ class DatasetScreen(HudtuiScreen):
             "List every problem; Enter goes to its task.",
             "l",
             show=False,
+            when=(_OPENED, _no_task, _no_problem),
         ),
         AppAction(
             "dataset.numbers",
@@ -120,11 +172,17 @@ class DatasetScreen(HudtuiScreen):
             "Prompt lengths, tools and categories.",
             "i",
             show=False,
+            when=(_OPENED, _no_task),
         ),
         SORT_ACTION,
         REVERSE_ACTION,
         AppAction(
-            "dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False
+            "dataset.next",
+            "Next problem",
+            "Go to the next task with a problem.",
+            "n",
+            show=False,
+            when=(_OPENED, _no_task, _no_problem),
         ),
         AppAction(
             "dataset.previous",
@@ -132,6 +190,7 @@ class DatasetScreen(HudtuiScreen):
             "Go to the previous task with a problem.",
             "N",
             show=False,
+            when=(_OPENED, _no_task, _no_problem),
         ),
         AppAction(
             "dataset.check",
@@ -139,12 +198,29 @@ class DatasetScreen(HudtuiScreen):
             "Check calls against the last analyzed environment, or not.",
             "v",
             show=False,
+            when=(
+                _OPENED,
+                unless(
+                    lambda screen: screen._was_analyzed,
+                    "no environment was analyzed yet; the environment screen does that",
+                ),
+            ),
         ),
         AppAction(
-            "dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False
+            "dataset.again",
+            "Refresh",
+            "Read the tasks again from the beginning.",
+            "r",
+            show=False,
+            when=(_OPENED,),
         ),
         AppAction(
-            "dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False
+            "dataset.copy",
+            "Copy task",
+            "Copy the task as JSON, secrets masked.",
+            "y",
+            show=False,
+            when=(_OPENED, _no_task, _SELECTED),
         ),
         cancel_action("dataset", "Cancel the reading, the writing or the test in progress."),
         by_key("dataset.back", "To the table", "Back to the table; from there, home.", "escape"),
@@ -207,37 +283,11 @@ class DatasetScreen(HudtuiScreen):
             self._open(self.app.relative(facts.task_files[0]))
 
     def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if name in ("open", "back", "cancel"):
-            return None
-        if self.open.source is None:
-            return "open a task file first, with {key:dataset.open}"
-        if name in ("again", "check"):
-            return (
-                "no environment was analyzed yet; the environment screen does that"
-                if name == "check" and not self._was_analyzed
-                else None
-            )
-        index = self.open.index
-        if index is None or not index.total:
-            return "the first task is not read yet" if self.open.reading else "there is no task"
-        if name in ("next", "previous", "problems") and not len(index.problems):
-            return "no problem was found" + (" so far" if self.open.reading else "")
-        if name in ("convert", "publish", "carry") and self.going("make"):
-            return "a dataset is being written; {key:dataset.cancel} cancels"
-        if name in ("convert", "publish") and not index.counts["ok"] + index.counts["warning"]:
-            return "no task can be used"
-        if name in ("test", "play", "copy") and self.tasks.chosen is None:
-            return "select a task first"
-        if (
-            name in ("test", "play")
-            and self.tasks.chosen is not None
-            and index.states[self.tasks.chosen] == 2
-        ):
-            return "this task cannot be used as it is; its problems say why"
-        if name in ("sort", "reverse") and self.open.reading:
-            return "everything has to be read first"
-        return None
+        """The actions of a list are shared by all lists; here they need tasks."""
+        if not action_id.startswith("list."):
+            return super().why_not(action_id)
+        reasons = [_OPENED, _no_task, *([] if action_id == "list.filter" else [_WHOLE])]
+        return next((words for reason in reasons if (words := reason(self)) is not None), None)
 
     # -- opening
     # ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hudtui.core.environment.images import image_bytes
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER
-from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.actions import AppAction, Reason, by_key, cancel_action, unless
 from hudtui.tui.environment.connection import Connection
 from hudtui.tui.environment.panes import Leaf, ResultPane, ToolPane, ToolsPane
 from hudtui.tui.environment.tool_form import ToolForm
@@ -74,6 +74,17 @@ class _Source(TextEntry):
         self.cursor_position = len(self.value)
 
 
+_NAMED = unless(lambda screen: screen.source is not None, "name an environment first")
+_CONNECTED = unless(
+    lambda screen: screen.analysis is not None, "the environment is not connected yet"
+)
+
+
+def _servers(words: str) -> Reason:
+    """Return a reason against actions on an environment that has no servers."""
+    return unless(lambda screen: screen.source is None or screen.source.servers, words)
+
+
 class EnvironmentScreen(HudtuiScreen):
     """Name a source, see its tools, call one by hand, generate a configuration."""
 
@@ -93,15 +104,36 @@ class EnvironmentScreen(HudtuiScreen):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to open.", "a"),
         AppAction(
-            "environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"
+            "environment.look",
+            "Refresh",
+            "Connect to the environment and analyze it again.",
+            "r",
+            when=(_NAMED,),
         ),
-        AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
+        AppAction(
+            "environment.call",
+            "Call",
+            "Fill in the form and call the selected tool.",
+            "c",
+            when=(
+                unless(lambda screen: isinstance(screen.selected, Tool), "select a tool first"),
+                _servers("this source can be read, but not connected to"),
+            ),
+        ),
         AppAction(
             "environment.generate",
             "Generate config",
             "Write a gym configuration for this environment.",
             "w",
             asks=True,
+            when=(
+                _NAMED,
+                _CONNECTED,
+                unless(
+                    lambda screen: screen.analysis.agent_tools,
+                    "this environment has no tools for an agent",
+                ),
+            ),
         ),
         AppAction(
             "environment.new-task",
@@ -109,6 +141,11 @@ class EnvironmentScreen(HudtuiScreen):
             "Write the template of a task for this environment.",
             "n",
             asks=True,
+            when=(
+                _NAMED,
+                _CONNECTED,
+                _servers("a task needs an environment with servers that can be started or reached"),
+            ),
         ),
         AppAction(
             "environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"
@@ -119,6 +156,7 @@ class EnvironmentScreen(HudtuiScreen):
             "Open the image of the last answer outside the terminal.",
             "o",
             show=False,
+            when=(unless(lambda screen: screen._result.images, "the last result has no image"),),
         ),
         AppAction(
             "environment.login",
@@ -126,6 +164,15 @@ class EnvironmentScreen(HudtuiScreen):
             "Log in at the server, in a browser; or forget the login.",
             "L",
             show=False,
+            when=(
+                unless(
+                    lambda screen: (
+                        screen.source is not None
+                        and any(spec.url for spec in screen.source.servers)
+                    ),
+                    "a login is for environments at an http(s) address",
+                ),
+            ),
         ),
         AppAction(
             "environment.disconnect",
@@ -133,6 +180,11 @@ class EnvironmentScreen(HudtuiScreen):
             "End the connection that calls by hand keep open.",
             "x",
             show=False,
+            when=(
+                unless(
+                    lambda screen: screen.connection.session is not None, "there is no connection"
+                ),
+            ),
         ),
         cancel_action("environment", "Stop the analysis, the call or the test of a new task."),
         AppAction(
@@ -141,6 +193,7 @@ class EnvironmentScreen(HudtuiScreen):
             "Read the warnings and the server's instructions.",
             "i",
             show=False,
+            when=(_NAMED, _CONNECTED),
         ),
         by_key(
             "environment.back",
@@ -206,30 +259,6 @@ class EnvironmentScreen(HudtuiScreen):
             _HINT if facts is None or facts.lock is None else f"{_NAME}; {facts.lock.name} is here"
         )
         self.query_one(EmptyState).tell(_NOTHING, hint)
-
-    def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if name in ("look", "generate", "new-task", "notes") and self.source is None:
-            return "name an environment first"
-        if name in ("generate", "new-task", "notes") and self.analysis is None:
-            return "the environment is not connected yet"
-        if name == "generate" and self.analysis is not None and not self.analysis.agent_tools:
-            return "this environment has no tools for an agent"
-        if name == "new-task" and self.source is not None and not self.source.servers:
-            return "a task needs an environment with servers that can be started or reached"
-        if name == "call" and not isinstance(self.selected, Tool):
-            return "select a tool first"
-        if name == "call" and self.source is not None and not self.source.servers:
-            return "this source can be read, but not connected to"
-        if name == "login" and (
-            self.source is None or not any(spec.url for spec in self.source.servers)
-        ):
-            return "a login is for environments at an http(s) address"
-        if name == "image" and not self._result.images:
-            return "the last result has no image"
-        if name == "disconnect" and self.connection.session is None:
-            return "there is no connection"
-        return None
 
     # -- the source
     # ----------------------------------------------------------------------------------------------

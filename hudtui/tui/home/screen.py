@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from hudtui.core.text import home_short
-from hudtui.tui.actions import AppAction, keys_of, shown
+from hudtui.tui.actions import AppAction, keys_of, needing, shown, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.home.panes import (
     MoneyPane,
@@ -34,6 +34,9 @@ def _hidden(pane: Pane) -> Pane:
     return pane
 
 
+_READ = unless(lambda screen: screen.app.facts is not None, "the project is still being read")
+
+
 class HomeScreen(HudtuiScreen):
     """The next step, runs in progress, the newest rewards and runs, money, and the project."""
 
@@ -45,20 +48,29 @@ class HomeScreen(HudtuiScreen):
         "machines and their cost. {key:home.next} opens the next step, 1 to 5 open any of them; in "
         "the list of runs it opens a run."
     )
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("home.next", "Next step", "Open the step that comes next.", "enter"),
-        AppAction(
-            "home.resume",
-            "Last place",
-            "Return to the screen, run or file where hudtui was last left.",
-            "backspace",
-        ),
-        AppAction(
-            "home.demo",
-            "Demo workspace",
-            "Make a small working example, the game 2048: in a folder of its own, or here.",
-            "d",
-            decides=True,
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
+        _READ,
+        (
+            AppAction("home.next", "Next step", "Open the step that comes next.", "enter"),
+            AppAction(
+                "home.resume",
+                "Last place",
+                "Return to the screen, run or file where hudtui was last left.",
+                "backspace",
+            ),
+            AppAction(
+                "home.demo",
+                "Demo workspace",
+                "Make a small working example, the game 2048: in a folder of its own, or here.",
+                "d",
+                decides=True,
+                when=(
+                    unless(
+                        lambda screen: screen.offers("home.demo"),
+                        "this folder has a project already",
+                    ),
+                ),
+            ),
         ),
     )
 
@@ -163,15 +175,6 @@ class HomeScreen(HudtuiScreen):
             return self.app.last_place() is not None
         facts = self.app.facts
         return action_id != "home.demo" or facts is None or facts.empty
-
-    def why_not(self, action_id: str) -> str | None:
-        if self.app.facts is None:
-            return "the project is still being read"
-        return (
-            "this folder has a project already"
-            if action_id == "home.demo" and not self.offers(action_id)
-            else None
-        )
 
     def action_next(self) -> None:
         facts = self.app.facts

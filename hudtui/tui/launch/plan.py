@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, unless
 from hudtui.tui.launch.form import in_form
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.hanging import hanging_lines
@@ -38,7 +38,11 @@ class PlanPane(Pane):
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "launch.unfold", "Unfold", "Unfold the plan, or fold it into one line.", "enter,space"
+            "launch.unfold",
+            "Unfold",
+            "Unfold the plan, or fold it into one line.",
+            "enter,space",
+            when=(unless(lambda pane: pane._plan, "there is no plan yet"),),
         ),
     )
     DEFAULT_CSS = "PlanPane { min-height: 5; } PlanPane Static { height: auto; padding: 0 1; }"
@@ -77,9 +81,6 @@ class PlanPane(Pane):
         """
         self._prepared, self._plan, self._summary, self._problem = prepared, plan, summary, problem
         self._draw()
-
-    def why_not(self, action_id: str) -> str | None:
-        return None if self._plan else "there is no plan yet"
 
     def action_unfold(self) -> None:
         self._unfolded = not self._unfolded

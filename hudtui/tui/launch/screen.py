@@ -26,7 +26,7 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.request_texts import argv_of, request_from, texts_of
 from hudtui.core.text import clean_line
 from hudtui.core.training.options import engine_of
-from hudtui.tui.actions import AppAction, by_key
+from hudtui.tui.actions import AppAction, by_key, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.launch import form
 from hudtui.tui.launch.form import FieldsPane, label_of
@@ -65,12 +65,34 @@ _OTHERS = {
     "machines": ("another machine of yours…", "Which machine?", "user@host"),
 }
 """The choice beside those that are listed, and the question that it asks."""
-_OF_THE_PLAN = ("launch.start", "launch.copy", "launch.fix")
-"""Actions that need the plan."""
 DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
 _KEPT = 60.0
 """Seconds for which the answers about prices and machines are kept while the plan changes."""
+
+
+def _being_prepared(screen: LaunchScreen) -> str | None:
+    run = screen._getting
+    if run is None:
+        return None
+    name = clean_line(run.name, 40)
+    return f"a machine is being prepared for {name}; {{key:launch.cancel}} cancels it"
+
+
+def _incomplete(screen: LaunchScreen) -> str | None:
+    if screen.checking or screen.record is not None:
+        return None  # the action waits for the plan
+    return "something is missing; the pane Plan says what"
+
+
+def _nothing_to_fix(screen: LaunchScreen) -> str | None:
+    if screen.checking:
+        return None
+    if screen.going("fix"):
+        return "a fix is already running"
+    if screen._to_fix is None and screen._untrusted is None:
+        return "there is nothing that hudtui can fix"
+    return None
 
 
 class LaunchScreen(HudtuiScreen):
@@ -96,14 +118,25 @@ class LaunchScreen(HudtuiScreen):
             "ctrl+g",
             priority=True,
             decides=True,
+            when=(_being_prepared, _incomplete),
         ),
-        AppAction("launch.fix", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
+        AppAction(
+            "launch.fix",
+            "Fix",
+            "Offer a fix for the first thing that is missing.",
+            "f4",
+            when=(_nothing_to_fix,),
+        ),
         AppAction(
             "launch.rehearse",
             "Rehearse",
             "Rehearse the training free of charge: a tiny model, on this machine's CPU.",
             "f7,R",
             decides=True,
+            when=(
+                _being_prepared,
+                unless(lambda screen: not screen.going("rehearse"), "a rehearsal is being started"),
+            ),
         ),
         AppAction(
             "launch.back",
@@ -111,7 +144,13 @@ class LaunchScreen(HudtuiScreen):
             "Restore the text of the field; then go to the runs without a start.",
             "escape",
         ),
-        AppAction("launch.copy", "Copy command", "Copy the command that does the same.", "f6,y"),
+        AppAction(
+            "launch.copy",
+            "Copy command",
+            "Copy the command that does the same.",
+            "f6,y",
+            when=(_incomplete,),
+        ),
         AppAction(
             "launch.reset",
             "Defaults",
@@ -126,6 +165,9 @@ class LaunchScreen(HudtuiScreen):
             "f8,ctrl+x",
             show=False,
             danger=True,
+            when=(
+                unless(lambda screen: screen._getting is not None, "no machine is being prepared"),
+            ),
         ),
         by_key("launch.up", "Field above", "Go to the field above.", "up", priority=True),
         by_key("launch.down", "Field below", "Go to the field below.", "down", priority=True),
@@ -306,26 +348,6 @@ class LaunchScreen(HudtuiScreen):
             self._plan_soon()  # no machine is being prepared any more
         elif self._untrusted is not None or self._asks_about_env:
             self._plan_soon()  # the user may have agreed in another way
-
-    def why_not(self, action_id: str) -> str | None:
-        if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
-            return (
-                f"a machine is being prepared for {clean_line(self._getting.name, 40)}; "
-                "{key:launch.cancel} cancels it"
-            )
-        if action_id in _OF_THE_PLAN and self.checking:
-            return None  # they wait for it
-        if action_id in ("launch.start", "launch.copy") and self.record is None:
-            return "something is missing; the pane Plan says what"
-        if action_id == "launch.rehearse" and self.going("rehearse"):
-            return "a rehearsal is being started"
-        if action_id == "launch.cancel" and self._getting is None:
-            return "no machine is being prepared"
-        if action_id == "launch.fix" and self.going("fix"):
-            return "a fix is already running"
-        if action_id == "launch.fix" and self._to_fix is None and self._untrusted is None:
-            return "there is nothing that hudtui can fix"
-        return None
 
     def action_back(self) -> None:
         """Restore the text.

@@ -24,7 +24,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from hudtui.core.pattern import Pattern
-from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, with_keys
+from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, unless, with_keys
 from hudtui.tui.log.lines import FloodLines, LogLines
 from hudtui.tui.log.model import LogBuffer
 from hudtui.tui.widgets.search import SearchField, StatusLine, search_words, spaced
@@ -35,6 +35,10 @@ PERIOD = 0.1
 
 _SEARCH_STEP = 5000
 """Number of lines that are searched before other tasks of the event loop run."""
+
+
+_SEARCHED = unless(lambda log: log.pattern is not None, "search first, with {key:log.search}")
+_LINES = unless(lambda log: len(log.buffer), "there is no line yet")
 
 
 class LogView(Acting, Vertical):
@@ -54,21 +58,58 @@ class LogView(Acting, Vertical):
         AppAction("log.now", "Now", "Jump to the newest line and follow it.", "G,f", palette=False),
         AppAction("log.pause", "Pause", "Pause the log, or continue.", "space", palette=False),
         AppAction("log.search", "Search", "Mark and find text in the log.", "slash", palette=False),
-        by_key("log.next", "Next match", "Go to the next match.", "n"),
-        by_key("log.previous", "Previous match", "Go to the match before.", "N"),
+        by_key(
+            "log.next",
+            "Next match",
+            "Go to the next match.",
+            "n",
+            when=(_SEARCHED,),
+        ),
+        by_key(
+            "log.previous",
+            "Previous match",
+            "Go to the match before.",
+            "N",
+            when=(_SEARCHED,),
+        ),
         AppAction(
             "log.error",
             "Next error",
             "Go to the first error, then to the one after.",
             "J",
             palette=False,
+            when=(_LINES,),
         ),
-        by_key("log.cancel", "Cancel", "Stop searching the log.", "ctrl+x"),
+        by_key(
+            "log.cancel",
+            "Cancel",
+            "Stop searching the log.",
+            "ctrl+x",
+            when=(unless(lambda log: log.searching, "nothing is being searched"),),
+        ),
         by_key("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         by_key("log.times", "Times", "Show when each line arrived.", "D"),
-        by_key("log.save", "Save", "Write the shown lines into a file.", "W"),
-        by_key("log.copy", "Copy", "Copy the visible lines.", "y"),
-        by_key("log.copy-all", "Copy all", "Copy every line of the pane.", "Y"),
+        by_key(
+            "log.save",
+            "Save",
+            "Write the shown lines into a file.",
+            "W",
+            when=(_LINES,),
+        ),
+        by_key(
+            "log.copy",
+            "Copy",
+            "Copy the visible lines.",
+            "y",
+            when=(_LINES,),
+        ),
+        by_key(
+            "log.copy-all",
+            "Copy all",
+            "Copy every line of the pane.",
+            "Y",
+            when=(_LINES,),
+        ),
         by_key("log.down", "Down", "One line down.", "j"),
         by_key("log.up", "Up", "One line up.", "k"),
         by_key("log.top", "First", "Go to the first line of the log.", "g"),
@@ -420,18 +461,6 @@ class LogView(Acting, Vertical):
         """Focus the lines."""
         self._lines.focus(scroll_visible)
         return self
-
-    def why_not(self, action_id: str) -> str | None:
-        """Return why an action is not possible now; None if it is possible."""
-        if action_id in ("log.next", "log.previous") and self._pattern is None:
-            return "search first, with {key:log.search}"
-        if action_id in ("log.save", "log.copy", "log.copy-all", "log.error") and not len(
-            self.buffer
-        ):
-            return "there is no line yet"
-        if action_id == "log.cancel" and self._reached is None:
-            return "nothing is being searched"
-        return None
 
     def offers(self, action_id: str) -> bool:
         """Return whether an action is offered.

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.css.query import NoMatches
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, cancel_action, needing, unless
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.yaml_editor import YamlEditor
 from hudtui.tui.environment.connection import Connection
@@ -44,6 +44,17 @@ BOTH_PANES = 120
 """Columns from which both panes are shown."""
 
 
+_OPENED = unless(lambda screen: screen.path is not None, "no configuration is open")
+
+
+def _no_call(screen: MappingScreen) -> str | None:
+    if screen.preview.meaning is None or screen.preview.meaning.call is None:
+        return "this reply becomes no call"
+    if screen.draft.analysis is None:
+        return "open an environment first ({key:app.open-environment})"
+    return None
+
+
 class MappingScreen(HudtuiScreen):
     """An editor for gym configurations that shows what replies become.
 
@@ -61,93 +72,149 @@ class MappingScreen(HudtuiScreen):
         "leaves the text. {key:mapping.send} sends the call to the environment that was analyzed "
         "last. {key:mapping.outline} jumps to an action."
     )
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction(
-            "mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
+        _OPENED,
+        (
+            AppAction(
+                "mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True
+            ),
+            AppAction(
+                "mapping.pane",
+                "Other pane",
+                "Go to the other pane, or show it where only one has room.",
+                "f6",
+            ),
+            AppAction(
+                "mapping.send",
+                "Send",
+                "Send the call to the live environment.",
+                "f8",
+                decides=True,
+                when=(_no_call,),
+            ),
+            AppAction(
+                "mapping.problem",
+                "Next finding",
+                "Go to the next finding.",
+                "f4",
+                when=(unless(lambda screen: screen.draft.findings, "there is no finding"),),
+            ),
+            AppAction("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
+            AppAction("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
+            AppAction(
+                "mapping.new",
+                "New action",
+                "Add an action for a tool to the text and to the prompt.",
+                "f7",
+                when=(
+                    unless(
+                        lambda screen: screen.snippet_tools(),
+                        "open the environment first ({key:app.open-environment}): actions are made "
+                        "from its tools",
+                    ),
+                ),
+            ),
+            AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,o"),
+            AppAction(
+                "mapping.play",
+                "Play",
+                "Play a task with this configuration: by hand, or by a policy.",
+                "p",
+            ),
+            AppAction(
+                "mapping.fix",
+                "Fix",
+                "Apply the fix of the finding at the cursor.",
+                "ctrl+l,f",
+                show=False,
+            ),
+            AppAction(
+                "mapping.fix-all",
+                "Fix all",
+                "Apply all safe fixes.",
+                "F",
+                show=False,
+                when=(
+                    unless(
+                        lambda screen: any(one.fix for one in screen.draft.findings),
+                        "there is no safe fix",
+                    ),
+                ),
+            ),
+            AppAction(
+                "mapping.outside",
+                "Difference",
+                "The file was changed by another program: see it, read it, or keep yours.",
+                "d",
+            ),
+            AppAction(
+                "mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False
+            ),
+            AppAction("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
+            AppAction(
+                "mapping.find-previous",
+                "Find previous",
+                "Go to the previous match.",
+                "shift+f3",
+                show=False,
+            ),
+            AppAction(
+                "mapping.problem-before",
+                "Previous finding",
+                "Go to the previous finding.",
+                "shift+f4",
+                show=False,
+                when=(unless(lambda screen: screen.draft.findings, "there is no finding"),),
+            ),
+            AppAction("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
+            AppAction(
+                "mapping.sample-previous",
+                "Previous sample",
+                "Try the previous reply.",
+                "N",
+                show=False,
+            ),
+            AppAction(
+                "mapping.write", "Write reply", "Write into the sample reply.", "w", show=False
+            ),
+            AppAction("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
+            AppAction(
+                "mapping.actions",
+                "All actions",
+                "Show every action with an example.",
+                "a",
+                show=False,
+            ),
+            AppAction(
+                "mapping.findings", "Findings", "Show the list of findings.", "l", show=False
+            ),
+            AppAction(
+                "mapping.config",
+                "Other config",
+                "Choose another configuration of this project.",
+                "c",
+                show=False,
+                asks=True,
+            ),
+            AppAction(
+                "mapping.disconnect",
+                "Disconnect",
+                "End the connections to the environment.",
+                "x",
+                show=False,
+                when=(
+                    unless(
+                        lambda screen: screen.connection.session is not None,
+                        "there is no connection",
+                    ),
+                ),
+            ),
+            cancel_action("mapping", "Cancel the call in progress."),
         ),
-        AppAction(
-            "mapping.pane",
-            "Other pane",
-            "Go to the other pane, or show it where only one has room.",
-            "f6",
-        ),
-        AppAction(
-            "mapping.send", "Send", "Send the call to the live environment.", "f8", decides=True
-        ),
-        AppAction("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
-        AppAction("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
-        AppAction("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
-        AppAction(
-            "mapping.new",
-            "New action",
-            "Add an action for a tool to the text and to the prompt.",
-            "f7",
-        ),
-        AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,o"),
-        AppAction(
-            "mapping.play",
-            "Play",
-            "Play a task with this configuration: by hand, or by a policy.",
-            "p",
-        ),
-        AppAction(
-            "mapping.fix",
-            "Fix",
-            "Apply the fix of the finding at the cursor.",
-            "ctrl+l,f",
-            show=False,
-        ),
-        AppAction("mapping.fix-all", "Fix all", "Apply all safe fixes.", "F", show=False),
-        AppAction(
-            "mapping.outside",
-            "Difference",
-            "The file was changed by another program: see it, read it, or keep yours.",
-            "d",
-        ),
-        AppAction(
-            "mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False
-        ),
-        AppAction("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
-        AppAction(
-            "mapping.find-previous",
-            "Find previous",
-            "Go to the previous match.",
-            "shift+f3",
-            show=False,
-        ),
-        AppAction(
-            "mapping.problem-before",
-            "Previous finding",
-            "Go to the previous finding.",
-            "shift+f4",
-            show=False,
-        ),
-        AppAction("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
-        AppAction(
-            "mapping.sample-previous", "Previous sample", "Try the previous reply.", "N", show=False
-        ),
-        AppAction("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
-        AppAction("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
-        AppAction(
-            "mapping.actions", "All actions", "Show every action with an example.", "a", show=False
-        ),
-        AppAction("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
-        AppAction(
+        but=(
             "mapping.config",
-            "Other config",
-            "Choose another configuration of this project.",
-            "c",
-            show=False,
-            asks=True,
+            "mapping.cancel",
         ),
-        AppAction(
-            "mapping.disconnect",
-            "Disconnect",
-            "End the connections to the environment.",
-            "x",
-            show=False,
-        ),
-        cancel_action("mapping", "Cancel the call in progress."),
     )
 
     def __init__(self) -> None:
@@ -474,32 +541,6 @@ class MappingScreen(HudtuiScreen):
             return action_id == "mapping.config"
         return action_id != "mapping.outside" or self.file.conflict
 
-    def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if self.path is None:
-            return None if name in ("config", "cancel") else "no configuration is open"
-        if name == "send":
-            return self._why_not_send()
-        if name in ("problem", "problem-before", "findings") and not self.draft.findings:
-            return "there is no finding" if name != "findings" else None
-        if name in ("fix-all",) and not any(finding.fix for finding in self.draft.findings):
-            return "there is no safe fix"
-        if name == "new" and not self._snippet_tools():
-            return (
-                "open the environment first ({key:app.open-environment}): actions are made from "
-                "its tools"
-            )
-        if name == "disconnect" and self.connection.session is None:
-            return "there is no connection"
-        return None
-
-    def _why_not_send(self) -> str | None:
-        if self.preview.meaning is None or self.preview.meaning.call is None:
-            return "this reply becomes no call"
-        if self.draft.analysis is None:
-            return "open an environment first ({key:app.open-environment})"
-        return None
-
     # -- panes
     # ----------------------------------------------------------------------------------------------
 
@@ -666,7 +707,7 @@ class MappingScreen(HudtuiScreen):
     # -- new actions
     # ----------------------------------------------------------------------------------------------
 
-    def _snippet_tools(self) -> list[Any]:
+    def snippet_tools(self) -> list[Any]:
         return [
             tool
             for tool in (self.draft.analysis.agent_tools if self.draft.analysis is not None else ())
@@ -679,7 +720,7 @@ class MappingScreen(HudtuiScreen):
         from hudtui.core.gym.lint.findings import Finding, Fix
         from hudtui.core.gym.lint.fixes import apply_fixes
 
-        tools = self._snippet_tools()
+        tools = self.snippet_tools()
         lines = [
             Content.assemble(
                 (clean_line(tool.name, 60), "bold"),
@@ -752,7 +793,7 @@ class MappingScreen(HudtuiScreen):
 
         await self._read()  # what is sent is what the text means now, also right after a key
         meaning, analysis = self.preview.meaning, self.draft.analysis
-        if (reason := self._why_not_send()) is not None:
+        if (reason := _no_call(self)) is not None:
             self.say(f"Send: {reason}.", "warning")
             return
         assert meaning is not None and meaning.call is not None and analysis is not None

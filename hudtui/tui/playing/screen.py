@@ -22,7 +22,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.rollouts.options import PlayTaskOptions
 from hudtui.core.text import clean_line, plural
-from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
 from hudtui.tui.playing.panes import ActionsPane, ReplyPane, SetupPane, TranscriptPane
@@ -59,6 +59,33 @@ class PlayChoice(PlayTaskOptions):
     config: str | None = None
 
 
+_BEGUN = unless(lambda screen: screen.begun, "nothing was played yet")
+_GOING = unless(
+    lambda screen: screen.begun and not screen.over,
+    "no episode is being played; {key:playing.start} starts one",
+)
+_POLICY = unless(
+    lambda screen: screen.playing.policy is not None,
+    "no policy is chosen; {key:playing.policy} chooses one",
+)
+
+
+def _missing(screen: PlayingScreen) -> str | None:
+    if screen.going("choose"):
+        return None
+    if screen.choice.tasks is None:
+        return (
+            "there is no task file; {key:app.open-environment}, then {key:environment.new-task}, "
+            "makes a task"
+        )
+    if screen.choice.config is None:
+        return (
+            "there is no configuration; {key:app.open-environment}, then "
+            "{key:environment.generate}, generates one"
+        )
+    return None
+
+
 class PlayingScreen(HudtuiScreen):
     """Choose a task and who plays it, watch the turns arrive, and take part in them."""
 
@@ -80,27 +107,50 @@ class PlayingScreen(HudtuiScreen):
             "ctrl+g",
             priority=True,
             decides=True,
+            when=(_missing,),
         ),
         AppAction(
             "playing.pause",
             "Pause / continue",
             "Let the policy pause, or give the episode back to it.",
             "p",
+            when=(_GOING, _POLICY),
         ),
-        AppAction("playing.step", "One turn", "Let the policy play one turn.", "full_stop"),
+        AppAction(
+            "playing.step",
+            "One turn",
+            "Let the policy play one turn.",
+            "full_stop",
+            when=(_GOING, _POLICY),
+        ),
         AppAction(
             "playing.write",
             "Write reply",
             "Take over: let the policy pause, and write the next reply.",
             "w",
         ),
-        AppAction("playing.send", "Send", "Play the reply.", "f8", priority=True, decides=True),
+        AppAction(
+            "playing.send",
+            "Send",
+            "Play the reply.",
+            "f8",
+            priority=True,
+            decides=True,
+            when=(
+                _GOING,
+                unless(
+                    lambda screen: screen._answer.editor.text.strip(),
+                    "the reply is empty; {key:playing.write} writes one",
+                ),
+            ),
+        ),
         AppAction(
             "playing.end",
             "End",
             "End the episode: evaluate it, and end its environment.",
             "x",
             danger=True,
+            when=(_GOING,),
         ),
         AppAction(
             "playing.evaluate",
@@ -109,6 +159,7 @@ class PlayingScreen(HudtuiScreen):
             "J",
             show=False,
             decides=True,
+            when=(_GOING,),
         ),
         AppAction("playing.task", "Task", "Choose the task.", "a", show=False, asks=True),
         AppAction(
@@ -135,7 +186,12 @@ class PlayingScreen(HudtuiScreen):
             asks=True,
         ),
         AppAction(
-            "playing.copy", "Copy transcript", "Copy what was played so far.", "y", show=False
+            "playing.copy",
+            "Copy transcript",
+            "Copy what was played so far.",
+            "y",
+            show=False,
+            when=(_BEGUN,),
         ),
         AppAction(
             "playing.transcript",
@@ -143,6 +199,7 @@ class PlayingScreen(HudtuiScreen):
             "Write what was played so far into a file.",
             "W",
             show=False,
+            when=(_BEGUN,),
         ),
         AppAction(
             "playing.keep",
@@ -151,6 +208,7 @@ class PlayingScreen(HudtuiScreen):
             "K",
             show=False,
             asks=True,
+            when=(_BEGUN, unless(lambda screen: screen._turns, "no reply was played yet")),
         ),
         cancel_action(
             "playing", "End the environment at once; the episode is kept without an evaluation."
@@ -216,31 +274,10 @@ class PlayingScreen(HudtuiScreen):
     async def on_unmount(self) -> None:
         await self.stop("play")
 
-    def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if name == "start" and not self.going("choose"):
-            if self.choice.tasks is None:
-                return (
-                    "there is no task file; {key:app.open-environment}, then "
-                    "{key:environment.new-task}, makes a task"
-                )
-            if self.choice.config is None:
-                return (
-                    "there is no configuration; {key:app.open-environment}, then "
-                    "{key:environment.generate}, generates one"
-                )
-        begun = self.playing is not None and self.playing.player is not None
-        if name in ("pause", "step", "send", "end", "evaluate") and (self.over or not begun):
-            return "no episode is being played; {key:playing.start} starts one"
-        if name in ("pause", "step") and self.playing is not None and self.playing.policy is None:
-            return "no policy is chosen; {key:playing.policy} chooses one"
-        if name == "send" and not self._answer.editor.text.strip():
-            return "the reply is empty; {key:playing.write} writes one"
-        if name in ("copy", "transcript", "keep") and not begun:
-            return "nothing was played yet"
-        if name == "keep" and not self._turns:
-            return "no reply was played yet"
-        return None
+    @property
+    def begun(self) -> bool:
+        """Whether an episode was begun."""
+        return self.playing is not None and self.playing.player is not None
 
     def has_use(self, action_id: str) -> bool:
         return bool(self.going("play"))

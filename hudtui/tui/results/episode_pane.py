@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.message import Message
 
 from hudtui.core.results.images import images_by_turn
-from hudtui.tui.actions import AppAction, by_key
+from hudtui.tui.actions import AppAction, by_key, unless
 from hudtui.tui.results.transcript import (
     Beside,
     TranscriptPage,
@@ -38,6 +38,10 @@ def _no_picture(image: TranscriptImage) -> Sequence[Content]:
     return ()
 
 
+_TURNS = unless(lambda pane: pane.turns, "there is no turn to go to in this view")
+_MATCHES = unless(lambda pane: pane.matches, "this view has no match")
+
+
 class EpisodePane(ViewsPane):
     """An episode, read in full.
 
@@ -55,9 +59,20 @@ class EpisodePane(ViewsPane):
     VIEWS: ClassVar[tuple[str, ...]] = ("turns", "messages", "group", "record")
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "episode.next-turn", "Next turn", "Scroll to the next turn.", "right", palette=False
+            "episode.next-turn",
+            "Next turn",
+            "Scroll to the next turn.",
+            "right",
+            palette=False,
+            when=(_TURNS,),
         ),
-        by_key("episode.previous-turn", "Turn before", "Scroll to the turn before.", "left"),
+        by_key(
+            "episode.previous-turn",
+            "Turn before",
+            "Scroll to the turn before.",
+            "left",
+            when=(_TURNS,),
+        ),
         AppAction(
             "episode.later",
             "Next episode",
@@ -72,12 +87,14 @@ class EpisodePane(ViewsPane):
             "Scroll to the next line that matches the search.",
             "n",
             palette=False,
+            when=(_MATCHES,),
         ),
         by_key(
             "episode.previous-match",
             "Match before",
             "Scroll to the previous line that matches the search.",
             "N",
+            when=(_MATCHES,),
         ),
     )
     DEFAULT_CSS = """
@@ -330,16 +347,15 @@ class EpisodePane(ViewsPane):
             return self._wanted is not None
         return super().offers(action_id)
 
-    def why_not(self, action_id: str) -> str | None:
-        if action_id in ("episode.next-turn", "episode.previous-turn") and (
-            self.view == "record" or not self._page.turns
-        ):
-            return "there is no turn to go to in this view"
-        if action_id in ("episode.next-match", "episode.previous-match") and (
-            self.view == "record" or not self._page.found
-        ):
-            return "this view has no match"
-        return super().why_not(action_id)
+    @property
+    def turns(self) -> Sequence[object]:
+        """The places of the turns in this view."""
+        return () if self.view == "record" else self._page.turns
+
+    @property
+    def matches(self) -> Sequence[object]:
+        """The places of the matches in this view."""
+        return () if self.view == "record" else self._page.found
 
     def _move(self, kind: Literal["turns", "found"], by: int) -> None:
         """Scroll to the next or previous line of a kind."""

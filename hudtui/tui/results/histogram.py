@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from hudtui.core.text import plural
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, needing, unless
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.pane import Pane
 
@@ -40,39 +40,47 @@ def bar_lines(counts: Sequence[int], width: int, height: int) -> list[str]:
     ]
 
 
+_REWARDED = unless(lambda histogram: histogram.buckets, "there is no reward yet")
+
+
 class Histogram(Acting, Widget, can_focus=True):
     """Bars of rewards, from which the user can choose a range."""
 
     ALLOW_SELECT = False
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction(
-            "rewards.right",
-            "Next rewards",
-            "Show only episodes with rewards in the next range.",
-            "right",
-            palette=False,
-        ),
-        AppAction(
-            "rewards.left",
-            "Rewards before",
-            "Show only episodes with rewards in the range before.",
-            "left",
-            palette=False,
-        ),
-        AppAction(
-            "rewards.wider",
-            "Wider",
-            "Add the next range of rewards to the ranges that are shown.",
-            "shift+right",
-            palette=False,
-        ),
-        by_key("rewards.narrower", "Narrower", "Remove the last range of rewards.", "shift+left"),
-        AppAction(
-            "rewards.all",
-            "All rewards",
-            "Show the episodes with all rewards again.",
-            "escape",
-            palette=False,
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
+        _REWARDED,
+        (
+            AppAction(
+                "rewards.right",
+                "Next rewards",
+                "Show only episodes with rewards in the next range.",
+                "right",
+                palette=False,
+            ),
+            AppAction(
+                "rewards.left",
+                "Rewards before",
+                "Show only episodes with rewards in the range before.",
+                "left",
+                palette=False,
+            ),
+            AppAction(
+                "rewards.wider",
+                "Wider",
+                "Add the next range of rewards to the ranges that are shown.",
+                "shift+right",
+                palette=False,
+            ),
+            by_key(
+                "rewards.narrower", "Narrower", "Remove the last range of rewards.", "shift+left"
+            ),
+            AppAction(
+                "rewards.all",
+                "All rewards",
+                "Show the episodes with all rewards again.",
+                "escape",
+                palette=False,
+            ),
         ),
     )
     DEFAULT_CSS = "Histogram { height: 1fr; width: 1fr; padding: 0 1; }"
@@ -170,9 +178,6 @@ class Histogram(Acting, Widget, can_focus=True):
     def offers(self, action_id: str) -> bool:
         """Leave Esc to the screen while no range is chosen."""
         return action_id != "rewards.all" or self.chosen is not None
-
-    def why_not(self, action_id: str) -> str | None:
-        return None if self.buckets else "there is no reward yet"
 
     def _choose(self, chosen: tuple[int, int] | None) -> None:
         if chosen == self.chosen:

@@ -26,7 +26,7 @@ from hudtui.core.results.queries import (
     unsolved,
 )
 from hudtui.core.text import clean, clean_line, plural
-from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action, needing, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.group_view import GroupSide, group_lines
@@ -103,6 +103,20 @@ def _within(entry: EpisodeEntry, rewards: tuple[float, float] | None) -> bool:
     return rewards is None or (entry.reward is not None and rewards[0] <= entry.reward < rewards[1])
 
 
+_RECORDED = unless(
+    lambda screen: screen.index is not None and screen.index.entries, "no episode is recorded yet"
+)
+
+
+def _nothing_differs(screen: ResultsScreen) -> str | None:
+    diff = screen.episode.diff
+    if diff is not None and diff.first is not None:
+        return None
+    if screen.marked_episode is None:
+        return "{key:results.compare} marks an episode first"
+    return "nothing differs from the marked episode"
+
+
 class ResultsScreen(HudtuiScreen):
     """The episodes of a run or a file: groups, episodes, turns."""
 
@@ -118,83 +132,122 @@ class ResultsScreen(HudtuiScreen):
         "or an episode, to show others beside it. New episodes appear while a file is being "
         "written."
     )
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
+        _RECORDED,
+        (
+            AppAction(
+                "results.open",
+                "Open",
+                "Choose a run, or enter the path of a file or a folder with episodes.",
+                "o",
+                asks=True,
+            ),
+            AppAction(
+                "results.search",
+                "Search texts",
+                "Search every message, reply, call and answer of all episodes.",
+                "f",
+                asks=True,
+            ),
+            AppAction(
+                "results.failures",
+                "Failures",
+                "Show failures by their cause, or the groups again.",
+                "F",
+            ),
+            AppAction(
+                "results.rewards",
+                "Rewards",
+                "Go to the rewards: the arrow keys choose a range, which filters the lists.",
+                "h",
+            ),
+            AppAction(
+                "results.map",
+                "Map",
+                "Show the mean reward of each listed task at each step of a training, as a map.",
+                "M",
+                show=False,
+                when=(
+                    unless(
+                        lambda screen: any(
+                            group.key.step is not None for group in screen.groups.listed
+                        ),
+                        "no listed group belongs to a step of a training",
+                    ),
+                ),
+            ),
+            AppAction(
+                "results.compare",
+                "Compare",
+                "Mark this group or episode, compare another with it, or unmark it.",
+                "c",
+                when=(
+                    unless(
+                        lambda screen: (
+                            screen.panes.current is screen.groups or screen.chosen_entry is not None
+                        ),
+                        "choose an episode first",
+                    ),
+                ),
+            ),
+            AppAction(
+                "results.difference",
+                "Next difference",
+                "Go to the next turn in which the two episodes differ.",
+                "d",
+                when=(_nothing_differs,),
+            ),
+            AppAction(
+                "results.export",
+                "Export",
+                "Write episodes to a file: as records, Markdown, ATIF or training data.",
+                "E",
+                asks=True,
+            ),
+            AppAction(
+                "results.image",
+                "Open image",
+                "Open an image of this turn outside the terminal.",
+                "I",
+                show=False,
+                asks=True,
+                when=(unless(lambda screen: screen.episode.images, "this episode has no image"),),
+            ),
+            AppAction(
+                "results.copy",
+                "Copy",
+                "Copy the episode as Markdown.",
+                "y",
+                show=False,
+                when=(
+                    unless(
+                        lambda screen: screen.episode.transcript is not None,
+                        "choose an episode first",
+                    ),
+                ),
+            ),
+            AppAction(
+                "results.refresh",
+                "Refresh",
+                "Read everything again from the beginning.",
+                "r",
+                show=False,
+            ),
+            cancel_action(
+                "results", "Stop the search, and keep what it has found; or stop the export."
+            ),
+            by_key(
+                "results.back",
+                "Back",
+                "Go one level up: to the groups, then to the previous screen.",
+                "escape",
+            ),
+        ),
+        but=(
             "results.open",
-            "Open",
-            "Choose a run, or enter the path of a file or a folder with episodes.",
-            "o",
-            asks=True,
-        ),
-        AppAction(
-            "results.search",
-            "Search texts",
-            "Search every message, reply, call and answer of all episodes.",
-            "f",
-            asks=True,
-        ),
-        AppAction(
-            "results.failures",
-            "Failures",
-            "Show failures by their cause, or the groups again.",
-            "F",
-        ),
-        AppAction(
-            "results.rewards",
-            "Rewards",
-            "Go to the rewards: the arrow keys choose a range, which filters the lists.",
-            "h",
-        ),
-        AppAction(
-            "results.map",
-            "Map",
-            "Show the mean reward of each listed task at each step of a training, as a map.",
-            "M",
-            show=False,
-        ),
-        AppAction(
-            "results.compare",
-            "Compare",
-            "Mark this group or episode, compare another with it, or unmark it.",
-            "c",
-        ),
-        AppAction(
-            "results.difference",
-            "Next difference",
-            "Go to the next turn in which the two episodes differ.",
-            "d",
-        ),
-        AppAction(
-            "results.export",
-            "Export",
-            "Write episodes to a file: as records, Markdown, ATIF or training data.",
-            "E",
-            asks=True,
-        ),
-        AppAction(
-            "results.image",
-            "Open image",
-            "Open an image of this turn outside the terminal.",
-            "I",
-            show=False,
-            asks=True,
-        ),
-        AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
-        AppAction(
             "results.refresh",
-            "Refresh",
-            "Read everything again from the beginning.",
-            "r",
-            show=False,
-        ),
-        cancel_action(
-            "results", "Stop the search, and keep what it has found; or stop the export."
-        ),
-        by_key(
+            "results.cancel",
             "results.back",
-            "Back",
-            "Go one level up: to the groups, then to the previous screen.",
-            "escape",
         ),
     )
 
@@ -228,7 +281,7 @@ class ResultsScreen(HudtuiScreen):
         self._rewards: tuple[float, float] | None = None
         """The chosen rewards, from the first number up to the second; None for all."""
         self._ends = (0.0, 1.0)
-        self._marked: Transcript | None = None
+        self.marked_episode: Transcript | None = None
         self._marked_group: GroupSide | None = None
         self._hinted = ""
         """The message that was shown after marking."""
@@ -309,7 +362,7 @@ class ResultsScreen(HudtuiScreen):
 
         Another screen asks for other episodes.
         """
-        self._marked = self._marked_group = None
+        self.marked_episode = self._marked_group = None
         if self.panes.is_attached:
             self._switch(self.groups)
             self.groups.filter_by("")
@@ -540,7 +593,7 @@ class ResultsScreen(HudtuiScreen):
         return self._marked_group is not None and group.key == self._marked_group.group.key
 
     def _is_marked(self, entry: EpisodeEntry) -> bool:
-        marked = self._marked
+        marked = self.marked_episode
         return marked is not None and (entry.run, entry.number, entry.offset) == (
             marked.entry.run,
             marked.entry.number,
@@ -684,13 +737,15 @@ class ResultsScreen(HudtuiScreen):
     # -- one episode
     # ----------------------------------------------------------------------------------------------
 
-    def _chosen_entry(self) -> EpisodeEntry | None:
+    @property
+    def chosen_entry(self) -> EpisodeEntry | None:
+        """The episode under the cursor, or that of the hit."""
         if self.searching:
             return self._entry(self.hits.row.number) if self.hits.row is not None else None
         return self.episodes.row
 
     def _open_episode(self) -> None:
-        entry = self._chosen_entry()
+        entry = self.chosen_entry
         self._opened_key = None if entry is None else self._key(entry)
         if entry is None:
             self._show_pair(None, None)
@@ -724,7 +779,7 @@ class ResultsScreen(HudtuiScreen):
             raise
         if transcript is not None:
             await self.episode.prepare(transcript)
-        if entry == self._chosen_entry():
+        if entry == self.chosen_entry:
             self._show_pair(entry, transcript)
 
     def _show_pair(self, entry: EpisodeEntry | None, transcript: Transcript | None) -> None:
@@ -734,7 +789,7 @@ class ResultsScreen(HudtuiScreen):
             wanted = re.compile(
                 re.escape(self._searched), re.IGNORECASE if self._searched.islower() else 0
             )
-        marked = self._marked
+        marked = self.marked_episode
         beside = marked is not None and entry is not None and not self._is_marked(entry)
         diff = (
             diff_transcripts(transcript, marked)
@@ -824,15 +879,15 @@ class ResultsScreen(HudtuiScreen):
             self.clear_message()
 
     async def _mark_episode(self) -> None:
-        entry = self._chosen_entry()
+        entry = self.chosen_entry
         if entry is None:
             return
-        if self._marked is not None and not self._is_marked(entry):  # two are chosen
+        if self.marked_episode is not None and not self._is_marked(entry):  # two are chosen
             self.panes.open(self.episode)
             return
-        self._marked = None if self._is_marked(entry) else await self._transcript(entry)
+        self.marked_episode = None if self._is_marked(entry) else await self._transcript(entry)
         self.episodes.redraw()
-        if self._marked is not None:
+        if self.marked_episode is not None:
             self._hint(
                 "The episode is marked. Choose another episode to show both; {key:results.compare} "
                 "here unmarks it"
@@ -993,7 +1048,7 @@ class ResultsScreen(HudtuiScreen):
         from hudtui.core.flows.person import Choice
 
         self.keys_rested()
-        entry, listed = self._chosen_entry(), [one.number for one in self.episodes.listed]
+        entry, listed = self.chosen_entry, [one.number for one in self.episodes.listed]
         if self.searching:
             listed = list(dict.fromkeys(hit.number for hit in self.hits.listed))
         members = [
@@ -1019,32 +1074,3 @@ class ResultsScreen(HudtuiScreen):
         ]
         chosen = await self.app.choose("Which episodes?", choices)
         return wanted[chosen] if chosen is not None else []
-
-    # -- which actions are possible
-    # ----------------------------------------------------------------------------------
-
-    def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if name in ("open", "refresh", "back", "cancel"):
-            return None
-        if self.index is None or not self.index.entries:
-            return "no episode is recorded yet"
-        if name == "map" and all(group.key.step is None for group in self.groups.listed):
-            return "no listed group belongs to a step of a training"
-        if name == "copy" and self.episode.transcript is None:
-            return "choose an episode first"
-        if (
-            name == "compare"
-            and self.panes.current is not self.groups
-            and self._chosen_entry() is None
-        ):
-            return "choose an episode first"
-        if name == "image" and not self.episode.images:
-            return "this episode has no image"
-        if name == "difference" and (self.episode.diff is None or self.episode.diff.first is None):
-            return (
-                "{key:results.compare} marks an episode first"
-                if self._marked is None
-                else "nothing differs from the marked episode"
-            )
-        return None

@@ -19,7 +19,7 @@ from hudtui.core.flows.person import Choice
 from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line, plural, seen_from
 from hudtui.core.training.engines import features_of
-from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
@@ -57,12 +57,50 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
     "max_hours": ("Hours", "longest time of the run"),
     "idle_minutes": ("Idle minutes", "the machine is ended after so many idle minutes"),
 }
-_FREE = frozenset({"start", "others", "back", "refresh", "cancel", "next-tab", "previous-tab"})
-"""Actions that need no run."""
-_READS = frozenset({"metrics", "window", "compare", "stop"})
-"""Actions on a run that hudtui did not start."""
 _CANCELLED = ("again", "pull", "export", "remove", "look")
 """Groups of the workers that the cancel key ends."""
+
+
+def _not_shown(screen: RunScreen) -> str | None:
+    if screen.chosen is not None and screen.view is not None:
+        return None
+    return "the run is still being read" if screen._rows else "there is no run yet"
+
+
+def _not_own(screen: RunScreen) -> str | None:
+    if (reason := _not_shown(screen)) is not None:
+        return reason
+    external = screen._shown.summary.external
+    return "hudtui did not start this run, and only reads it" if external else None
+
+
+def _nothing_to_stop(screen: RunScreen) -> str | None:
+    return None if screen._marked else _not_shown(screen)
+
+
+def _nothing_to_label(screen: RunScreen) -> str | None:
+    return None if screen._labelled else _not_own(screen)
+
+
+def _no_results(screen: RunScreen) -> str | None:
+    # without a run, evaluations and play by hand leave episodes, too
+    return _not_own(screen) if screen._rows else None
+
+
+def _no_export(screen: RunScreen) -> str | None:
+    features = features_of(screen._shown.summary.engine)
+    if features.exports:
+        return None
+    if features.trains:
+        return "the run's engine leaves no model that can be exported"
+    return "the run plays tasks and trains no model"
+
+
+def _no_limits(screen: RunScreen) -> str | None:
+    run = screen._shown.summary
+    if not run.active:
+        return f"the run has ended already: {run.state}"
+    return "limits are being changed" if screen.going("limits") else None
 
 
 class RunScreen(HudtuiScreen):
@@ -99,9 +137,23 @@ class RunScreen(HudtuiScreen):
             "x,delete",
             danger=True,
             asks=True,
+            when=(
+                unless(lambda screen: not screen.going("remove"), "runs are being removed"),
+                _nothing_to_stop,
+            ),
         ),
         AppAction(
-            "run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m"
+            "run.metrics",
+            "Metrics",
+            "Show the run's metrics as curves, or the log again.",
+            "m",
+            when=(
+                _not_shown,
+                unless(
+                    lambda screen: "metrics" in screen.pane.names,
+                    "a model server has only the curves of its load",
+                ),
+            ),
         ),
         AppAction(
             "run.terminal",
@@ -109,6 +161,7 @@ class RunScreen(HudtuiScreen):
             "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.",
             "t",
             decides=True,
+            when=(_not_own, lambda screen: screen.view.no_terminal),
         ),
         AppAction(
             "run.again",
@@ -116,6 +169,7 @@ class RunScreen(HudtuiScreen):
             "Start this run again; its plan and price are shown first.",
             "a",
             asks=True,
+            when=(_not_own,),
         ),
         AppAction(
             "run.continue",
@@ -124,6 +178,13 @@ class RunScreen(HudtuiScreen):
             "steps.",
             "C",
             asks=True,
+            when=(
+                _not_own,
+                unless(
+                    lambda screen: not screen.view.summary.active,
+                    "the run has not ended; {key:run.stop} ends it",
+                ),
+            ),
         ),
         AppAction(
             "run.compare",
@@ -131,6 +192,7 @@ class RunScreen(HudtuiScreen):
             "Compare this run's curves with those of the open run, or stop comparing.",
             "c",
             show=False,
+            when=(_not_shown,),
         ),
         AppAction(
             "run.differences",
@@ -139,8 +201,23 @@ class RunScreen(HudtuiScreen):
             "before it.",
             "d",
             show=False,
+            when=(
+                _not_own,
+                unless(
+                    lambda screen: len(screen._of_the_comparison()) > 1,
+                    "there is no earlier run; {key:run.compare} on another run compares the two",
+                ),
+            ),
         ),
-        AppAction("run.rename", "Rename", "Give the run another name.", "e", show=False, asks=True),
+        AppAction(
+            "run.rename",
+            "Rename",
+            "Give the run another name.",
+            "e",
+            show=False,
+            asks=True,
+            when=(_not_own,),
+        ),
         AppAction(
             "run.tags",
             "Tags",
@@ -148,6 +225,7 @@ class RunScreen(HudtuiScreen):
             "number_sign",
             show=False,
             asks=True,
+            when=(_nothing_to_label,),
         ),
         AppAction(
             "run.archive",
@@ -155,6 +233,7 @@ class RunScreen(HudtuiScreen):
             "Archive this run, or all marked runs, to hide them in the list; or undo that.",
             "Z",
             show=False,
+            when=(_nothing_to_label,),
         ),
         AppAction(
             "run.acknowledge",
@@ -163,6 +242,7 @@ class RunScreen(HudtuiScreen):
             "announced until they recur; or undo.",
             "K",
             show=False,
+            when=(_not_own, unless(lambda screen: screen.view.alarms, "the run has no alarm")),
         ),
         AppAction(
             "run.pull",
@@ -170,6 +250,7 @@ class RunScreen(HudtuiScreen):
             "Fetch the run's results to this computer, also while it runs.",
             "p",
             show=False,
+            when=(_not_own,),
         ),
         AppAction(
             "run.export",
@@ -178,6 +259,7 @@ class RunScreen(HudtuiScreen):
             "E",
             show=False,
             asks=True,
+            when=(_not_own, _no_export),
         ),
         AppAction(
             "run.limits",
@@ -186,6 +268,7 @@ class RunScreen(HudtuiScreen):
             "b",
             show=False,
             asks=True,
+            when=(_not_own, _no_limits),
         ),
         AppAction(
             "run.history",
@@ -193,6 +276,7 @@ class RunScreen(HudtuiScreen):
             "Show the run's events, from the order of the machine to the end.",
             "h",
             show=False,
+            when=(_not_own,),
         ),
         AppAction(
             "run.window",
@@ -200,6 +284,10 @@ class RunScreen(HudtuiScreen):
             "Show the next log: of another stage, window or file.",
             "full_stop",
             show=False,
+            when=(
+                _not_shown,
+                unless(lambda screen: len(screen.view.windows) > 1, "the run has only one log"),
+            ),
         ),
         by_key(
             "run.next-tab",
@@ -213,6 +301,7 @@ class RunScreen(HudtuiScreen):
             "Results",
             "Show the episodes that the run has played, by task and step.",
             "R",
+            when=(_no_results,),
         ),
         AppAction(
             "run.others",
@@ -227,6 +316,7 @@ class RunScreen(HudtuiScreen):
             "Show where the run's files are, and the commands for the run.",
             "i",
             show=False,
+            when=(_not_own,),
         ),
         AppAction("run.refresh", "Refresh", "Reload the runs.", "r", show=False),
         cancel_action("run", "Stop fetching results, exporting a model or removing runs."),
@@ -717,48 +807,6 @@ class RunScreen(HudtuiScreen):
 
     # -- actions
     # ----------------------------------------------------------------------------------------------
-
-    def why_not(self, action_id: str) -> str | None:
-        name = action_id.partition(".")[2]
-        if name == "stop" and self.going("remove"):
-            return "runs are being removed"
-        if (
-            name in _FREE
-            or (name == "stop" and self._marked)
-            or (name in ("tags", "archive") and self._labelled)
-        ):
-            return None
-        if name == "results" and not self._rows:
-            return None  # evaluations and play by hand leave episodes, too
-        if self.chosen is None or self.view is None:
-            return "there is no run yet" if not self._rows else "the run is still being read"
-        run = self.view.summary
-        if run.external and name not in _READS:
-            return "hudtui did not start this run, and only reads it"
-        if name == "metrics" and "metrics" not in self.pane.names:
-            return "a model server has only the curves of its load"
-        if name == "terminal":
-            return self.view.no_terminal
-        if name == "continue" and run.active:
-            return "the run has not ended; {key:run.stop} ends it"
-        if name == "acknowledge" and not self.view.alarms:
-            return "the run has no alarm"
-        if name == "export" and not features_of(run.engine).exports:
-            plays = not features_of(run.engine).trains
-            return (
-                "the run plays tasks and trains no model"
-                if plays
-                else "the run's engine leaves no model that can be exported"
-            )
-        if name == "limits" and not run.active:
-            return f"the run has ended already: {run.state}"
-        if name == "limits" and self.going("limits"):
-            return "limits are being changed"
-        if name == "differences" and len(self._of_the_comparison()) < 2:
-            return "there is no earlier run; {key:run.compare} on another run compares the two"
-        if name == "window" and len(self.view.windows) < 2:
-            return "the run has only one log"
-        return None
 
     @property
     def _shown(self) -> RunView:

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import arrange
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, unless
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.table_pane import FILTER_ACTION
 from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
@@ -28,13 +28,21 @@ _COLUMNS = (
 )
 
 
+_ROW = unless(lambda pane: pane.row is not None, "no setting is listed")
+
+
 class RunSettings(Acting, Container):
     """The settings of a run in a table. Values that differ from the defaults are highlighted."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         FILTER_ACTION,
         AppAction(
-            "runsetting.copy", "Copy value", "Copy the value of the setting.", "y", palette=False
+            "runsetting.copy",
+            "Copy value",
+            "Copy the value of the setting.",
+            "y",
+            palette=False,
+            when=(_ROW,),
         ),
         AppAction(
             "runsetting.copy-line",
@@ -43,6 +51,7 @@ class RunSettings(Acting, Container):
             "Y",
             show=False,
             palette=False,
+            when=(_ROW,),
         ),
     )
     DEFAULT_CSS = """
@@ -102,11 +111,6 @@ class RunSettings(Acting, Container):
     def row(self) -> RunSetting | None:
         """The setting under the cursor."""
         return self._listed[self.table.cursor] if self.table.cursor < len(self._listed) else None
-
-    def why_not(self, action_id: str) -> str | None:
-        if action_id.startswith("runsetting.") and self.row is None:
-            return "no setting is listed"
-        return super().why_not(action_id)
 
     def action_filter(self) -> None:
         if not self._filter.is_attached:

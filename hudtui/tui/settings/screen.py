@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line, home_short, seen_from
-from hudtui.tui.actions import AppAction, by_key
+from hudtui.tui.actions import AppAction, by_key, needing, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -144,6 +144,30 @@ class SettingPane(Pane):
         body.update(Content("\n").join(lines))
 
 
+_ROW = unless(lambda screen: screen.row is not None, "no setting is chosen")
+
+
+def _not_of_a_file(screen: SettingsScreen) -> str | None:
+    row = screen.row
+    if row is None or row.origin in (".env", "user file"):
+        return None
+    return (
+        "its value does not come from a file of hudtui" if row.origin else f"{row.name} is not set"
+    )
+
+
+def _no_test(screen: SettingsScreen) -> str | None:
+    from hudtui.core.credentials import can_check
+
+    row = screen.row
+    if row is None or not row.secret:
+        return "this setting is not a key"
+    if row.origin is None and not row.waits:
+        return f"{row.name} is not set"
+    can = screen.settings is not None and can_check(row.name, screen.settings)
+    return None if can else "no service can test it"
+
+
 class SettingsScreen(HudtuiScreen):
     """The settings, and the chosen one in full."""
 
@@ -156,37 +180,47 @@ class SettingsScreen(HudtuiScreen):
         "comes before .env of this folder, and .env before your own file for all projects. Secrets "
         "are masked, and written only into the file you choose."
     )
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction(
-            "settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "e"
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
+        _ROW,
+        (
+            AppAction(
+                "settings.edit",
+                "Set in .env",
+                "Give the setting a value in .env of this folder.",
+                "e",
+            ),
+            AppAction(
+                "settings.edit-user",
+                "Set (user)",
+                "Give the setting a value in your own file, for all projects.",
+                "E",
+            ),
+            AppAction(
+                "settings.unset",
+                "Remove",
+                "Take the setting out of the file that its value comes from.",
+                "x,u,delete",
+                danger=True,
+                when=(_not_of_a_file,),
+            ),
+            AppAction(
+                "settings.test",
+                "Test key",
+                "Ask the service whether it accepts this key.",
+                "T",
+                decides=True,
+                when=(_no_test,),
+            ),
+            AppAction(
+                "settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False
+            ),
+            by_key("settings.back", "Back", "Go to the table; from there, back.", "escape"),
         ),
-        AppAction(
-            "settings.edit-user",
-            "Set (user)",
-            "Give the setting a value in your own file, for all projects.",
-            "E",
-        ),
-        AppAction(
-            "settings.unset",
-            "Remove",
-            "Take the setting out of the file that its value comes from.",
-            "x,u,delete",
-            danger=True,
-        ),
-        AppAction(
-            "settings.test",
-            "Test key",
-            "Ask the service whether it accepts this key.",
-            "T",
-            decides=True,
-        ),
-        AppAction("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
-        by_key("settings.back", "Back", "Go to the table; from there, back.", "escape"),
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._settings: Settings | None = None
+        self.settings: Settings | None = None
         self._tests: dict[str, KeyCheck] = {}
         self._list = _SettingList(
             _COLUMNS,
@@ -220,7 +254,7 @@ class SettingsScreen(HudtuiScreen):
         folder, platform = self.app.folder, self.app.platform
         settings = await asyncio.to_thread(load_settings, folder, platform)
         problems = (await asyncio.to_thread(check_settings, settings)).problems
-        self._settings = settings
+        self.settings = settings
         self._list.show(
             _row(settings, key, problems.get(name)) for name, key in settings.keys.items()
         )
@@ -236,7 +270,7 @@ class SettingsScreen(HudtuiScreen):
 
     @on(TablePane.Highlighted)
     def _describe(self) -> None:
-        row = self._row
+        row = self.row
         self._detail.show(row, self._tests.get(row.name) if row is not None else None)
         self.refresh_bindings()
 
@@ -245,40 +279,19 @@ class SettingsScreen(HudtuiScreen):
         self.start(partial(self._edit, user=False), group="edit")
 
     @property
-    def _row(self) -> _Row | None:
+    def row(self) -> _Row | None:
         return self._list.row
 
     # -- actions
     # ----------------------------------------------------------------------------------------------
-
-    def why_not(self, action_id: str) -> str | None:
-        row = self._row
-        if row is None:
-            return "no setting is chosen"
-        if action_id == "settings.test":
-            from hudtui.core.credentials import can_check
-
-            if not row.secret:
-                return "this setting is not a key"
-            if row.origin is None and not row.waits:
-                return f"{row.name} is not set"
-            if self._settings is None or not can_check(row.name, self._settings):
-                return "no service can test it"
-        if action_id == "settings.unset" and row.origin not in (".env", "user file"):
-            return (
-                "its value does not come from a file of hudtui"
-                if row.origin
-                else f"{row.name} is not set"
-            )
-        return None
 
     def action_back(self) -> None:
         if not self.query_one(Panes).back():
             self.leave()
 
     def action_copy(self) -> None:
-        if self._row is not None:
-            self.app.copy(self._row.name)
+        if self.row is not None:
+            self.app.copy(self.row.name)
 
     def action_edit(self) -> None:
         self.start(partial(self._edit, user=False), group="edit")
@@ -295,12 +308,12 @@ class SettingsScreen(HudtuiScreen):
             user_file,
         )
 
-        row = self._row
+        row = self.row
         if row is None:
             return
         path = user_file() if user else self.app.folder / ".env"
-        assert self._settings is not None
-        key = self._settings.keys[row.name]
+        assert self.settings is not None
+        key = self.settings.keys[row.name]
         value = "" if row.secret or row.shown is None else row.shown
         complaint: str | None = None
         while True:
@@ -348,7 +361,7 @@ class SettingsScreen(HudtuiScreen):
     async def action_unset(self) -> None:
         from hudtui.core.settings import remove_setting, user_file
 
-        row = self._row
+        row = self.row
         if row is None:
             return
         user = row.origin == "user file"
@@ -364,7 +377,7 @@ class SettingsScreen(HudtuiScreen):
         self.app.reload()
 
     def action_test(self) -> None:
-        row = self._row
+        row = self.row
         if row is not None:
             self.start(partial(self._test, row.name), group="test", busy=f"Asking about {row.name}")
 

@@ -13,7 +13,7 @@ from textual.content import Content
 from hudtui.core.environment.schema_words import describe_schema
 from hudtui.core.json_text import pretty
 from hudtui.core.text import clean
-from hudtui.tui.actions import AppAction, by_key
+from hudtui.tui.actions import AppAction, by_key, unless
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.model import LogBuffer
 from hudtui.tui.widgets.fit import pad
@@ -52,7 +52,14 @@ class JsonView(Searching, Scrolling, LogLines):
     JsonView > .json--word { color: $warning; text-style: italic; }
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("json.copy", "Copy", "Copy the whole text.", "y", palette=False),
+        AppAction(
+            "json.copy",
+            "Copy",
+            "Copy the whole text.",
+            "y",
+            palette=False,
+            when=(unless(lambda view: len(view.buffer), "there is nothing to copy"),),
+        ),
         by_key("json.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         *SEARCH,
         *MOVES,
@@ -121,12 +128,6 @@ class JsonView(Searching, Scrolling, LogLines):
 
     # -- keys
     # ----------------------------------------------------------------------------------------------
-
-    def why_not(self, action_id: str) -> str | None:
-        """Copying needs lines."""
-        if action_id == "json.copy" and not len(self.buffer):
-            return "there is nothing to copy"
-        return super().why_not(action_id)
 
     def action_copy(self) -> None:
         self.app.copy(self.text)

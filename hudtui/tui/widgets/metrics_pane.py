@@ -26,7 +26,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, needing, unless
 from hudtui.tui.widgets.charts import (
     Axis,
     ChartLine,
@@ -565,6 +565,26 @@ class _ChartsPage(VerticalScroll, inherit_bindings=False):
             charts.refresh(layout=True)
 
 
+_NUMBERS = unless(lambda pane: pane.charts.titles(), "there are no numbers yet")
+_PART = unless(lambda pane: pane.charts.span is not None, "the whole x axis is shown")
+
+
+def _single_values(pane: MetricsPane) -> str | None:
+    low, high = pane.charts.x_range()
+    few = sum(low <= x <= high for x in pane.charts.stops()) <= _FEWEST
+    return "the charts show single values already" if few else None
+
+
+def _not_above_0(pane: MetricsPane) -> str | None:
+    charts = pane.charts
+    plot = charts.plot(*charts.titles()[charts.place])
+    if plot.key in charts.logarithmic:
+        return None
+    if any(y <= 0 for one in plot.series for _, y in one.raw):
+        return f"{plot.title} has values that are not above 0"
+    return None
+
+
 class MetricsPane(Acting, Vertical):
     """Charts with two lines of words below.
 
@@ -585,89 +605,107 @@ class MetricsPane(Acting, Vertical):
         height: 1; background: $surface; color: $foreground-muted; padding: 0 1;
     }
     """
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction(
-            "plots.open",
-            "Episodes",
-            "Open what happened at the step of the cursor.",
-            "enter",
-            palette=False,
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
+        _NUMBERS,
+        (
+            AppAction(
+                "plots.open",
+                "Episodes",
+                "Open what happened at the step of the cursor.",
+                "enter",
+                palette=False,
+            ),
+            by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
+            by_key("plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"),
+            by_key("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"),
+            by_key(
+                "plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"
+            ),
+            by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
+            by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
+            by_key(
+                "plots.zoom-in",
+                "Zoom in",
+                "Show half as much of the x axis, around the cursor.",
+                "plus,equals_sign",
+                when=(_single_values,),
+            ),
+            by_key(
+                "plots.zoom-out",
+                "Zoom out",
+                "Show twice as much of the x axis, around the cursor.",
+                "minus",
+                when=(_PART,),
+            ),
+            by_key(
+                "plots.pan-earlier",
+                "Earlier part",
+                "Move the shown part of the x axis by half to the left.",
+                "left_parenthesis",
+                when=(_PART,),
+            ),
+            by_key(
+                "plots.pan-later",
+                "Later part",
+                "Move the shown part of the x axis by half to the right.",
+                "right_parenthesis",
+                when=(_PART,),
+            ),
+            by_key(
+                "plots.whole",
+                "Whole axis",
+                "Show the whole x axis again.",
+                "underscore",
+                when=(_PART,),
+            ),
+            by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
+            by_key("plots.previous", "Previous chart", "Go to the previous chart.", "up,k"),
+            AppAction(
+                "plots.smooth",
+                "Smooth",
+                "Smooth the curves: not at all, somewhat, strongly.",
+                "u",
+                palette=False,
+            ),
+            AppAction(
+                "plots.axis",
+                "Step/time",
+                "Draw by step, or by the time since the first value.",
+                "A",
+                palette=False,
+            ),
+            AppAction(
+                "plots.log",
+                "Log scale",
+                "Draw this chart with a logarithmic y axis, or a linear one.",
+                "V",
+                palette=False,
+                when=(_not_above_0,),
+            ),
+            AppAction(
+                "plots.zoom",
+                "One chart",
+                "The chosen chart alone, or all charts.",
+                "v",
+                palette=False,
+            ),
+            AppAction(
+                "plots.all",
+                "All charts",
+                "Show all charts again, at their newest values.",
+                "escape",
+                palette=False,
+            ),
+            AppAction(
+                "plots.others",
+                "All numbers",
+                "Also show the numbers that have no common name.",
+                "O",
+                palette=False,
+            ),
+            by_key("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d"),
+            by_key("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u"),
         ),
-        by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
-        by_key("plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"),
-        by_key("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"),
-        by_key(
-            "plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"
-        ),
-        by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
-        by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
-        by_key(
-            "plots.zoom-in",
-            "Zoom in",
-            "Show half as much of the x axis, around the cursor.",
-            "plus,equals_sign",
-        ),
-        by_key(
-            "plots.zoom-out",
-            "Zoom out",
-            "Show twice as much of the x axis, around the cursor.",
-            "minus",
-        ),
-        by_key(
-            "plots.pan-earlier",
-            "Earlier part",
-            "Move the shown part of the x axis by half to the left.",
-            "left_parenthesis",
-        ),
-        by_key(
-            "plots.pan-later",
-            "Later part",
-            "Move the shown part of the x axis by half to the right.",
-            "right_parenthesis",
-        ),
-        by_key("plots.whole", "Whole axis", "Show the whole x axis again.", "underscore"),
-        by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
-        by_key("plots.previous", "Previous chart", "Go to the previous chart.", "up,k"),
-        AppAction(
-            "plots.smooth",
-            "Smooth",
-            "Smooth the curves: not at all, somewhat, strongly.",
-            "u",
-            palette=False,
-        ),
-        AppAction(
-            "plots.axis",
-            "Step/time",
-            "Draw by step, or by the time since the first value.",
-            "A",
-            palette=False,
-        ),
-        AppAction(
-            "plots.log",
-            "Log scale",
-            "Draw this chart with a logarithmic y axis, or a linear one.",
-            "V",
-            palette=False,
-        ),
-        AppAction(
-            "plots.zoom", "One chart", "The chosen chart alone, or all charts.", "v", palette=False
-        ),
-        AppAction(
-            "plots.all",
-            "All charts",
-            "Show all charts again, at their newest values.",
-            "escape",
-            palette=False,
-        ),
-        AppAction(
-            "plots.others",
-            "All numbers",
-            "Also show the numbers that have no common name.",
-            "O",
-            palette=False,
-        ),
-        by_key("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d"),
-        by_key("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u"),
     )
 
     @dataclass
@@ -688,8 +726,8 @@ class MetricsPane(Acting, Vertical):
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
-        self._charts = _Charts(empty)
-        self._charts.by_time = by_time
+        self.charts = _Charts(empty)
+        self.charts.by_time = by_time
         self._values = Static(id="plot-values")
         self._words = Static(id="plot-words")
         self.opens = opens
@@ -700,7 +738,7 @@ class MetricsPane(Acting, Vertical):
     def compose(self) -> ComposeResult:
         with _ChartsPage():
             yield from self.compose_above()
-            yield self._charts
+            yield self.charts
         yield self._values
         yield self._words
 
@@ -717,13 +755,13 @@ class MetricsPane(Acting, Vertical):
             self.action_all()
         key = tuple((run.label, id(run.metrics), run.metrics.count, run.window) for run in runs)
         if key != self._key:
-            if [run.label for run in self._charts.runs[:1]] != [run.label for run in runs[:1]]:
-                self._charts.span = self._charts.end = None
+            if [run.label for run in self.charts.runs[:1]] != [run.label for run in runs[:1]]:
+                self.charts.span = self.charts.end = None
             if runs and runs[0].label != self._first:
-                self._charts.logarithmic.clear()  # it was chosen for the values of another run
+                self.charts.logarithmic.clear()  # it was chosen for the values of another run
                 self._first = runs[0].label
             self._key = key
-            self._charts.runs = tuple(runs)
+            self.charts.runs = tuple(runs)
             self._make_anew()
 
     def on_mount(self) -> None:
@@ -737,11 +775,11 @@ class MetricsPane(Acting, Vertical):
         self.query_one(_ChartsPage).fill()
 
     def _make_anew(self) -> None:
-        self._charts.forget()
+        self.charts.forget()
         self._redraw()
 
     def _redraw(self) -> None:
-        self._charts.refresh(layout=True)
+        self.charts.refresh(layout=True)
         self._tell()
 
     def _tell(self) -> None:
@@ -753,7 +791,7 @@ class MetricsPane(Acting, Vertical):
 
     def _values_text(self) -> Content:
         """Return the values of all charts at the cursor, those of the chosen chart first."""
-        charts = self._charts
+        charts = self.charts
         shown = [charts.plot(*one) for one in charts.shown()]
         if not any(plot.series for plot in shown):
             return Content("")
@@ -780,7 +818,7 @@ class MetricsPane(Acting, Vertical):
         return text + Content.styled(end, _MUTED)
 
     def _place_text(self) -> str:
-        charts = self._charts
+        charts = self.charts
         if not charts.by_time:
             newest = charts.runs[0].metrics.newest
             at = charts.x if charts.x is not None else None if newest is None else newest[0]
@@ -788,7 +826,7 @@ class MetricsPane(Acting, Vertical):
         return "newest" if charts.x is None else f"at {span_text(charts.x)}"
 
     def _words_text(self) -> Content:
-        charts = self._charts
+        charts = self.charts
         words = [
             "by time" if charts.by_time else "by step",
             f"smoothed {charts.weight:g}" if charts.weight else "not smoothed",
@@ -833,69 +871,47 @@ class MetricsPane(Acting, Vertical):
         Enter is the pane's where it opens something.
         """
         if action_id == "plots.all":
-            return self._charts.alone or self._charts.x is not None or self._charts.span is not None
+            return self.charts.alone or self.charts.x is not None or self.charts.span is not None
         if action_id == "plots.open":
             return self.opens is not None
         return super().offers(action_id)
 
-    def why_not(self, action_id: str) -> str | None:
-        """A logarithmic axis needs values above 0."""
-        charts = self._charts
-        if not charts.titles():
-            return "there are no numbers yet"
-        if (
-            action_id in ("plots.zoom-out", "plots.pan-earlier", "plots.pan-later", "plots.whole")
-            and charts.span is None
-        ):
-            return "the whole x axis is shown"
-        if action_id == "plots.zoom-in":
-            low, high = charts.x_range()
-            if sum(low <= x <= high for x in charts.stops()) <= _FEWEST:
-                return "the charts show single values already"
-        if action_id == "plots.log":
-            plot = charts.plot(*charts.titles()[charts.place])
-            if plot.key not in charts.logarithmic and any(
-                y <= 0 for one in plot.series for _, y in one.raw
-            ):
-                return f"{plot.title} has values that are not above 0"
-        return None
-
     def action_open(self) -> None:
-        charts = self._charts
+        charts = self.charts
         for one in charts.plot(*charts.titles()[charts.place]).series:
             if (found := one.at(charts.x)) is not None:
                 self.post_message(self.StepChosen(found[0], charts.runs[one.run].label))
                 return
 
     def action_smooth(self) -> None:
-        self._charts.weight = WEIGHTS[(WEIGHTS.index(self._charts.weight) + 1) % len(WEIGHTS)]
+        self.charts.weight = WEIGHTS[(WEIGHTS.index(self.charts.weight) + 1) % len(WEIGHTS)]
         self._make_anew()
 
     def action_axis(self) -> None:
-        self._charts.by_time = not self._charts.by_time
-        self._charts.x = self._charts.span = self._charts.end = None
+        self.charts.by_time = not self.charts.by_time
+        self.charts.x = self.charts.span = self.charts.end = None
         self._make_anew()
 
     def action_log(self) -> None:
-        self._charts.logarithmic ^= {self._charts.titles()[self._charts.place][0]}
+        self.charts.logarithmic ^= {self.charts.titles()[self.charts.place][0]}
         self._make_anew()
 
     def action_zoom(self) -> None:
-        self._zoom(not self._charts.alone)
+        self._zoom(not self.charts.alone)
 
     def action_all(self) -> None:
-        if self._charts.x is not None:
+        if self.charts.x is not None:
             self._put(None)
-        if self._charts.span is not None:
+        if self.charts.span is not None:
             self.action_whole()
-        if self._charts.alone:
+        if self.charts.alone:
             self._zoom(False)
 
     def action_whole(self) -> None:
-        self._show_part(*self._charts.whole())
+        self._show_part(*self.charts.whole())
 
     def _scale(self, by: float) -> None:
-        low, high = self._charts.x_range()
+        low, high = self.charts.x_range()
         at = self._cursor()
         self._show_part(at - (at - low) * by, at + (high - at) * by)
 
@@ -907,30 +923,30 @@ class MetricsPane(Acting, Vertical):
 
         Without one the right end.
         """
-        low, high = self._charts.x_range()
-        return high if self._charts.x is None else min(max(self._charts.x, low), high)
+        low, high = self.charts.x_range()
+        return high if self.charts.x is None else min(max(self.charts.x, low), high)
 
     def _pan(self, by: float) -> None:
-        low, high = self._charts.x_range()
+        low, high = self.charts.x_range()
         self._show_part(low + (high - low) * by, high + (high - low) * by)
 
     action_pan_earlier = partialmethod(_pan, -0.5)
     action_pan_later = partialmethod(_pan, 0.5)
 
     def _show_part(self, low: float, high: float) -> None:
-        self._charts.show_part(low, high)
-        self._charts.refresh()
+        self.charts.show_part(low, high)
+        self.charts.refresh()
         self._tell()
         self.refresh_bindings()
 
     def _zoom(self, alone: bool) -> None:
-        self._charts.alone = alone
+        self.charts.alone = alone
         self._redraw()
         self.refresh_bindings()
         self.call_after_refresh(self._follow)
 
     def _turn(self, by: int) -> None:
-        charts = self._charts
+        charts = self.charts
         titles = charts.titles()
         if titles:
             columns = charts.shape(charts.content_size.width, len(titles))[0]
@@ -941,28 +957,28 @@ class MetricsPane(Acting, Vertical):
     action_previous = partialmethod(_turn, -1)
 
     def _choose(self, key: str) -> None:
-        self._charts.chosen = key
-        self._charts.refresh(layout=self._charts.alone)
+        self.charts.chosen = key
+        self.charts.refresh(layout=self.charts.alone)
         self._tell()
         self._follow()
 
     def _follow(self) -> None:
         page = self.query_one(_ChartsPage)
-        if self._charts.place:
-            spot = self._charts.spot(self._charts.content_size.width)
-            page.scroll_to_region(spot.translate(self._charts.virtual_region.offset), animate=False)
+        if self.charts.place:
+            spot = self.charts.spot(self.charts.content_size.width)
+            page.scroll_to_region(spot.translate(self.charts.virtual_region.offset), animate=False)
         else:
             page.scroll_home(animate=False)
 
     def action_first(self) -> None:
-        if stops := self._charts.stops():
+        if stops := self.charts.stops():
             self._put(stops[0])
 
     def action_newest(self) -> None:
         self._put(None)
 
     def _move(self, by: int) -> None:
-        stops = self._charts.stops()
+        stops = self.charts.stops()
         if stops:
             here = max(bisect_right(stops, self._cursor()) - 1, 0)
             place = max(here + by, 0)
@@ -974,11 +990,11 @@ class MetricsPane(Acting, Vertical):
     action_far_earlier = partialmethod(_move, -_FAR)
 
     def _put(self, x: float | None) -> None:
-        before, self._charts.x = self._charts.x, x
-        low, high = self._charts.x_range()
-        at = self._charts.whole()[1] if x is None else x
+        before, self.charts.x = self.charts.x, x
+        low, high = self.charts.x_range()
+        at = self.charts.whole()[1] if x is None else x
         if low <= at <= high:
-            self._charts.refresh(*self._charts.changed_by(before, x))
+            self.charts.refresh(*self.charts.changed_by(before, x))
         else:
             self._show_part(at - (high - low) / 2, at + (high - low) / 2)
         self._tell()
@@ -1000,14 +1016,14 @@ class MetricsPane(Acting, Vertical):
 
     def on_descendant_focus(self) -> None:
         """The cursor is shown while the charts have the focus."""
-        self._charts.focused = True
-        self._charts.refresh()
+        self.charts.focused = True
+        self.charts.refresh()
 
     def on_descendant_blur(self) -> None:
-        self._charts.focused = False
-        self._charts.refresh()
+        self.charts.focused = False
+        self.charts.refresh()
 
     def action_others(self) -> None:
-        self._charts.everything = not self._charts.everything
+        self.charts.everything = not self.charts.everything
         self.action_all()
         self._make_anew()

@@ -22,7 +22,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, unless
 from hudtui.tui.widgets.fit import cut
 
 if TYPE_CHECKING:
@@ -257,6 +257,9 @@ def _fitted(titles: list[str], front: int, width: int) -> list[str]:
     return titles
 
 
+_ALONE = "one pane is shown at a time"
+
+
 class Panes(Acting, Container):
     """The panes of a screen, beside and below each other.
 
@@ -271,13 +274,28 @@ class Panes(Acting, Container):
         by_key("panes.next", "Next pane", "Go to the next pane or field.", "tab"),
         by_key("panes.previous", "Previous pane", "Go to the previous pane or field.", "shift+tab"),
         AppAction(
-            "panes.zoom", "Zoom", "Show this pane alone, or all of them again.", "z", show=False
+            "panes.zoom",
+            "Zoom",
+            "Show this pane alone, or all of them again.",
+            "z",
+            show=False,
+            when=(unless(lambda panes: panes.offers("panes.zoom"), _ALONE),),
         ),
         AppAction(
-            "panes.larger", "Larger pane", "Make this pane larger.", "greater_than_sign", show=False
+            "panes.larger",
+            "Larger pane",
+            "Make this pane larger.",
+            "greater_than_sign",
+            show=False,
+            when=(unless(lambda panes: panes.offers("panes.larger"), _ALONE),),
         ),
         AppAction(
-            "panes.smaller", "Smaller pane", "Make this pane smaller.", "less_than_sign", show=False
+            "panes.smaller",
+            "Smaller pane",
+            "Make this pane smaller.",
+            "less_than_sign",
+            show=False,
+            when=(unless(lambda panes: panes.offers("panes.smaller"), _ALONE),),
         ),
     )
     DEFAULT_CSS = """
@@ -492,10 +510,6 @@ class Panes(Acting, Container):
         if action_id in ("panes.larger", "panes.smaller"):
             return not self.alone and len(self.panes) > 1
         return action_id != "panes.zoom" or (not self._narrow and len(self.panes) > 1)
-
-    def why_not(self, action_id: str) -> str | None:
-        """Why panes cannot be zoomed or resized."""
-        return None if self.offers(action_id) else "one pane is shown at a time"
 
     def _resize(self, by: int) -> None:
         node: Widget | None = self.current

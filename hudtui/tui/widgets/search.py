@@ -15,13 +15,26 @@ from textual.widget import Widget
 
 from hudtui.core.pattern import Pattern
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, unless
 from hudtui.tui.widgets.fields import Field
 
+_SEARCHED = unless(lambda node: node.pattern is not None, "search first, with {key:search.find}")
 SEARCH: tuple[AppAction, ...] = (
     AppAction("search.find", "Search", "Mark and find text here.", "slash", palette=False),
-    by_key("search.next-match", "Next match", "Go to the next match.", "n"),
-    by_key("search.previous-match", "Previous match", "Go to the previous match.", "N"),
+    by_key(
+        "search.next-match",
+        "Next match",
+        "Go to the next match.",
+        "n",
+        when=(_SEARCHED,),
+    ),
+    by_key(
+        "search.previous-match",
+        "Previous match",
+        "Go to the previous match.",
+        "N",
+        when=(_SEARCHED,),
+    ),
 )
 _OF_MATCHES = ("search.next-match", "search.previous-match")
 
@@ -221,12 +234,6 @@ class Searching(Acting, _Base):
         if self._below is not None:
             self._below[0].show([(search_words(self.pattern, place + 1, len(found)), "$accent")])
         self._show_status()
-
-    def why_not(self, action_id: str) -> str | None:
-        """Matches are there once something is searched for."""
-        if action_id in _OF_MATCHES and self.pattern is None:
-            return "search first, with {key:search.find}"
-        return super().why_not(action_id)
 
     def offers(self, action_id: str) -> bool:
         """Until something is searched for, the keys of matches are those of the screen."""

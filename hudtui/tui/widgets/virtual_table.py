@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, unless
 from hudtui.tui.widgets.fit import cut, cut_middle, pad
 from hudtui.tui.widgets.lists import MOVES
 
@@ -96,7 +96,13 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         by_key("table.page-down", "Page down", "One page down.", "pagedown"),
         by_key("table.first", "First", "The first row.", "home"),
         by_key("table.last", "Last", "The last row.", "end"),
-        by_key("table.select", "Open", "Open the row under the cursor.", "enter"),
+        by_key(
+            "table.select",
+            "Open",
+            "Open the row under the cursor.",
+            "enter",
+            when=(unless(lambda table: table.count, "no row is selected"),),
+        ),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--heading",
@@ -432,10 +438,6 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
 
     def action_last(self) -> None:
         self.go(self._count - 1)
-
-    def why_not(self, action_id: str) -> str | None:
-        """A row is opened where there is one."""
-        return "no row is selected" if action_id == "table.select" and not self._count else None
 
     def action_select(self) -> None:
         self.post_message(self.Selected(self, self.cursor))
