@@ -407,9 +407,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     overview = session.overview
     held = overview.holdings
     orphans = held.orphans if held is not None else ()
-    costs = sum_costs(
-        overview.ledger, overview.now(), here=overview.paid, others=[one.pod for one in orphans]
-    )
+    costs = sum_costs(overview.ledger, overview.now(), here=overview.paid)
     alive = [pod for pod in costs.open if pod.expected]
     taken = sum(one.name not in noted for one in held.taken) if held is not None else 0
     if not alive and not taken:

@@ -15,7 +15,7 @@ from typing import Any
 from hudtui.core.compute.limits import LimitUsage, in_usd, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.values import Account, Pod
+from hudtui.core.compute.values import Account, Pod, Price
 from hudtui.core.http import is_loopback
 from hudtui.core.text import duration
 
@@ -275,51 +275,44 @@ def sum_costs(
     now: float,
     *,
     here: Collection[Provider] = (),
-    others: Collection[Pod] = (),
     accounts: Mapping[str, Account] | None = None,
 ) -> CostSummary:
     """Add up what machines cost.
 
     Args:
-        records: The ledger. What providers charged so far is written there by each look at the
-            machines; see `reconcile`.
+        records: The ledger. What providers charged so far, and which machines live there that were
+            not ordered here, is written there by each look at the machines; see `reconcile`.
         now: Seconds since the epoch.
         here: Who is asked. What was rented from a simulator counts only where that one is among
             them.
-        others: Machines that are alive, ours, and not in the ledger, or ended as far as that knows.
         accounts: By the provider's name, what was charged to the accounts just now. With them only
             machines of providers that are `here`, and paid by these accounts, count.
     """
     begin = midnight(now)
-    living = {key for pod in others if pod.alive for key in (pod.id, pod.name)}
 
     def counts(one: PodRecord) -> bool:
         if not was_there(one, begin):
             return False
-        if not one.open and (one.name in living or one.pod in living):
-            return False  # it has not ended after all
         if any(one.is_at(provider) for provider in here):
             return accounts is None or _pays(accounts.get(one.provider), one)
         return accounts is None and not is_loopback(one.endpoint)
 
-    pods = []
-    for one in records.records(alive=False):
-        if counts(one):
-            pods.append(
-                pod_cost(one, now, accounts.get(one.provider) if accounts is not None else None)
-            )
-    known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
-    endpoints = {provider.name: provider.endpoint for provider in here}
-    for pod in others:
-        if pod.alive and pod.id not in known and pod.name not in known:
-            pods.append(foreign_cost(pod, endpoints.get(pod.provider, ""), now))
-    return CostSummary(tuple(pods))
+    paid_by = accounts or {}
+    return CostSummary(
+        tuple(
+            pod_cost(one, now, paid_by.get(one.provider))
+            for one in records.costing()
+            if counts(one)
+        )
+    )
 
 
 def was_there(one: PodRecord, begin: float) -> bool:
     """Return whether a machine may have cost money since `begin`."""
     if one.state == "never":
         return False
+    if one.stray and one.updated < begin:
+        return False  # it may have ended since, or its provider's key is gone
     ended = one.ended or one.updated
     # Where the provider's clock says that it ended before it was asked for, the time at which that
     # was noted counts.
@@ -374,7 +367,8 @@ def pod_cost(one: PodRecord, now: float, account: Account | None = None) -> PodC
         if one.open
         else 0.0,
         pending=0.0 if settled else max(listed_today - today, 0.0),
-        ahead=_ahead(one, now) if one.open else 0.0,
+        # Another computer's budget keeps what a stray may cost further.
+        ahead=_ahead(one, now) if one.open and not one.stray else 0.0,
     )
 
 
@@ -391,7 +385,8 @@ def _ahead(one: PodRecord, now: float) -> float:
 def _listed(one: PodRecord, end: float) -> float:
     """Price times time until `end`, at least the hours that are charged at once."""
     prepaid = one.order.offer.price.prepaid_hours if one.order is not None else 0.0
-    return (one.hourly or 0.0) * max(_hours(one.created, end), prepaid)
+    price = Price(one.hourly or 0.0, prepaid_hours=prepaid)
+    return price.for_hours(_hours(one.created, end))
 
 
 def _charge(one: PodRecord, end: float, account: Account | None) -> tuple[float, bool] | None:
@@ -414,27 +409,6 @@ def _charge(one: PodRecord, end: float, account: Account | None) -> tuple[float,
 
 def _pays(account: Account | None, one: PodRecord) -> bool:
     return account is None or one.account in (None, account.name)
-
-
-def foreign_cost(pod: Pod, endpoint: str, now: float) -> PodCost:
-    """Return what a living machine costs that the ledger does not know as alive."""
-    created = now if pod.created is None else pod.created
-    hours = _hours(created, now)
-    spent = pod.billed if pod.billed is not None else (pod.hourly or 0.0) * hours
-    return PodCost(
-        name=pod.name,
-        pod=pod.id,
-        provider=pod.provider,
-        endpoint=endpoint,
-        run=None,
-        per_hour=pod.hourly or 0.0,
-        spent=spent,
-        today=_share(spent, created, now, midnight(now)),
-        currency=pod.currency,
-        billed=pod.bill is not None,
-        hours=hours,
-        open=True,
-    )
 
 
 def _hours(begin: float, end: float) -> float:

@@ -192,9 +192,7 @@ class Overview:
         self, found: Reconciliation, accounts: Mapping[str, Account], warnings: tuple[str, ...]
     ) -> PodsSnapshot:
         now = self.now()
-        spending = sum_costs(
-            self.ledger, now, here=self.paid, others=[orphan.pod for orphan in found.orphans]
-        )
+        spending = sum_costs(self.ledger, now, here=self.paid)
         rows = [*found.orphans, *found.alive]
         rows += [self._unreachable(record) for record in found.unclear]
         held = [self._judged(row, spending) for row in rows]
@@ -232,7 +230,8 @@ class Overview:
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, spending.usage(cost))
-        return replace(row, cost=cost, limits=limits, verdict=verdict)
+        # Without a sum (the ledger could not be written) the cost that the look found stays.
+        return replace(row, cost=cost or row.cost, limits=limits, verdict=verdict)
 
     async def close(self) -> None:
         await asyncio.gather(

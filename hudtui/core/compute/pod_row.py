@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.compute.costs import HOUR, PodCost, foreign_cost, pod_cost
+from hudtui.core.compute.costs import HOUR, PodCost, pod_cost
 from hudtui.core.compute.lifecycle import PREFIX
 from hudtui.core.compute.limits import Limits, LimitVerdict, money
-from hudtui.core.compute.pods import UNGUARDED, PodRecord
+from hudtui.core.compute.pods import UNGUARDED, PodRecord, stray_record
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Pod
 from hudtui.core.http import is_loopback
@@ -199,11 +199,9 @@ def costed(pod: Pod, record: PodRecord | None, endpoint: str, now: float) -> Pod
 
     By its record where that is open, else by what its provider says.
     """
-    return (
-        pod_cost(record, now)
-        if record is not None and record.open
-        else foreign_cost(pod, endpoint, now)
-    )
+    if record is None or not record.open:
+        record = stray_record(pod, pod.provider, endpoint, now)
+    return pod_cost(record, now)
 
 
 def unclaimed_reason(record: PodRecord | None, *, closed: bool = False) -> str:

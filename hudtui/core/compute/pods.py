@@ -6,10 +6,11 @@ A record outlives every crash: the next start continues from there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -39,7 +40,7 @@ OPEN_STATES: frozenset[RecordState] = frozenset({"intended", "created", "ready",
 UNGUARDED = "no guard is on it"
 """`PodRecord.why` of a pod that is ready, was rented for no run, and has no guard yet."""
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE machines (
     name TEXT PRIMARY KEY,
@@ -68,6 +69,14 @@ CREATE TABLE machines (
 ) WITHOUT ROWID;
 CREATE INDEX machines_by_state ON machines (state, created);
 CREATE TABLE limits (name TEXT PRIMARY KEY, limits_json TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE strays (
+    provider TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    pod TEXT NOT NULL,
+    pod_json TEXT NOT NULL,
+    seen REAL NOT NULL,
+    PRIMARY KEY (provider, endpoint, pod)
+) WITHOUT ROWID;
 """
 _FACTS = frozenset(
     {
@@ -136,6 +145,9 @@ class PodRecord:
     charged_at: float | None = None
     """When its provider said last what it has cost so far; `last_pod` has the amount. None: it
     never did."""
+    stray: bool = False
+    """It lives at the provider, and was not ordered here, or is recorded as ended; see
+    `stray_record`."""
 
     def last_pod(self) -> Pod:
         """The machine as it was known last.
@@ -318,6 +330,32 @@ class Ledger:
             if limits is not None:
                 _set_limits(database, name, limits.to_json())
             return _grant(database, name, grant)
+
+    def keep_strays(self, provider: Provider, pods: Iterable[Pod], at: float) -> None:
+        """Replace what is known of a provider's pods that cost money without an open record.
+
+        Args:
+            provider: The provider that listed its pods.
+            pods: Those that live, bear a name of hudtui's, and have no open record.
+            at: The time of that list, in seconds since the epoch.
+        """
+        service = (provider.name, provider.endpoint)
+        rows = [(*service, pod.id, json.dumps(to_plain(pod)), at) for pod in pods]
+        if not rows and not self._has_strays(service):
+            return
+        with self._database.writing() as database:
+            database.execute("DELETE FROM strays WHERE provider = ? AND endpoint = ?", service)
+            database.executemany("INSERT OR REPLACE INTO strays VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _has_strays(self, service: tuple[str, str]) -> bool:
+        select = "SELECT 1 FROM strays WHERE provider = ? AND endpoint = ?"
+        with self._database.reading() as database:
+            return database is not None and database.execute(select, service).fetchone() is not None
+
+    def costing(self) -> tuple[PodRecord, ...]:
+        """Return every record that a sum of money counts: all of the ledger's, and strays."""
+        with self._database.reading() as database:
+            return () if database is None else _costing(database)
 
     def limits(self, name: str) -> Limits | None:
         """What the pod of that name may cost; None if no limits were set or they cannot be read."""
@@ -526,8 +564,72 @@ def _read(database: sqlite3.Connection, name: str) -> PodRecord:
 
 
 def _grant(database: sqlite3.Connection, name: str, grant: Grant) -> PodRecord:
+    return _update(database, name, {"until": grant(_costing(database))})
+
+
+def stray_record(pod: Pod, provider: str, endpoint: str, seen: float) -> PodRecord:
+    """Return the record of a living pod that the ledger does not know as alive.
+
+    `seen` is the time at which its provider listed it.
+    """
+    return PodRecord(
+        name=pod.name,
+        provider=provider,
+        endpoint=endpoint,
+        pod=pod.id,
+        run=None,
+        workspace=None,
+        machine="",
+        holder=None,
+        state="ready",
+        hourly=pod.hourly,
+        currency=pod.currency,
+        created=seen if pod.created is None else pod.created,
+        updated=seen,
+        ended=None,
+        billed=None,
+        why=None,
+        seen=seen,
+        last=to_plain(pod),
+        charged_at=None if pod.billed is None else seen,
+        stray=True,
+    )
+
+
+def _costing(database: sqlite3.Connection) -> tuple[PodRecord, ...]:
+    """All records and the strays; of a pod that is both, the one that is newer or open."""
     rows = database.execute(f"{_SELECT} ORDER BY created, name").fetchall()
-    return _update(database, name, {"until": grant(tuple(map(_record, rows)))})
+    records = tuple(map(_record, rows))
+    strays = _strays(database)
+    over = {
+        stray.name
+        for stray in strays
+        if any(_same_pod(one, stray) and _outlasts(one, stray) for one in records)
+    }
+    strays = tuple(stray for stray in strays if stray.name not in over)
+    known = [one for one in records if not any(_same_pod(one, stray) for stray in strays)]
+    return (*known, *strays)
+
+
+def _outlasts(one: PodRecord, stray: PodRecord) -> bool:
+    """Return whether a record says more of its pod than the last list in which that was a stray."""
+    return one.open or one.updated > stray.updated
+
+
+def _same_pod(one: PodRecord, stray: PodRecord) -> bool:
+    if one.provider != stray.provider or one.endpoint not in ("", stray.endpoint):
+        return False
+    return one.name == stray.name if one.pod is None else one.pod == stray.pod
+
+
+def _strays(database: sqlite3.Connection) -> tuple[PodRecord, ...]:
+    rows = database.execute("SELECT pod_json, provider, endpoint, seen FROM strays ORDER BY pod")
+    strays = []
+    for text, provider, endpoint, seen in rows.fetchall():
+        with contextlib.suppress(InputError, ValueError):  # of a version with other fields
+            pod = from_plain(json.loads(text), Pod)
+            strays.append(stray_record(pod, provider, endpoint, seen))
+    return tuple(strays)
 
 
 def _update(database: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> PodRecord:

@@ -199,6 +199,13 @@ class _Notes:
             return {}
         return {entry.name: entry for entry in entries}
 
+    async def strays(self, provider: Provider, pods: Iterable[Pod], at: float) -> None:
+        """Keep the living pods that no open record has, so that every sum counts them."""
+        try:
+            await self._ledger.run(self._ledger.keep_strays, provider, pods, at)
+        except MachineError as error:
+            self._failed(error)
+
     async def gone(self, entry: PodRecord, provider: Provider, pod: Pod | None) -> PodRecord:
         """The entry of a pod that has ended; see `mark_terminated`."""
         try:
@@ -327,6 +334,8 @@ async def _compare(
         cost = costed(pod, entry, provider.endpoint, at)
         why = unclaimed_reason(entry, closed=entry is not None and entry.name in closed)
         orphans.append(PodRow(pod, provider, entry, cost, unclaimed=why, seen=at))
+    strays = [one.pod for one in orphans if one.record is None or not one.record.open]
+    await notes.strays(provider, strays, now())
     known = {pod.id for pod, _ in ours}
     others = tuple(pod for pod in pods if pod.id not in known)
     return Reconciliation(

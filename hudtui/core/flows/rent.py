@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 
 from hudtui.core.compute import watchdog
 from hudtui.core.compute.budget import RUN_TAIL, grant_changed, grant_new
@@ -116,7 +115,7 @@ async def rent(
     # Idleness of a pod without a run is not measured.
     limits = replace(await asyncio.to_thread(limits_from_settings, settings), idle_minutes=None)
     grant = grant_new("", offer.price, provider.endpoint, limits)
-    until = grant(await ledger.run(partial(ledger.records, alive=False)))
+    until = grant(await ledger.run(ledger.costing))
     guard = [watchdog.UNLIMITED]
     if until is not None:
         guard = [limits_sentence(limits), watchdog.watchdog_notice(provider, settings.get)]

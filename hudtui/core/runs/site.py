@@ -605,7 +605,7 @@ def _budget_checks(work: Work, provider: Provider, offer: Offer) -> tuple[Check,
 
     try:
         grant_new("", offer.price, provider.endpoint, work.limits, tail=RUN_TAIL)(
-            Ledger().records(alive=False)
+            Ledger().costing()
         )
     except HudtuiError as error:
         return (refused("cost", error),)

@@ -435,7 +435,7 @@ def test_a_refusal_names_what_the_header_names(
     assert costs.today_text == today
     endpoint = costs.pods[0].endpoint if costs.pods else REALM
     with pytest.raises(BudgetExceeded) as caught:
-        grant_new("", Price(1000.0), endpoint, Limits(None, 50, None))(ledger.records(alive=False))
+        grant_new("", Price(1000.0), endpoint, Limits(None, 50, None))(ledger.costing())
     counted = f" (counted as {money(costs.today_in_usd)})" if "+" in today else ""
     assert str(caught.value.why).startswith(f"{today} is spent today{counted}")
     assert sum(
@@ -471,3 +471,77 @@ def test_simulated_money_ends_no_real_machine(ledger: Ledger) -> None:
         judge(limits, costs.usage(real)).level == "fine"
         and judge(limits, costs.usage(simulated)).level == "end"
     )
+
+
+class Service:
+    """A provider that lists pods."""
+
+    def __init__(self, endpoint: str = REALM) -> None:
+        self.name, self.endpoint = "prime", endpoint
+
+
+def _stray(pod: str = "x", **changes: Any) -> Pod:
+    facts = {"hourly": 3.0, "created": NOON - 3 * 3600, **changes}
+    return Pod("prime", pod, f"hudtui-{pod}", "ready", **facts)
+
+
+def _refused_and_shown(ledger: Ledger, here: Any) -> tuple[str, str]:
+    """What a refusal says that is spent today, and what the header shows."""
+    with pytest.raises(BudgetExceeded) as caught:
+        launch(ledger, "new", 1000.0, Limits(None, 50, None), endpoint=here.endpoint)
+    shown = sum_costs(ledger, NOON, here=[here]).shown.today_text
+    return str(caught.value.why).partition(" is spent")[0], shown
+
+
+@pytest.mark.parametrize(
+    ("pods", "today"),
+    [
+        ([], "$6.00"),
+        ([_stray()], "$15.00"),
+        ([_stray(), _stray("y", hourly=1.0)], "$18.00"),
+        ([_stray(billed=1.0)], "$7.00"),
+        ([_stray(billed=1.0, estimated=True)], "$7.00"),
+        ([_stray(currency="EUR")], "$6.00 + €9.00"),
+        ([_stray(created=midnight(NOON) - 24 * 3600)], "$42.00"),
+        ([_stray(created=None)], "$6.00"),
+        ([_stray(hourly=None)], "$6.00"),
+    ],
+)
+def test_a_machine_that_nobody_here_ordered_counts_in_refusal_and_header(
+    ledger: Ledger, pods: list[Pod], today: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: Any = Service()
+    monkeypatch.setattr(time, "time", lambda: NOON - 3 * 3600)
+    _plain(ledger)
+    monkeypatch.setattr(time, "time", lambda: NOON)
+    ledger.keep_strays(here, pods, NOON)
+    assert _refused_and_shown(Ledger(ledger.path), here) == (today, today)
+    ledger.keep_strays(here, [], NOON)
+    assert _refused_and_shown(ledger, here) == ("$6.00", "$6.00"), "the next look finds none"
+
+
+def test_a_stray_counts_once_whatever_the_ledger_says(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: Any = Service()
+    monkeypatch.setattr(time, "time", lambda: NOON - 3 * 3600)
+    _plain(ledger)
+    monkeypatch.setattr(time, "time", lambda: NOON)
+    ledger.keep_strays(here, [_stray("p", hourly=2.0)], NOON)
+    assert _refused_and_shown(ledger, here) == ("$6.00", "$6.00"), "the record is open"
+    ledger.update("a", "ended", billed=1.0)
+    assert _refused_and_shown(ledger, here) == ("$6.00", "$6.00"), "it lives after all"
+    ledger.keep_strays(here, [], NOON)
+    assert _refused_and_shown(ledger, here) == ("$1.00", "$1.00")
+
+
+def test_a_stray_of_another_service_or_of_yesterday_counts_no_more(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOON)
+    here, simulator = Service(), Service("http://127.0.0.1:1")
+    ledger.keep_strays(simulator, [_stray()], NOON)  # type: ignore[arg-type]
+    assert _refused_and_shown(ledger, here) == ("$0.00", "$0.00")
+    ledger.keep_strays(here, [_stray()], NOON)  # type: ignore[arg-type]
+    assert _refused_and_shown(ledger, here) == ("$9.00", "$9.00")
+    assert sum_costs(ledger, midnight(NOON + 24 * 3600 + 7200) + 1).pods == ()
