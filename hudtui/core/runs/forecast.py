@@ -17,6 +17,7 @@ from typing import Any
 from hudtui.core.compute.budget import RUN_TAIL
 from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.values import Price
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.runs.results import results_folder
 from hudtui.core.runs.spec import Rental, RunSpec
@@ -221,7 +222,8 @@ def expected_cost(
     ):
         return None
     hours = (max(now - summary.held_since, 0.0) + left) / HOUR
-    return summary.hourly * max(hours, spec.rent.offer.price.prepaid_hours)
+    prepaid = spec.rent.offer.price.prepaid_hours
+    return Price(summary.hourly, prepaid_hours=prepaid).for_hours(hours)
 
 
 # --- earlier runs ---------------------------------------------------------------------------------

@@ -525,6 +525,7 @@ class RemoteRun:
         data: dict[str, Any] = {"kind": step.kind, "text": step.text}
         if step.pod is not None:
             data |= {"pod": step.pod.id, "hourly": step.pod.hourly, "currency": step.pod.currency}
+            data["prepaid_hours"] = self.rent.offer.price.prepaid_hours
             data["address"] = str(step.pod.addresses[0]) if step.pod.addresses else None
         return await self.append(
             "machine", data, at=step.at, once=f"machine:{step.kind}:{step.text}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from hudtui.core.compute.values import Price
+
 RunState = Literal[
     "planned",
     "starting",
@@ -133,6 +135,8 @@ class RunSummary:
     hourly: float | None = None
     """Price per hour of the rented machine, as stated by the provider."""
     currency: str = "USD"
+    prepaid_hours: float = 0.0
+    """Hours of the rented machine that are charged up front, used or not."""
     simulated: bool = False
     """True if the rented machine is simulated, so that no real money is spent."""
     held_since: float | None = None
@@ -192,7 +196,8 @@ class RunSummary:
             return self.billed
         if self.hourly is None or self.held_since is None:
             return None
-        return self.hourly * max((self.released or now) - self.held_since, 0.0) / 3600
+        hours = max((self.released or now) - self.held_since, 0.0) / 3600
+        return Price(self.hourly, prepaid_hours=self.prepaid_hours).for_hours(hours)
 
     @property
     def cost_note(self) -> str:
@@ -381,6 +386,8 @@ def _take_machine(run: dict[str, Any], event: RunEvent) -> None:
         run.update(machine="none", held_since=None)
     if (hourly := _amount(event, "hourly")) is not None:
         run.update(hourly=hourly, currency=_text(event, "currency") or run["currency"])
+    if (prepaid := _amount(event, "prepaid_hours")) is not None:
+        run["prepaid_hours"] = prepaid
 
 
 def _text(event: RunEvent, name: str) -> str | None:

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.values import Offer, Price
+from hudtui.core.compute.costs import pod_cost
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.runs.reports import read_report
 from hudtui.core.runs.spec import Rental
@@ -448,3 +450,23 @@ def test_an_empty_file_is_an_empty_store(store: RunStore, make: Make) -> None:
     assert store.runs() == ()
     store.add(make(run="a-1"))
     assert store.ids() == ("a-1",)
+
+
+@pytest.mark.parametrize(
+    ("prepaid", "hours", "cost"), [(0.0, 0.5, 1.0), (1.0, 0.5, 2.0), (1.0, 3.0, 6.0)]
+)
+def test_a_run_costs_what_its_machine_costs_in_the_list_of_machines(
+    store: RunStore, make: Make, tmp_path: Path, prepaid: float, hours: float, cost: float
+) -> None:
+    price = Price(2.0, prepaid_hours=prepaid)
+    ledger = Ledger(tmp_path / "pods.db")
+    order = Order("hudtui-a", Offer("prime", "o", "H100", 1, price))
+    record = ledger.update(
+        ledger.reserve(order, provider="prime", run="a-1").name, "ready", pod="p"
+    )
+    store.add(make(run="a-1"))
+    facts = {"hourly": 2.0, "prepaid_hours": prepaid}
+    asked = store.append("a-1", "machine", {"kind": "intended", **facts})
+    now = hours * 3600
+    assert store.summary("a-1").cost(asked.at + now) == pytest.approx(cost)
+    assert pod_cost(record, record.created + now).spent == pytest.approx(cost)
