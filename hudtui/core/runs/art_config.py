@@ -175,13 +175,14 @@ def read_art_config(path: Path, *, name: str | None = None) -> ArtConfig:
 
 def parse_art_config(text: str, *, name: str) -> ArtConfig:
     """Read the text of the file; see `read_art_config`."""
-    return _Reader(load_yaml(text, name=name)).config(name)
+    return _ConfigReader(load_yaml(text, name=name)).config(name)
 
 
-class _Reader:
+class _ConfigReader:
     """Reads one document, and refuses the first thing in it that is wrong.
 
-    Values are named by their paths.
+    Values are named by their paths. msgspec would check their types, but its errors name no key
+    of a mapping, and so no line of the file.
     """
 
     def __init__(self, document: YamlDocument) -> None:
@@ -309,15 +310,15 @@ class _Reader:
 
     def _targets(self, environments: Collection[str]) -> dict[str, tuple[Any, ...]]:
         known = [f"{name}_targets" for name in environments]
-        found: dict[str, tuple[Any, ...]] = {}
+        targets: dict[str, tuple[Any, ...]] = {}
         for key, value in self._mapping(("scenarios",)).items():
             path = ("scenarios", key)
             if key not in known:
                 raise self._unknown(path, key, known, "scenarios")
             if not isinstance(value, list) or not value:
                 raise self._error(path, f"{key} is a list of targets", None)
-            found[key.removesuffix("_targets")] = tuple(value)
-        return found
+            targets[key.removesuffix("_targets")] = tuple(value)
+        return targets
 
     # --- values -----------------------------------------------------------------------------------
 
