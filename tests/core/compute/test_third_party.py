@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from faults import compute as faults
+from support.command import hudtui
 
 from hudtui.core.compute.registry import (
     find_providers,
@@ -51,23 +53,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(own_world: Path, login: PrimeSimulator) -> Iterator[Run]:
+def run(rig: None, login: PrimeSimulator, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs hudtui in a project, where the package is installed."""
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "hudtui", *words]
-        env = {**os.environ, "PYTHONPATH": str(RIG)}
-        return subprocess.run(
-            command,
-            cwd=own_world,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
-    return run
+    monkeypatch.setenv("PYTHONPATH", str(RIG))  # for programs that hudtui starts
+    return partial(hudtui, code=None)
 
 
 def test_its_offers_are_among_the_others(run: Run) -> None:
