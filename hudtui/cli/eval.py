@@ -21,6 +21,7 @@ from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 
 if TYPE_CHECKING:
     from hudtui.core.platform import Platform
+    from hudtui.core.results.baseline import Baseline
     from hudtui.core.rollouts.evaluate import EvalPrepared, EvalRequest
     from hudtui.core.rollouts.outcome import EvalSummary
 
@@ -224,6 +225,9 @@ def _report(
         f"end episodes={len(summary.outcomes)}/{summary.expected} failed={summary.failed} "
         f"reward={reward}{spread}"
     )
+    known = _baseline(summary, request.group)
+    if known.pass_1 is not None:
+        console.say(f"baseline: {known.line()}")
     if as_json:
         console.out_json(
             {
@@ -234,11 +238,23 @@ def _report(
                 "job": None if prepared.job is None else to_plain(prepared.job),
                 "problems": [to_plain(problem) for problem in prepared.problems],
                 **summary.to_json(),
+                "baseline": known.to_json(),
             }
         )
         return
     for line in reward_table(summary):
         console.out(line)
+
+
+def _baseline(summary: EvalSummary, group: int) -> Baseline:
+    """What the evaluation says of a training in groups of as many episodes."""
+    from hudtui.core.results.baseline import PlayedEpisode, baseline
+
+    episodes = {
+        task: [PlayedEpisode(one.reward, one.solved) for one in outcomes if not one.failed]
+        for task, outcomes in summary.by_task().items()
+    }
+    return baseline(episodes, group=group)
 
 
 def reward_table(summary: EvalSummary) -> list[str]:

@@ -373,9 +373,11 @@ async def compare(
 ) -> None:
     """Compare the groups of two results task by task: the mean reward in each, and the gain.
 
+    The mean gain has an interval of 95 % over the tasks that both have.
     Two steps of one training are compared with
     `hudtui rollouts compare RUN RUN --step 1 --other-step 40`.
     """
+    from hudtui.core.results.baseline import gain_summary
     from hudtui.core.results.queries import compare_groups
 
     left, right = await _index(results), await _index(other)
@@ -390,15 +392,14 @@ async def compare(
         }
         for pair in pairs
     ]
+    gains = [pair.gain for pair in pairs if pair.gain is not None]
+    summary = gain_summary(gains)
     if as_json:
-        console.out_json(rows)
+        console.out_json({"tasks": rows, "compared": len(gains), **summary.to_json()})
         return
     _table(("task", "left", "right", "gain", "episodes"), rows)
-    gains = [pair.gain for pair in pairs if pair.gain is not None]
     if gains:
-        console.say(
-            f"{plural(len(gains), 'task')} in both, mean gain {sum(gains) / len(gains):+.4g}"
-        )
+        console.say(f"{plural(len(gains), 'task')} in both, {summary.line()}")
 
 
 def _at(index: ResultIndex, step: int | None) -> list[ResultGroup]:

@@ -172,13 +172,15 @@ def test_the_rewards_of_tasks_over_steps(own_world: Path) -> None:
 
 
 def test_two_results() -> None:
-    told = hudtui(
-        "rollouts", "compare", "second", "second", "--step", "3", "--other-step", "4"
-    ).stdout
+    done = hudtui("rollouts", "compare", "second", "second", "--step", "3", "--other-step", "4")
+    told = done.stdout
+    assert "1 task in both, mean gain +0; 0 better, 1 equal, 0 worse" in done.stderr
     assert told.splitlines()[1].split() == ["c", "0.6", "0.6", "0", "[1,", "1]"]
     found = json.loads(hudtui("rollouts", "compare", "first", "second", "--json").stdout)
+    assert found["compared"] == 0 and found["mean"] is None
     assert [
-        (one["task"].strip("\x1b[31m"), one["left"], one["gain"], one["episodes"]) for one in found
+        (one["task"].strip("\x1b[31m"), one["left"], one["gain"], one["episodes"])
+        for one in found["tasks"]
     ] == [
         ("a", 0.5, None, [5, 0]),
         ("b", None, None, [2, 0]),

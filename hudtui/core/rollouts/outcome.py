@@ -43,6 +43,11 @@ class EpisodeOutcome:
         """True if an error ended the episode."""
         return self.stop not in ENDED
 
+    @property
+    def solved(self) -> bool:
+        """True if nothing of the task is left to do: its own reward, or the whole one, is 1."""
+        return not self.failed and max(self.task_completion, self.reward) >= 1
+
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         plain = {**vars(self), "usage": dict(self.usage), "own": dict(self.own)}
