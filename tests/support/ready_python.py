@@ -8,7 +8,6 @@ import runpy
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -98,7 +97,7 @@ def main_without_threads() -> None:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

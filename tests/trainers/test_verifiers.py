@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from support.games import game, generous
+from support.ready_python import ReadyPython
 from support.scripted_chat import ScriptedChat, scripted_chat
 from support.thoughts import CONFIG, any_replies, wanted_call
 
@@ -114,6 +115,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     env = environment(place.parent, PIP_DISABLE_PIP_VERSION_CHECK="1")
     subprocess.run([*command, "--no-build-isolation", example], check=True, env=env, timeout=300)
     return made
+
+
+@pytest.fixture(scope="module")
+def verifiers(python: str) -> Iterator[ReadyPython]:
+    """The same Python, with verifiers imported: that takes seconds."""
+    with ReadyPython(python, os.environ, ("verifiers.v1.cli.eval.main",), threads=True) as ready:
+        yield ready
 
 
 @pytest.fixture(scope="module")
@@ -376,16 +384,15 @@ def test_the_commands_of_the_seed(
     assert own == theirs and len(own) == 4
 
 
-def said_by_vf_eval(world: Path, python: str, *words: str, **variables: str) -> tuple[int, str]:
+def said_by_vf_eval(
+    world: Path, python: str, verifiers: ReadyPython, *words: str, **variables: str
+) -> tuple[int, str]:
     """The exit code of `vf-eval hud-vf-gym`, and what it says on standard error."""
     env = environment(
         world.parent, HUDTUI_PYTHON=python, HUD_TELEMETRY_ENABLED="false", **variables
     )
     env = {name: value for name, value in env.items() if value}
-    command = [python, "-c", MAIN, "hud-vf-gym", *words]
-    done = subprocess.run(
-        command, cwd=world, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = verifiers.run("-c", MAIN, "hud-vf-gym", *words, cwd=world, env=env)
     return done.returncode, done.stderr
 
 
@@ -403,9 +410,17 @@ PLAYED = (
 )
 
 
-def test_without_a_key_vf_eval_ends_at_once_in_words(world: Path, python: str) -> None:
+def test_without_a_key_vf_eval_ends_at_once_in_words(
+    world: Path, python: str, verifiers: ReadyPython
+) -> None:
     code, said = said_by_vf_eval(
-        world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_API_KEY=""
+        world,
+        python,
+        verifiers,
+        *PLAYED,
+        "--env.taskset.config-path",
+        "2048.yaml",
+        OPENAI_API_KEY="",
     )
     assert code == 1 and "Traceback" not in said
     assert (
@@ -415,9 +430,11 @@ def test_without_a_key_vf_eval_ends_at_once_in_words(world: Path, python: str) -
 
 
 def test_a_file_that_is_missing_and_a_folder_that_is_not_trusted_are_words(
-    world: Path, python: str
+    world: Path, python: str, verifiers: ReadyPython
 ) -> None:
-    code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "nope.yaml")
+    code, said = said_by_vf_eval(
+        world, python, verifiers, *PLAYED, "--env.taskset.config-path", "nope.yaml"
+    )
     assert code == 1 and "nope.yaml: there is no such file" in said and "Traceback" not in said
     bare = (
         "--env.taskset.taskset",
@@ -426,12 +443,12 @@ def test_a_file_that_is_missing_and_a_folder_that_is_not_trusted_are_words(
         "free.yaml",
         *PLAYED[2:],
     )
-    code, said = said_by_vf_eval(world, python, *bare, HUDTUI_TRUST="")
+    code, said = said_by_vf_eval(world, python, verifiers, *bare, HUDTUI_TRUST="")
     assert code == 1 and "hudtui trust" in said and "Traceback" not in said
 
 
 def test_a_reward_outside_its_range_is_told_once(
-    world: Path, python: str, chat: ScriptedChat
+    world: Path, python: str, verifiers: ReadyPython, chat: ScriptedChat
 ) -> None:
     (world / "generous.json").write_text(json.dumps([generous("a"), generous("b")]))
     words = (
@@ -441,44 +458,48 @@ def test_a_reward_outside_its_range_is_told_once(
         "free.yaml",
         *PLAYED[2:],
     )
-    code, said = said_by_vf_eval(world, python, *words, "-n", "2", OPENAI_BASE_URL=chat.url)
+    code, said = said_by_vf_eval(
+        world, python, verifiers, *words, "-n", "2", OPENAI_BASE_URL=chat.url
+    )
     assert code == 0, said
     assert said.count("the reward 12, outside 0 to 1") == 1
 
 
 def test_options_that_verifiers_refuses_are_answered_with_the_command_that_takes_them(
-    world: Path, python: str
+    world: Path, python: str, verifiers: ReadyPython
 ) -> None:
     arguments = '{"taskset": "tasks.json", "config_path": "./configs/2048.yaml"}'
-    code, said = said_by_vf_eval(world, python, "--env-args", arguments, "--num-examples", "2")
+    code, said = said_by_vf_eval(
+        world, python, verifiers, "--env-args", arguments, "--num-examples", "2"
+    )
     assert code != 0 and f"hudtui eval hud-vf-gym --env-args '{arguments}' --num-examples 2" in said
 
 
 def test_where_prompts_go_is_said_before_they_go(
-    world: Path, python: str, chat: ScriptedChat
+    world: Path, python: str, verifiers: ReadyPython, chat: ScriptedChat
 ) -> None:
     code, said = said_by_vf_eval(
-        world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_BASE_URL=chat.url
+        world,
+        python,
+        verifiers,
+        *PLAYED,
+        "--env.taskset.config-path",
+        "2048.yaml",
+        OPENAI_BASE_URL=chat.url,
     )
     assert (
         code == 0
         and said.count(f"hudtui: prompts go to {chat.url} with OPENAI_API_KEY, and not to ") == 1
     )
     both = {"PRIME_API_KEY": "k-of-prime", "OPENAI_BASE_URL": chat.url, "PRIME_INFERENCE_URL": ""}
-    told = subprocess.run(
-        [python, "-c", BOTH],
-        cwd=world,
-        env=environment(world.parent, **both),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stderr
+    env = environment(world.parent, **both)
+    told = verifiers.run("-c", BOTH, cwd=world, env=env)
+    assert told.returncode == 0, told.stderr
     assert (
         "prompts go to https://api.pinference.ai/api/v1 with PRIME_API_KEY, and OPENAI_API_KEY is "
-        "not used" in told
+        "not used" in told.stderr
     )
-    assert "--no-push" in told
+    assert "--no-push" in told.stderr
 
 
 BOTH = """
