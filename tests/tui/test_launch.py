@@ -1410,7 +1410,7 @@ async def test_a_missing_config_is_generated_without_leaving_the_screen(
         app.open_screen("launch", config="")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         screen = app.screen
-        assert screen._to_fix.remedy == "generate-config"
+        assert screen.to_fix.remedy == "generate-config"
         for answer in ("text-2048", "configs/new.yaml"):
             if not app.screen.is_modal:
                 await pilot.press("f4")
@@ -1485,7 +1485,7 @@ async def test_another_machine_is_chosen_without_leaving_the_screen(
         app.open_screen("launch", engine="trl", machine="local")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         screen = app.screen
-        assert screen._to_fix.remedy == "choose-machine"
+        assert screen.to_fix.remedy == "choose-machine"
         await pilot.press("f4")
         await until(pilot, lambda: app.screen.is_modal)
         assert "from Prime (simulated)" in screen_text(app)

@@ -1219,12 +1219,12 @@ async def test_a_task_is_played_on_a_screen_of_its_own_and_its_replies_come_back
         assert "changes that are not saved" in playing.message
         playing._choose(policy="greedy", max_turns=1)
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: playing.over and playing._turns)
+        await until(pilot, lambda: playing.over and playing.turns)
         pilot.app.go_back("playing")
         await settle(pilot)
         assert pilot.app.screen is screen
         await until(pilot, lambda: bool(screen.samples.rollouts))
-        assert playing._turns[0].turn.reply in [sample.text for sample in screen.samples.rollouts]
+        assert playing.turns[0].turn.reply in [sample.text for sample in screen.samples.rollouts]
 
 
 async def test_a_configuration_for_another_environment_is_not_judged_by_the_last_one(

@@ -86,11 +86,11 @@ async def begun(screen: Any, pilot: Any, **choices: Any) -> None:
 
 
 async def say(screen: Any, pilot: Any, text: str) -> None:
-    turns = len(screen._turns)
-    screen._answer.editor.load_text(text)
+    turns = len(screen.turns)
+    screen.answer.editor.load_text(text)
     await pilot.pause()
     await pilot.press("f8")
-    await until(pilot, lambda: len(screen._turns) == turns + 1 and (screen._waits or screen.over))
+    await until(pilot, lambda: len(screen.turns) == turns + 1 and (screen._waits or screen.over))
 
 
 # -- the picture, and the words of other states
@@ -189,7 +189,7 @@ async def test_what_a_reply_would_do_is_shown_below_it(says: Any, game: Path) ->
     async def look(pilot: Any) -> None:
         screen = await _three_turns(pilot)
         screen.action_write()
-        screen._answer.editor.load_text("<think>Now left.</think>\n<tool>left(3)</tool>")
+        screen.answer.editor.load_text("<think>Now left.</think>\n<tool>left(3)</tool>")
         await pilot.pause()
 
     words = (
@@ -231,16 +231,16 @@ async def test_an_episode_by_hand(open_app: Any, game: Path, settle: Any, screen
         await begun(screen, pilot)
         text = screen_text(pilot.app)
         assert "Build a 64." in text and "J evaluates" in text and "your turn" in text
-        assert screen.focused is screen._answer.editor  # a person who plays alone writes at once
+        assert screen.focused is screen.answer.editor  # a person who plays alone writes at once
         await pilot.press(*"left()")
         await pilot.pause()
         assert "direction" in screen.query_one(
             "#play-meaning", Sheet
         ).plain and "played" in screen_text(pilot.app)
         await pilot.press("f8")
-        await until(pilot, lambda: len(screen._turns) == 1 and screen._waits)
-        assert screen._turns[0].turn.call == {"tool": "move", "arguments": {"direction": "left"}}
-        assert screen._answer.editor.text == ""
+        await until(pilot, lambda: len(screen.turns) == 1 and screen._waits)
+        assert screen.turns[0].turn.call == {"tool": "move", "arguments": {"direction": "left"}}
+        assert screen.answer.editor.text == ""
         await say(screen, pilot, "<tool>left(3)</tool>")
         assert "(column 6)" in screen_text(pilot.app)
         await pilot.press("escape")
@@ -284,8 +284,8 @@ async def test_a_policy_plays_pauses_and_gets_the_episode_back(
         screen._choose(policy="greedy", max_turns=8)
         screen.pace = 60.0  # so that the second turn does not come before it is paused
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: len(screen._turns) == 1)
-        assert "greedy plays" in str(screen._answer.border_subtitle)
+        await until(pilot, lambda: len(screen.turns) == 1)
+        assert "greedy plays" in str(screen.answer.border_subtitle)
         screen.pace = 0.0
         screen.playing.pause()
         for worker in screen.going("play"):
@@ -302,7 +302,7 @@ async def test_a_policy_plays_pauses_and_gets_the_episode_back(
         await screen.playing.choose_policy("greedy")
         screen.query_one(Panes).open(screen._transcript)
         await pilot.press("full_stop")
-        await until(pilot, lambda: len(screen._turns) == 1 and screen._waits)
+        await until(pilot, lambda: len(screen.turns) == 1 and screen._waits)
         await say(screen, pilot, "up()")
         screen.query_one(Panes).open(screen._transcript)
         await pilot.press("p")
@@ -317,7 +317,7 @@ async def test_turns_of_a_policy_are_shown_one_by_one_and_the_cursor_follows(
     async with playing(open_app, settle, game) as (screen, pilot):
         screen._choose(policy="random", max_turns=30, seed=4)
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: screen.over and screen._turns)
+        await until(pilot, lambda: screen.over and screen.turns)
         rows = screen._transcript.rows
         assert (
             rows.option_count == 32 and rows.highlighted == 30
@@ -367,7 +367,7 @@ async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
         await settle(pilot)
         assert screen.choice.seed == 7
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: screen.over and len(screen._turns) == 3)
+        await until(pilot, lambda: screen.over and len(screen.turns) == 3)
         assert screen.playing.task.id == "other" and screen.playing.request.seed == 7
 
 
@@ -395,10 +395,10 @@ async def test_actions_put_a_call_into_the_reply(open_app: Any, game: Path, sett
         screen.query_one(Panes).open(screen._actions)
         await pilot.press("enter")
         await pilot.pause()
-        assert "<tool>" in screen._answer.editor.text and screen.focused is screen._answer.editor
+        assert "<tool>" in screen.answer.editor.text and screen.focused is screen.answer.editor
         await pilot.press("f8")
-        await until(pilot, lambda: len(screen._turns) == 1)
-        assert not screen._turns[0].turn.is_error
+        await until(pilot, lambda: len(screen.turns) == 1)
+        assert not screen.turns[0].turn.is_error
         screen.query_one(Panes).open(screen._actions)
         await pilot.press("right_square_bracket")
         assert (
@@ -413,7 +413,7 @@ async def test_what_was_played_is_copied_saved_and_kept(
     async with playing(open_app, settle, game) as (screen, pilot):
         screen._choose(policy="greedy", max_turns=4)
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: screen.over and screen._turns)
+        await until(pilot, lambda: screen.over and screen.turns)
         copied: list[str] = []
         monkeypatch.setattr(pilot.app, "copy", copied.append)
         await pilot.press("y")
@@ -432,8 +432,8 @@ async def test_what_was_played_is_copied_saved_and_kept(
         await until(pilot, lambda: "example" in screen.message)
         (example,) = load_config(game / "configs" / "2048.yaml").examples
         assert (example.user, example.assistant) == (
-            screen._turns[0].turn.observation,
-            screen._turns[1].turn.reply,
+            screen.turns[0].turn.observation,
+            screen.turns[1].turn.reply,
         )
 
 

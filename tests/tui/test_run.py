@@ -211,7 +211,7 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
                 worker.group in ("watch", "log") and worker.is_running
                 for worker in pilot.app.workers
             )
-            and all(run in screen._views for run in screen._rows)
+            and all(run in screen._views for run in screen.rows)
         ):
             if (now := screen_text(pilot.app)) == last:
                 return

@@ -117,7 +117,7 @@ async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
     path.write_text("{'loss': '0.5', 'reward': '0.75', 'step': 3}\n")
     async with open_app(project, size=(120, 35)) as (app, pilot):
         app.open_screen("run", file=str(path))
-        await until(pilot, lambda: "0.750" in screen_text(app) and "train-cccc" in app.screen._rows)
+        await until(pilot, lambda: "0.750" in screen_text(app) and "train-cccc" in app.screen.rows)
         screen = app.screen
         assert [row.summary.external for row in screen.runs.listed] == [True, False]
         assert screen.pane.names == ("metrics", "log")
@@ -150,7 +150,7 @@ async def test_marked_runs_of_others_leave_the_list_before_the_question(
     (project / "a.log").write_text("one\n")
     async with open_app(project, size=(120, 35)) as (app, pilot):
         app.open_screen("run", file=str(project / "a.log"))
-        await until(pilot, lambda: len(getattr(app.screen, "_rows", ())) == 2)
+        await until(pilot, lambda: len(getattr(app.screen, "rows", ())) == 2)
         await pilot.press("escape", "asterisk", "x")
         await until(pilot, lambda: app.screen.is_modal)
         assert "train" in screen_text(app)

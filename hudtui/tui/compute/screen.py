@@ -80,7 +80,7 @@ class OfferDetailPane(Pane):
 
 _THERE = "you are already there"
 _ON_PODS = unless(
-    lambda screen: screen._on_pods,
+    lambda screen: screen.pods_chosen,
     "it is for rented machines: {key:compute.pods} goes to them",
 )
 _OFFER = unless(lambda screen: screen.offer is not None, "no offer is selected")
@@ -89,22 +89,22 @@ _OFFER = unless(lambda screen: screen.offer is not None, "no offer is selected")
 def _no_pod(screen: ComputeScreen) -> str | None:
     if screen.pod is not None:
         return None
-    return "no machine is selected" if screen._gone is None else "it has ended"
+    return "no machine is selected" if screen.gone is None else "it has ended"
 
 
 def _nothing_to_copy(screen: ComputeScreen) -> str | None:
-    if not screen._on_pods:
+    if not screen.pods_chosen:
         return _OFFER(screen)
-    return "no machine is selected" if screen.pod is None and screen._gone is None else None
+    return "no machine is selected" if screen.pod is None and screen.gone is None else None
 
 
 def _remembered(screen: ComputeScreen) -> str | None:
-    offer, market = screen.offer, screen._market
+    offer, market = screen.offer, screen.market
     part = market.offers_of_provider(offer) if market is not None and offer is not None else None
     if part is None or not part.remembered:
         return None
     return (
-        f"{part.title} offered this {ago(screen._age(part.at))}; wait for its answer, or press "
+        f"{part.title} offered this {ago(screen.age_of(part.at))}; wait for its answer, or press "
         "{key:compute.refresh}"
     )
 
@@ -140,7 +140,7 @@ class ComputeScreen(HudtuiScreen):
             "l",
             when=(
                 unless(
-                    lambda screen: not screen._on_pods,
+                    lambda screen: not screen.pods_chosen,
                     "a run rents its own machine: {key:compute.offers} goes to the offers",
                 ),
                 _OFFER,
@@ -155,7 +155,7 @@ class ComputeScreen(HudtuiScreen):
             asks=True,
             when=(
                 unless(
-                    lambda screen: not screen._on_pods,
+                    lambda screen: not screen.pods_chosen,
                     "it is for offers: {key:compute.offers} goes to them",
                 ),
                 _OFFER,
@@ -280,7 +280,7 @@ class ComputeScreen(HudtuiScreen):
             "w",
             show=False,
             when=(
-                unless(lambda screen: screen._warnings(), "all providers were asked, and answered"),
+                unless(lambda screen: screen.warnings(), "all providers were asked, and answered"),
             ),
         ),
         cancel_action(
@@ -307,13 +307,13 @@ class ComputeScreen(HudtuiScreen):
             OfferDetailPane(id="compute-detail"),
         )
         self._renting = Renting(self, self.look)
-        self._on_pods = False
+        self.pods_chosen = False
         """The detail shows the machine under the cursor, not the offer."""
         self._last: str | None = None
         """Name of the machine that was under the cursor last."""
         self._ended: PodRecord | None = None
         """That machine, where it has ended and no other one is listed."""
-        self._market: Market | None = None
+        self.market: Market | None = None
         self._problem = ""
         self._asked_offers: float | None = None
         self._asked_pods: float | None = None
@@ -339,7 +339,7 @@ class ComputeScreen(HudtuiScreen):
     @property
     def place(self) -> dict[str, str]:
         """Offers or machines."""
-        return {"tab": "pods"} if self._on_pods else {}
+        return {"tab": "pods"} if self.pods_chosen else {}
 
     def opened(self, **given: Any) -> None:
         """Ask the providers, unless that was done a moment ago.
@@ -390,7 +390,7 @@ class ComputeScreen(HudtuiScreen):
         return self._pods.pod
 
     @property
-    def _gone(self) -> PodRecord | None:
+    def gone(self) -> PodRecord | None:
         """The machine that the detail shows, if it has ended."""
         return self._pods.gone or (self._ended if self.pod is None else None)
 
@@ -403,7 +403,7 @@ class ComputeScreen(HudtuiScreen):
         """The provider of that name, if it is open."""
         return self.session.overview.providers.get(name) if self.session is not None else None
 
-    def _age(self, at: float | None) -> float:
+    def age_of(self, at: float | None) -> float:
         return float("inf") if at is None else max(self.app.services.now().timestamp() - at, 0.0)
 
     # -- what can be done
@@ -420,7 +420,7 @@ class ComputeScreen(HudtuiScreen):
             return self.query_one(Panes).current is not (
                 self._pods if name == "pods" else self._offers
             )
-        return name not in (_OF_AN_OFFER if self._on_pods else _OF_A_POD)
+        return name not in (_OF_AN_OFFER if self.pods_chosen else _OF_A_POD)
 
     def _look_for_model(self) -> None:
         """Find out which model will be trained."""
@@ -532,11 +532,11 @@ class ComputeScreen(HudtuiScreen):
         self.start(self.app.spending.note_taken, group="noted")
 
     def action_warnings(self) -> None:
-        self.app.read("Warnings of the providers", "\n\n".join(self._warnings()))
+        self.app.read("Warnings of the providers", "\n\n".join(self.warnings()))
 
     def action_copy(self) -> None:
-        if self._on_pods:
-            row, gone = self.pod, self._gone
+        if self.pods_chosen:
+            row, gone = self.pod, self.gone
             data: Any = (
                 row.pod.to_json()
                 if row is not None
@@ -552,7 +552,7 @@ class ComputeScreen(HudtuiScreen):
 
     def action_pods(self) -> None:
         self.query_one(Panes).open(self._pods)
-        if self._age(self._asked_pods) >= PODS_AGE:
+        if self.age_of(self._asked_pods) >= PODS_AGE:
             self.start(self.look, group="look")
 
     def action_offers(self) -> None:
@@ -565,7 +565,7 @@ class ComputeScreen(HudtuiScreen):
         there, home.
         """
         panes = self.query_one(Panes)
-        if panes.alone and self._on_pods and panes.current is self._detail:
+        if panes.alone and self.pods_chosen and panes.current is self._detail:
             panes.open(self._pods)
         elif not panes.back():
             self.leave()
@@ -580,11 +580,11 @@ class ComputeScreen(HudtuiScreen):
     def _tick(self) -> None:
         if not self.is_current or self.session is None:
             return
-        if self._age(self._asked_pods) >= PODS_AGE and (
-            self._on_pods or (self.snapshot is not None and self.snapshot.pods)
+        if self.age_of(self._asked_pods) >= PODS_AGE and (
+            self.pods_chosen or (self.snapshot is not None and self.snapshot.pods)
         ):
             self.start(self.look, group="look")
-        if self._age(self._asked_offers) >= OFFERS_AGE and not self.going("offers"):
+        if self.age_of(self._asked_offers) >= OFFERS_AGE and not self.going("offers"):
             self.start(self.refresh_offers, group="offers")
 
     async def look(self) -> None:
@@ -617,7 +617,7 @@ class ComputeScreen(HudtuiScreen):
             await self.look()
 
     def _take(self, market: Market) -> None:
-        self._market = market
+        self.market = market
         self._show_account()
         self._offers.show_market(market)
 
@@ -642,7 +642,7 @@ class ComputeScreen(HudtuiScreen):
         """Update the age of the last answer of a silent provider."""
         if self.snapshot is not None and self.snapshot.silent:
             self._pods.show_count(self.app.services.now().timestamp(), len(self.app.spending.taken))
-            if self._on_pods:
+            if self.pods_chosen:
                 self._show_detail()
 
     # -- what is shown
@@ -651,20 +651,20 @@ class ComputeScreen(HudtuiScreen):
     def on_descendant_focus(self) -> None:
         """The detail belongs to the table that has the focus."""
         focused = self.focused
-        on_pods = self._on_pods
+        on_pods = self.pods_chosen
         if focused is not None and self._offers in focused.ancestors:
             on_pods = False
         elif focused is not None and self._pods in focused.ancestors:
             on_pods = True
-        if on_pods != self._on_pods:
-            self._on_pods = on_pods
+        if on_pods != self.pods_chosen:
+            self.pods_chosen = on_pods
             self._show_detail()
             self.refresh_bindings()
 
     @on(OffersPane.Highlighted)
     def _offer_highlighted(self) -> None:
         self.refresh_bindings()
-        if not self._on_pods:
+        if not self.pods_chosen:
             self.when_keys_rest(self._show_detail)
 
     @on(PodsPane.Highlighted)
@@ -674,7 +674,7 @@ class ComputeScreen(HudtuiScreen):
         elif self._last is not None:
             self.start(partial(self._read_ended, self._last), group="ended")
         self.refresh_bindings()
-        if self._on_pods:
+        if self.pods_chosen:
             self.when_keys_rest(self._show_detail)
 
     async def _read_ended(self, name: str) -> None:
@@ -687,7 +687,7 @@ class ComputeScreen(HudtuiScreen):
         )
         if self.pod is None:
             self._ended = record if record is not None and not record.open else None
-            if self._on_pods:
+            if self.pods_chosen:
                 self._show_detail()
 
     @on(OffersPane.Opened)
@@ -706,13 +706,13 @@ class ComputeScreen(HudtuiScreen):
     def _show_detail(self) -> None:
         if not self.is_attached:
             return
-        if self._on_pods:
+        if self.pods_chosen:
             self._detail.show("Machine", self._pod_lines)
         else:
             self._detail.show("Offer", self._offer_lines)
 
     def _offer_lines(self, width: int) -> Content:
-        offer, market = self.offer, self._market
+        offer, market = self.offer, self.market
         if offer is None or market is None:
             words = self.listed.nothing or ("No offer is selected.",)
             return Content.styled(
@@ -759,8 +759,8 @@ class ComputeScreen(HudtuiScreen):
 
     def _pod_lines(self, width: int) -> Content:
         row, snapshot, keys = self.pod, self.snapshot, self.app.keys_in
-        if self._gone is not None:
-            return gone_lines(self._gone, keys, width)
+        if self.gone is not None:
+            return gone_lines(self.gone, keys, width)
         if row is None or snapshot is None:
             words = "No machine is selected." if snapshot is None else self._pods.table.empty
             return Content.styled(words, "$foreground-muted")
@@ -775,7 +775,7 @@ class ComputeScreen(HudtuiScreen):
             now=self.app.services.now().timestamp(),
         )
 
-    def _warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         found = [self._problem] if self._problem else []
         if self.session is not None and self.session.problem is not None:
             found.append("; ".join(self.session.problem.lines()))
@@ -783,7 +783,7 @@ class ComputeScreen(HudtuiScreen):
         # A provider that lists no machines lists no offers for the same reason: it is shown once,
         # with the machines.
         shown = tuple(one.why for one in snapshot.silent) if snapshot is not None else ()
-        market = self._market.warnings if self._market is not None else ()
+        market = self.market.warnings if self.market is not None else ()
         found += [one for one in market if not any(why.startswith(one) for why in shown)]
         found += snapshot.warnings if snapshot is not None else ()
         return tuple(dict.fromkeys(found))
@@ -791,7 +791,7 @@ class ComputeScreen(HudtuiScreen):
     def _show_account(self) -> None:
         width = max(self.size.width - 2, 20)
         self.query_one("#compute-account", Static).update(self._account(width))
-        warnings, bar = self._warnings(), self.query_one("#compute-warning", Static)
+        warnings, bar = self.warnings(), self.query_one("#compute-warning", Static)
         bar.display = bool(warnings)
         if warnings:
             more = (

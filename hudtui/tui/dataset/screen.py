@@ -201,7 +201,7 @@ class DatasetScreen(HudtuiScreen):
             when=(
                 _OPENED,
                 unless(
-                    lambda screen: screen._was_analyzed,
+                    lambda screen: screen.was_analyzed,
                     "no environment was analyzed yet; the environment screen does that",
                 ),
             ),
@@ -239,7 +239,7 @@ class DatasetScreen(HudtuiScreen):
         self._print: Fingerprint | None = None
         self._return_to: int | None = None
         self._counted = -1
-        self._was_analyzed = False
+        self.was_analyzed = False
         """There was an analysis at the last look."""
 
     # -- what is on it
@@ -466,8 +466,8 @@ class DatasetScreen(HudtuiScreen):
         """
         if not self.is_current:
             return
-        if not self._was_analyzed and await asyncio.to_thread(self._analyzed):
-            self._was_analyzed = True
+        if not self.was_analyzed and await asyncio.to_thread(self._analyzed):
+            self.was_analyzed = True
             self.refresh_bindings()
         if self.open.reading or self._print is None or self.open.opened is None:
             return

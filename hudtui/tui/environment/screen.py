@@ -156,7 +156,7 @@ class EnvironmentScreen(HudtuiScreen):
             "Open the image of the last answer outside the terminal.",
             "o",
             show=False,
-            when=(unless(lambda screen: screen._result.images, "the last result has no image"),),
+            when=(unless(lambda screen: screen.result.images, "the last result has no image"),),
         ),
         AppAction(
             "environment.login",
@@ -207,7 +207,7 @@ class EnvironmentScreen(HudtuiScreen):
         super().__init__()
         self.source: Source | None = None
         self.analysis: Analysis | None = None
-        self._tools, self._tool, self._result = ToolsPane(), ToolPane(), ResultPane()
+        self._tools, self._tool, self.result = ToolsPane(), ToolPane(), ResultPane()
         self.connection = Connection(self, self._connection_changed)
 
     # -- what is on it
@@ -226,7 +226,7 @@ class EnvironmentScreen(HudtuiScreen):
             yield self._tools
             with Vertical():
                 yield self._tool
-                yield self._result
+                yield self.result
 
     def on_mount(self) -> None:
         self.query_one(Panes).display = False
@@ -463,7 +463,7 @@ class EnvironmentScreen(HudtuiScreen):
 
         def show() -> None:
             self._tool.show(leaf)
-            self._result.show_leaf(leaf)
+            self.result.show_leaf(leaf)
             self.refresh_bindings()
 
         self.when_keys_rest(show)
@@ -533,10 +533,10 @@ class EnvironmentScreen(HudtuiScreen):
         result, seconds = await self.connection.call(self.source, name, arguments, title=tool.name)
         self._tools.called(tool)
         if tool is self.selected:
-            self._result.show_result({"tool": name, "arguments": arguments}, result, seconds)
+            self.result.show_result({"tool": name, "arguments": arguments}, result, seconds)
         panes = self.query_one(Panes)
         if panes.alone and panes.current is not self._tools:
-            panes.open(self._result)
+            panes.open(self.result)
         self.refresh_bindings()
 
     def _connection_changed(self) -> None:
@@ -552,7 +552,7 @@ class EnvironmentScreen(HudtuiScreen):
         await self.connection.close()
 
     def action_image(self) -> None:
-        block = self._result.images[-1]
+        block = self.result.images[-1]
         self.start(lambda: self.open_image(image_bytes(block)), group="image")
 
     def action_play(self) -> None:

@@ -72,7 +72,7 @@ _KEPT = 60.0
 
 
 def _being_prepared(screen: LaunchScreen) -> str | None:
-    run = screen._getting
+    run = screen.getting
     if run is None:
         return None
     name = clean_line(run.name, 40)
@@ -90,7 +90,7 @@ def _nothing_to_fix(screen: LaunchScreen) -> str | None:
         return None
     if screen.going("fix"):
         return "a fix is already running"
-    if screen._to_fix is None and screen._untrusted is None:
+    if screen.to_fix is None and screen.untrusted is None:
         return "there is nothing that hudtui can fix"
     return None
 
@@ -166,7 +166,7 @@ class LaunchScreen(HudtuiScreen):
             show=False,
             danger=True,
             when=(
-                unless(lambda screen: screen._getting is not None, "no machine is being prepared"),
+                unless(lambda screen: screen.getting is not None, "no machine is being prepared"),
             ),
         ),
         by_key("launch.up", "Field above", "Go to the field above.", "up", priority=True),
@@ -207,7 +207,7 @@ class LaunchScreen(HudtuiScreen):
         the settings are read."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
-        self._untrusted: Untrusted | None = None
+        self.untrusted: Untrusted | None = None
         """What the form asks for, and the user has not agreed to."""
         self._stood = ""
         """Text of the focused field when it got the focus."""
@@ -217,7 +217,7 @@ class LaunchScreen(HudtuiScreen):
         """A run that began, and was not gone to yet."""
 
     @property
-    def _getting(self) -> RunRecord | None:
+    def getting(self) -> RunRecord | None:
         """The run that a machine is being prepared for, until it begins."""
         run = self.rented
         return (
@@ -344,9 +344,9 @@ class LaunchScreen(HudtuiScreen):
             )
             if about.required and empty and names:
                 choice.put(names[0])
-        if self.rented is not None and self._getting is None and self.prepared is None:
+        if self.rented is not None and self.getting is None and self.prepared is None:
             self._plan_soon()  # no machine is being prepared any more
-        elif self._untrusted is not None or self._asks_about_env:
+        elif self.untrusted is not None or self._asks_about_env:
             self._plan_soon()  # the user may have agreed in another way
 
     def action_back(self) -> None:
@@ -540,13 +540,13 @@ class LaunchScreen(HudtuiScreen):
             worker.cancel()
         if self._timer is not None:
             self._timer.stop()
-        elif self._getting is None:
+        elif self.getting is None:
             self._forget_plan()
         self._timer = self.set_timer(DELAY, self._plan_now, name="plan")
 
     def _forget_plan(self) -> None:
         """The plan is not that of the form: nothing can be started with it."""
-        self.prepared = self._untrusted = None
+        self.prepared = self.untrusted = None
         self.query_one("#launch-ready", Static).update(
             Content.styled("● Checking…", "$foreground-muted")
         )
@@ -565,7 +565,7 @@ class LaunchScreen(HudtuiScreen):
         self._checked.set()  # not where it is cancelled: another check follows
 
     async def _plan(self) -> None:
-        if self._getting is not None:
+        if self.getting is not None:
             return  # what is shown is what is being started
         from hudtui.core.trust import Untrusted
 
@@ -576,7 +576,7 @@ class LaunchScreen(HudtuiScreen):
             self.prepared, plan, summary = await self._prepare()
         except Exception as error:
             problem = error if isinstance(error, HudtuiError) else self.app.defect(error)
-            self._untrusted = error if isinstance(error, Untrusted) else None
+            self.untrusted = error if isinstance(error, Untrusted) else None
         self.query_one(PlanPane).show(self.prepared, plan, summary, problem)
         self._say_ready(problem)
         self.refresh_bindings()
@@ -585,7 +585,7 @@ class LaunchScreen(HudtuiScreen):
         """Say whether the run can be started, with its expected and its highest cost."""
         from hudtui.core.runs.plan_text import readiness_text
 
-        getting, prepared = self._getting, self.prepared
+        getting, prepared = self.getting, self.prepared
         if getting is not None:
             name = clean_line(getting.name, 60)
             text, style = (
@@ -593,12 +593,12 @@ class LaunchScreen(HudtuiScreen):
                 "bold $accent",
             )
         elif problem is not None:
-            asks = " {key:launch.fix} asks about it." if self._untrusted is not None else ""
+            asks = " {key:launch.fix} asks about it." if self.untrusted is not None else ""
             text, style = f"✗ Not ready: {clean_line(problem.lines()[0], 300)}{asks}", "bold $error"
         elif prepared is None:
             text, style = "", ""
         elif prepared.record is None:
-            fix = " {key:launch.fix} offers a fix." if self._to_fix is not None else ""
+            fix = " {key:launch.fix} offers a fix." if self.to_fix is not None else ""
             text, style = f"✗ {readiness_text(prepared)}{fix}", "bold $error"
         else:
             text, style = (
@@ -749,7 +749,7 @@ class LaunchScreen(HudtuiScreen):
         )
 
     @property
-    def _to_fix(self) -> Check | None:
+    def to_fix(self) -> Check | None:
         """The first thing that is missing and that a fix is offered for."""
         return (
             next((check for check in self.prepared.missing if check.remedy), None)
@@ -761,7 +761,7 @@ class LaunchScreen(HudtuiScreen):
         """Offer a fix, or ask about what the form needs the user's agreement for."""
         if not self._once_checked("launch.fix"):
             return
-        check, untrusted = self._to_fix, self._untrusted
+        check, untrusted = self.to_fix, self.untrusted
         if untrusted is not None:
             self.start(lambda: self._agree(untrusted), group="fix")
         elif check is not None:

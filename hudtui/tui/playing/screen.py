@@ -139,7 +139,7 @@ class PlayingScreen(HudtuiScreen):
             when=(
                 _GOING,
                 unless(
-                    lambda screen: screen._answer.editor.text.strip(),
+                    lambda screen: screen.answer.editor.text.strip(),
                     "the reply is empty; {key:playing.write} writes one",
                 ),
             ),
@@ -208,7 +208,7 @@ class PlayingScreen(HudtuiScreen):
             "K",
             show=False,
             asks=True,
-            when=(_BEGUN, unless(lambda screen: screen._turns, "no reply was played yet")),
+            when=(_BEGUN, unless(lambda screen: screen.turns, "no reply was played yet")),
         ),
         cancel_action(
             "playing", "End the environment at once; the episode is kept without an evaluation."
@@ -226,7 +226,7 @@ class PlayingScreen(HudtuiScreen):
         self.choice = PlayChoice()
         self._chosen_config: GymConfig | None = None
         """What replies mean before an episode begins."""
-        self._turns: list[PlayedTurn] = []
+        self.turns: list[PlayedTurn] = []
         self._opening = ""
         self._scores: Scores | None = None
         self._before: Scores | None = None
@@ -235,7 +235,7 @@ class PlayingScreen(HudtuiScreen):
         """The episode waits for a reply by hand."""
         self._setup = SetupPane(id="play-setup")
         self._transcript = TranscriptPane(id="play-transcript")
-        self._answer = ReplyPane(id="play-answer")
+        self.answer = ReplyPane(id="play-answer")
         self._actions = ActionsPane(id="play-help")
 
     # -- what is on it
@@ -246,7 +246,7 @@ class PlayingScreen(HudtuiScreen):
             yield self._transcript
             with Vertical(id="play-right"):
                 yield self._setup
-                yield self._answer
+                yield self.answer
                 yield self._actions
 
     def on_mount(self) -> None:
@@ -523,7 +523,7 @@ class PlayingScreen(HudtuiScreen):
 
     async def _play(self, playing: Playing) -> None:
         self.playing, self.over, self._waits = playing, False, False
-        self._turns, self._scores, self._before, self._judged = [], None, None, False
+        self.turns, self._scores, self._before, self._judged = [], None, None, False
         self._choose(task=playing.task.id)
         self._transcript.hint("The environment is being started …")
         self.query_one(Panes).open(self._transcript)
@@ -533,11 +533,11 @@ class PlayingScreen(HudtuiScreen):
                     began = time.monotonic()
                     await self._draw_images(event)
                     self._take(event)
-                    if playing.running and self._turns:
+                    if playing.running and self.turns:
                         await asyncio.sleep(max(self.pace - (time.monotonic() - began), 0))
         except asyncio.CancelledError:
             if self.is_attached and self.app.is_running:
-                kept = " It is kept without an evaluation." if self._turns else ""
+                kept = " It is kept without an evaluation." if self.turns else ""
                 self.say(f"Cancelled: the environment has ended.{kept}")
             raise
         finally:
@@ -586,7 +586,7 @@ class PlayingScreen(HudtuiScreen):
             self._show_actions()
             self._show_meaning()
         elif isinstance(event, PlayedTurn):
-            self._turns.append(event)
+            self.turns.append(event)
             self._before, self._scores = self._scores, event.scores
             self._transcript.add(turn_lines(event, self._picture))
             self._waits = False
@@ -610,7 +610,7 @@ class PlayingScreen(HudtuiScreen):
                 and not self.query_one(Panes).alone
                 and self.is_current
             ):
-                self._answer.editor.focus()
+                self.answer.editor.focus()
         self._show_turn()
 
     @property
@@ -661,7 +661,7 @@ class PlayingScreen(HudtuiScreen):
             reward = f" · {scores.reward:.3f}"
             self._transcript.name_on_border(
                 f"{clean_line(playing.task.id, 24)} · turn "
-                f"{len(self._turns)}/{player.max_turns}{reward}"
+                f"{len(self.turns)}/{player.max_turns}{reward}"
             )
             key = self.app.keys_in("{key:playing.evaluate}")
             self._setup.show_scores(
@@ -677,7 +677,7 @@ class PlayingScreen(HudtuiScreen):
             )
         else:
             words = "waiting for the environment; {key:playing.cancel} cancels"
-        self._answer.note_on_border(words, "bold $accent" if self._waits else "")
+        self.answer.note_on_border(words, "bold $accent" if self._waits else "")
         self.refresh_bindings()
 
     def _show_actions(self) -> None:
@@ -724,15 +724,15 @@ class PlayingScreen(HudtuiScreen):
     def action_write(self) -> None:
         if self.playing is not None and self.playing.running:
             self.playing.pause()
-        self.query_one(Panes).open(self._answer)
+        self.query_one(Panes).open(self.answer)
 
     def action_send(self) -> None:
         from hudtui.core.flows.playing import in_tags
 
         assert self.playing is not None
-        self.playing.reply(in_tags(self._answer.editor.text, self.playing.config))
+        self.playing.reply(in_tags(self.answer.editor.text, self.playing.config))
         self._waits = False
-        self._answer.write("")
+        self.answer.write("")
         self._show_turn()
         if self.query_one(Panes).alone:
             self.query_one(Panes).open(self._transcript)
@@ -771,9 +771,9 @@ class PlayingScreen(HudtuiScreen):
         from hudtui.core.flows.playing import in_tags
         from hudtui.core.gym.interpreter import Interpreter
 
-        config, text = self._config(), self._answer.editor.text
+        config, text = self._config(), self.answer.editor.text
         if config is None or not text.strip():
-            self._answer.show_meaning(None, None, text)
+            self.answer.show_meaning(None, None, text)
             return
         played = in_tags(text, config)
         player = self.playing.player if self.playing is not None and not self.over else None
@@ -782,7 +782,7 @@ class PlayingScreen(HudtuiScreen):
             if player is not None
             else Interpreter(config, None).interpret(played)
         )
-        self._answer.show_meaning(meaning, config, played)
+        self.answer.show_meaning(meaning, config, played)
 
     def on_reply_editor_left(self, event: ReplyEditor.Left) -> None:
         event.stop()
@@ -804,7 +804,7 @@ class PlayingScreen(HudtuiScreen):
             if mapping is not None
             else f"{action}()"
         )
-        self._answer.write(reply_of(told[0] if told else made, config.parser.use_thinking))
+        self.answer.write(reply_of(told[0] if told else made, config.parser.use_thinking))
         self.action_write()
 
     # -- what becomes of it
@@ -818,8 +818,8 @@ class PlayingScreen(HudtuiScreen):
         turn = event.option_index
         if turn == 0:
             self.app.read("What the agent sees first", self._opening)
-        elif turn <= len(self._turns):
-            one = self._turns[turn - 1]
+        elif turn <= len(self.turns):
+            one = self.turns[turn - 1]
             self.app.read(f"Turn {one.number}, {one.by}", turn_text(one.number, one.turn))
 
     def action_copy(self) -> None:
@@ -847,7 +847,7 @@ class PlayingScreen(HudtuiScreen):
         from hudtui.core.flows.playing import keep_examples
 
         assert self.playing is not None
-        request, turn = self.playing.request, min(self._transcript.turn or 0, len(self._turns))
+        request, turn = self.playing.request, min(self._transcript.turn or 0, len(self.turns))
         choices = [
             *(
                 [Choice("turn", f"Turn {turn}", f"in examples: of {request.config}")]

@@ -64,31 +64,31 @@ _CANCELLED = ("again", "pull", "export", "remove", "look")
 def _not_shown(screen: RunScreen) -> str | None:
     if screen.chosen is not None and screen.view is not None:
         return None
-    return "the run is still being read" if screen._rows else "there is no run yet"
+    return "the run is still being read" if screen.rows else "there is no run yet"
 
 
 def _not_own(screen: RunScreen) -> str | None:
     if (reason := _not_shown(screen)) is not None:
         return reason
-    external = screen._shown.summary.external
+    external = screen.shown.summary.external
     return "hudtui did not start this run, and only reads it" if external else None
 
 
 def _nothing_to_stop(screen: RunScreen) -> str | None:
-    return None if screen._marked else _not_shown(screen)
+    return None if screen.marked else _not_shown(screen)
 
 
 def _nothing_to_label(screen: RunScreen) -> str | None:
-    return None if screen._labelled else _not_own(screen)
+    return None if screen.labelled else _not_own(screen)
 
 
 def _no_results(screen: RunScreen) -> str | None:
     # without a run, evaluations and play by hand leave episodes, too
-    return _not_own(screen) if screen._rows else None
+    return _not_own(screen) if screen.rows else None
 
 
 def _no_export(screen: RunScreen) -> str | None:
-    features = features_of(screen._shown.summary.engine)
+    features = features_of(screen.shown.summary.engine)
     if features.exports:
         return None
     if features.trains:
@@ -97,7 +97,7 @@ def _no_export(screen: RunScreen) -> str | None:
 
 
 def _no_limits(screen: RunScreen) -> str | None:
-    run = screen._shown.summary
+    run = screen.shown.summary
     if not run.active:
         return f"the run has ended already: {run.state}"
     return "limits are being changed" if screen.going("limits") else None
@@ -204,7 +204,7 @@ class RunScreen(HudtuiScreen):
             when=(
                 _not_own,
                 unless(
-                    lambda screen: len(screen._of_the_comparison()) > 1,
+                    lambda screen: len(screen.comparison()) > 1,
                     "there is no earlier run; {key:run.compare} on another run compares the two",
                 ),
             ),
@@ -342,7 +342,7 @@ class RunScreen(HudtuiScreen):
         self._machine = "local"
         """The machine whose sessions were listed last."""
         self._monitor: Monitor | None = None
-        self._rows: dict[str, RunRow] = {}
+        self.rows: dict[str, RunRow] = {}
         """The runs of the list by id, the newest first."""
         self._views: dict[str, RunView] = {}
         """The newest view of each run in the list."""
@@ -423,29 +423,29 @@ class RunScreen(HudtuiScreen):
             self.fail(error)
             return
         now = self._now()
-        before = list(self._rows)
+        before = list(self.rows)
         own = {
             run.id: RunRow(run, now, self._specs.get(run.id), self._views.get(run.id))
             for run in runs
         }
-        self._rows = {run: self._rows[run] for run in self._external} | own
+        self.rows = {run: self.rows[run] for run in self._external} | own
         self._list_rows(first=not before)
 
     def _list_rows(self, *, first: bool) -> None:
         """Show the rows in the list; the cursor stays on its run."""
-        self._show_panes(bool(self._rows))
-        if not self._rows:
+        self._show_panes(bool(self.rows))
+        if not self.rows:
             self.chosen = self.view = None
             return
-        if self.chosen not in self._rows:
-            self._choose(next(iter(self._rows)))
+        if self.chosen not in self.rows:
+            self._choose(next(iter(self.rows)))
         assert self.chosen is not None
-        if self._awaited in self._rows and self._rows[self._awaited].summary.hidden:
+        if self._awaited in self.rows and self.rows[self._awaited].summary.hidden:
             self.runs.with_archived = True
-        self.runs.show(self._rows.values())
+        self.runs.show(self.rows.values())
         if self._awaited is not None and self.runs.choose(self._awaited):
             self._awaited = None
-        if self._opening and self.chosen in self._rows:
+        if self._opening and self.chosen in self.rows:
             self._opening = False
             if self.panes.alone:  # shows the requested run instead of the list
                 self.panes.open(self.pane)
@@ -470,7 +470,7 @@ class RunScreen(HudtuiScreen):
         while True:
             wanted = [
                 run
-                for run, row in self._rows.items()
+                for run, row in self.rows.items()
                 if run not in self._external and (row.summary.active or self._is_unread(run))
             ]
             async with aclosing(
@@ -492,9 +492,9 @@ class RunScreen(HudtuiScreen):
         before = self._views.get(run)
         self._views[run] = view
         self._stale.discard(run)
-        row = self._rows.get(run)
+        row = self.rows.get(run)
         if row is not None:
-            self._rows[run] = fresh = replace(row, summary=view.summary, view=view, now=self._now())
+            self.rows[run] = fresh = replace(row, summary=view.summary, view=view, now=self._now())
             cells = self.runs.row_cells
             if self._listing is None and (before is None or cells(row) != cells(fresh)):
                 self._listing = self.set_timer(TOGETHER, self._list, name="list")
@@ -504,12 +504,12 @@ class RunScreen(HudtuiScreen):
     def _list(self) -> None:
         """Show the newest views of the runs in the list."""
         self._listing = None
-        self.runs.show(self._rows.values())
+        self.runs.show(self.rows.values())
 
     def time_passed(self) -> None:
         """Update the age of the runs in the list."""
         if (
-            any(row.summary.active for row in self._rows.values())
+            any(row.summary.active for row in self.rows.values())
             or self.runs.table.size.width >= 84
         ):
             self.runs.redraw()
@@ -624,9 +624,9 @@ class RunScreen(HudtuiScreen):
             self._external[run] = external
             work: Callable[[], Any] = partial(self._read_external, external)
             self.run_worker(work, name="forever", group=run, exclusive=True)
-        first = not self._rows
+        first = not self.rows
         row = RunRow(external.view.summary, self._now(), view=external.view)
-        self._rows = {run: row} | self._rows
+        self.rows = {run: row} | self.rows
         self._choose(run)
         self._list_rows(first=first)
 
@@ -654,7 +654,7 @@ class RunScreen(HudtuiScreen):
     def _forget_external(self, run: str) -> None:
         """Take an external run from the list. Nothing of it ends."""
         self.workers.cancel_group(self, run)
-        del self._external[run], self._rows[run]
+        del self._external[run], self.rows[run]
         self._views.pop(run, None)
         if run in self._compared:
             self._compared.remove(run)
@@ -809,7 +809,7 @@ class RunScreen(HudtuiScreen):
     # ----------------------------------------------------------------------------------------------
 
     @property
-    def _shown(self) -> RunView:
+    def shown(self) -> RunView:
         """The run that is shown. Actions on a run are offered only while a run is shown."""
         assert self.view is not None
         return self.view
@@ -823,24 +823,24 @@ class RunScreen(HudtuiScreen):
         self.app.open_screen("launch")
 
     @property
-    def _marked(self) -> tuple[str, ...]:
+    def marked(self) -> tuple[str, ...]:
         """The ids of the marked runs; empty while the focus is in the run beside the list."""
         return self.runs.marked if self.runs.has_focus_within else ()
 
     def action_stop(self) -> None:
-        external = [run for run in self._marked or (self.chosen,) if run in self._external]
+        external = [run for run in self.marked or (self.chosen,) if run in self._external]
         for one in external:
             self._forget_external(one)
         if external:
             self.say(f"{plural(len(external), 'external run')} left the list; nothing was ended.")
-            if not self._marked:
+            if not self.marked:
                 return
         run = None if self.view is None else self.view.summary
         ended = () if run is None or run.active or run.holds_machine else (run.id,)
-        if runs := self._marked or ended:
+        if runs := self.marked or ended:
             self.start(partial(self._delete, runs), group="remove")
         else:
-            self.start(partial(self._stop, self._shown), group="stop")
+            self.start(partial(self._stop, self.shown), group="stop")
 
     def offers(self, action_id: str) -> bool:
         """Leave the cancel key to the log unless this screen has work to cancel.
@@ -898,7 +898,7 @@ class RunScreen(HudtuiScreen):
         from hudtui.core.flows.again import rerun_request
 
         await self._start_request(
-            await rerun_request(self._shown.summary.id, self.app.project, self.app)
+            await rerun_request(self.shown.summary.id, self.app.project, self.app)
         )
 
     @started("again")
@@ -907,7 +907,7 @@ class RunScreen(HudtuiScreen):
 
         app = self.app
         request = await continue_or_extend(
-            self._shown.summary.id, app.project, app, progress=self._say_fetching
+            self.shown.summary.id, app.project, app, progress=self._say_fetching
         )
         if request is not None:
             await self._start_request(request)
@@ -964,7 +964,7 @@ class RunScreen(HudtuiScreen):
         from hudtui.core.runs.results import pull
 
         results = await pull(
-            self._shown.summary.id, self.app.project.runs, progress=self._say_fetching
+            self.shown.summary.id, self.app.project.runs, progress=self._say_fetching
         )
         words = (
             f"Fetched {plural(results.files, 'file')} with {results.size:,} bytes into "
@@ -980,7 +980,7 @@ class RunScreen(HudtuiScreen):
         from hudtui.core.events import Notice, Progress
         from hudtui.core.flows.export import Exported, ExportRequest, export_model
 
-        app, run = self.app, self._shown.summary.id
+        app, run = self.app, self.shown.summary.id
         forms = (
             Choice("adapter", "Copy the model", "the trained adapter or weights, unchanged"),
             Choice(
@@ -990,7 +990,7 @@ class RunScreen(HudtuiScreen):
             ),
         )
         form = await app.choose(
-            f"Export the model of {clean_line(self._shown.summary.name, 40)}", forms
+            f"Export the model of {clean_line(self.shown.summary.name, 40)}", forms
         )
         if form is None:
             return
@@ -1024,7 +1024,7 @@ class RunScreen(HudtuiScreen):
     async def action_limits(self) -> None:
         from hudtui.core.flows.limits import limits_of, set_limits
 
-        app, run = self.app, self._shown.summary.id
+        app, run = self.app, self.shown.summary.id
         found = await limits_of(run, app.project)
         name: str | None = found.names[0]
         if len(found.names) > 1:
@@ -1054,7 +1054,7 @@ class RunScreen(HudtuiScreen):
 
     @started("edit")
     async def action_rename(self) -> None:
-        run = self._shown.summary
+        run = self.shown.summary
         name = await self.app.ask("Rename the run", value=run.name, accept="Rename")
         if name is not None and name.strip() != run.name:
             store = await asyncio.to_thread(self._open_store)
@@ -1068,7 +1068,7 @@ class RunScreen(HudtuiScreen):
         self._follow()
 
     @property
-    def _labelled(self) -> list[RunSummary]:
+    def labelled(self) -> list[RunSummary]:
         """Return the runs to tag or archive.
 
         The marked runs, the run under the cursor, or the shown run.
@@ -1078,12 +1078,12 @@ class RunScreen(HudtuiScreen):
             if self.runs.has_focus_within and self.runs.row is not None
             else self.chosen
         )
-        runs = [self._rows[run].summary for run in self._marked or (at,) if run in self._rows]
+        runs = [self.rows[run].summary for run in self.marked or (at,) if run in self.rows]
         return [run for run in runs if not run.external]
 
     @started("edit")
     async def action_tags(self) -> None:
-        runs = self._labelled
+        runs = self.labelled
         before = set.intersection(*(set(run.tags) for run in runs))
         title, value = f"Tags of {_named(runs)}", " ".join(sorted(before))
         text = await self.app.ask(
@@ -1099,7 +1099,7 @@ class RunScreen(HudtuiScreen):
 
     @started("edit")
     async def action_archive(self) -> None:
-        runs = self._labelled
+        runs = self.labelled
         undo = all(run.hidden for run in runs)
         store = await asyncio.to_thread(self._open_store)
         await store.run(store.archive, [run.id for run in runs], undo=undo)
@@ -1112,7 +1112,7 @@ class RunScreen(HudtuiScreen):
     async def action_acknowledge(self) -> None:
         from hudtui.core.runs.watch import acknowledge
 
-        view = self._shown
+        view = self.shown
         undo = not view.open_alarms
         changed = await acknowledge(view, await asyncio.to_thread(self._open_store), undo=undo)
         self.app.progress.look_now()  # the header counts the alarms that are not acknowledged
@@ -1140,16 +1140,16 @@ class RunScreen(HudtuiScreen):
         self.runs.redraw()
         self._show_curves()
 
-    def _of_the_comparison(self) -> list[str]:
+    def comparison(self) -> list[str]:
         """Return the ids of the runs whose settings are compared, beginning with this run."""
         others = [run for run in self._compared if run != self.chosen and run not in self._external]
-        known = [run for run in self._rows if run not in self._external]  # the newest first
+        known = [run for run in self.rows if run not in self._external]  # the newest first
         if not others and self.chosen in known:
             others = known[known.index(self.chosen) + 1 :][:1]
         return [run for run in (self.chosen, *others) if run is not None]
 
     def action_differences(self) -> None:
-        self.start(partial(self._differences, self._of_the_comparison()), group="differences")
+        self.start(partial(self._differences, self.comparison()), group="differences")
 
     async def _differences(self, runs: Sequence[str]) -> None:
         from hudtui.core.runs.run_settings import differences
@@ -1178,7 +1178,7 @@ class RunScreen(HudtuiScreen):
         from hudtui.core.runs.watch import attach_command
 
         assert self._monitor is not None
-        self.step_aside(await attach_command(self._monitor, self._shown.summary.id))
+        self.step_aside(await attach_command(self._monitor, self.shown.summary.id))
 
     async def action_next_tab(self) -> None:
         await self.pane.next_tab()
@@ -1217,7 +1217,7 @@ class RunScreen(HudtuiScreen):
             self._open_results(run, step=event.step)
 
     def _name_of(self, run: str) -> str:
-        return self._rows[run].summary.name if run in self._rows else ""
+        return self.rows[run].summary.name if run in self.rows else ""
 
     @on(VirtualTable.Selected, "#run-result")
     def _result_chosen(self, event: VirtualTable.Selected) -> None:

@@ -130,7 +130,7 @@ async def test_remembered_offers_are_shown_while_the_provider_is_asked(
         await pilot.pause()
         world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)
         await pilot.press("4")
-        parts = lambda: app.screen._market.parts if getattr(app.screen, "_market", None) else {}  # noqa: E731
+        parts = lambda: app.screen.market.parts if getattr(app.screen, "market", None) else {}  # noqa: E731
         await until(
             pilot,
             lambda: (

@@ -102,7 +102,7 @@ async def test_what_keeps_a_provider_from_answering_is_told_once(
         away(world)
         await pilot.press("4")
         await settle(pilot)
-        assert app.screen.snapshot.silent and len(app.screen._warnings()) == 1
+        assert app.screen.snapshot.silent and len(app.screen.warnings()) == 1
 
 
 # -- a machine that is taken back
