@@ -22,6 +22,7 @@ from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
 from hudtui.core.files import read_json, write_atomic
 from hudtui.core.paths import app_paths, private_folder
+from hudtui.core.plain import from_plain
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -282,22 +283,7 @@ def _folder() -> Path:
 def _read(path: Path) -> KeptLogin | None:
     try:
         data = read_json(path)
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            return None
-        login = KeptLogin(**data)
-    except (InputError, TypeError):
+        known = isinstance(data, dict) and data.get("format") == FORMAT
+        return from_plain(data, KeptLogin) if known else None
+    except InputError:
         return None
-    parts = (
-        (login.client, dict | None),
-        (login.authorization_server, dict | None),
-        (login.resource, dict | None),
-    )
-    whole = (
-        isinstance(login.server, str)
-        and isinstance(login.issuer, str)
-        and isinstance(login.tokens, dict)
-    )
-    timed = isinstance(login.expires_at, int | float | None)
-    return (
-        login if whole and timed and all(isinstance(value, kind) for value, kind in parts) else None
-    )
