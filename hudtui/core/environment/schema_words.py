@@ -90,16 +90,32 @@ def _resolve(
         if reference in seen or not reference.startswith("#/"):
             return {"type": reference.rpartition("/")[2]}, seen
         seen = (*seen, reference)
-        target: Any = root
-        for part in reference[2:].split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            target = target.get(key) if isinstance(target, Mapping) else None
+        target = pointed(root, reference)
         if isinstance(target, Mapping):
             rest = {key: value for key, value in schema.items() if key != "$ref"}
             schema = {**target, **rest}
         else:
             schema = {"type": "unknown reference"}
     return (schema if isinstance(schema, Mapping) else {}), seen
+
+
+def pointed(root: Any, reference: str) -> Any:
+    """Return the part of a document that a reference such as `#/$defs/size` points to.
+
+    None for a part that does not exist, or a reference to another document.
+    """
+    if not reference.startswith("#"):
+        return None
+    part = root
+    for step in reference[1:].split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(part, Mapping):
+            part = part.get(step)
+        elif isinstance(part, list) and step.isdigit() and len(step) < 6 and int(step) < len(part):
+            part = part[int(step)]
+        else:
+            return None
+    return part
 
 
 def _type(root: Mapping[str, Any], schema: Mapping[str, Any], depth: int = 0) -> str:

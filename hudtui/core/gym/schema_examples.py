@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hudtui.core.environment.schema_words import pointed
 from hudtui.core.environment.validation import (
     MAX_WORK,
     CheckTooLongError,
@@ -174,7 +175,7 @@ class ToolSchema:
             reference = schema.get("$ref")
             if not isinstance(reference, str):
                 return schema
-            target = self._pointed(reference)
+            target = pointed(self.root, reference)
             beside = {name: item for name, item in schema.items() if name != "$ref"}
             schema = {**target, **beside} if isinstance(target, Mapping) else beside
         return {}
@@ -303,20 +304,6 @@ class ToolSchema:
         for name in sorted(required):
             schemas.setdefault(name, {})
         return _ObjectShape(schemas, frozenset(required), tuple(branches))
-
-    def _pointed(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            return None
-        at: Any = self.root
-        for step in reference[1:].split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(at, Mapping):
-                at = at.get(step)
-            elif isinstance(at, list) and step.isdigit() and len(step) < 6 and int(step) < len(at):
-                at = at[int(step)]
-            else:
-                return None
-        return at
 
     def _valid(self, schema: Any, value: Any, work: WorkBudget, *, too_long: bool = True) -> bool:
         """True if a value fits a part of this schema; `too_long` where the check takes too long."""
