@@ -374,6 +374,7 @@ async def _list_files(settings: Settings, *, as_json: bool) -> None:
 
 async def _rows(opened: OpenedSource, limit: int | None) -> AsyncGenerator[dict[str, Any], None]:
     from hudtui.core.events import iterate_in_thread
+    from hudtui.core.tasks.expectation_form import parts_of
     from hudtui.core.tasks.read import as_task, scan
 
     rules = replace(opened.rules, lookup=None, rewrite=None)  # no variable has to be set for a list
@@ -385,7 +386,10 @@ async def _rows(opened: OpenedSource, limit: int | None) -> AsyncGenerator[dict[
                     "id": task.id,
                     "prompt": task.prompt,
                     "setup": [_words(call.name, call.arguments) for call in task.setup],
-                    "evaluate": [_words(call.name, call.arguments) for call in task.evaluate],
+                    "evaluate": [
+                        *(_words(call.name, call.arguments) for call in task.evaluate),
+                        *(part.words() for part in parts_of(task)),
+                    ],
                     "servers": list(task.mcp_config),
                     "metadata": dict(task.metadata),
                 }

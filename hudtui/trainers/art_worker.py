@@ -614,20 +614,20 @@ def _means(played: Sequence[Played]) -> dict[str, float]:
         "task_completion": statistics.fmean(one.episode.scores.task_completion for one in whole),
         "turns": statistics.fmean(float(one.trajectory.metrics["num_turns"]) for one in whole),
         **{
-            f"rewards/{name}": statistics.fmean(one.episode.scores.own[name] for one in whole)
-            for name in _own_parts(whole)
+            f"rewards/{name}": statistics.fmean(values)
+            for name, values in _own_parts(whole).items()
         },
         **means,
     }
 
 
-def _own_parts(played: Sequence[Played]) -> list[str]:
-    """Return the user's own parts of the reward that all episodes have."""
-    return [
-        name
-        for name in played[0].episode.scores.own
-        if all(name in one.episode.scores.own for one in played)
-    ]
+def _own_parts(played: Sequence[Played]) -> dict[str, list[float]]:
+    """Return the values of each further part of the reward. Tasks may have parts of their own."""
+    values: dict[str, list[float]] = {}
+    for one in played:
+        for name, value in one.episode.scores.own.items():
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def _row(played: Sequence[Played], step: int, steps: int) -> dict[str, Any]:

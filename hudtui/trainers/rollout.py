@@ -304,7 +304,7 @@ def _without_unjudged(
     if not any(judged):
         return played
     return [
-        one if found or not task.evaluate else replace(one, reward=None)
+        one if found or not task.judged else replace(one, reward=None)
         for task, one, found in zip(tasks, played, judged, strict=True)
     ]
 

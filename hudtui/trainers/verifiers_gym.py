@@ -134,7 +134,11 @@ class HUDTask(vf.Task[HUDTaskData]):
             scores = record["scores"]
             for name in DEFAULT_WEIGHTS:
                 trace.record_reward(name, scores[name], config.weights[name])
+            parts = [part["name"] for part in scores.get("parts") or ()]
             for name, value in (scores.get("own") or {}).items():
+                if name in parts:  # it counts in task completion
+                    trace.record_metric(name, value)
+                    continue
                 assert config.own_parts is not None
                 trace.record_reward(name, value, config.own_parts.weight(name))
             trace.record_metric("reward_found", float(scores["reward_found"]))

@@ -161,7 +161,8 @@ async def _trial(task: Task, settings: Settings) -> Trial:
         return outcome("error", complaint, fix)
     if episode.stop == "error":
         return outcome("error", str(episode.error))
-    if not task.evaluate:
+    parts = [part.line() for part in episode.scores.parts]
+    if not task.judged:
         return outcome(
             "success", "setup works; no evaluator: set `rubric.reward` in the configuration"
         )
@@ -172,10 +173,11 @@ async def _trial(task: Task, settings: Settings) -> Trial:
         verdict = (
             f"reward {reward:g} before anything was done: this task gives full marks without a move"
         )
-        return outcome("warning", verdict, reward=reward)
+        return outcome("warning", verdict, *parts, reward=reward)
     return outcome(
         "success",
         f"setup and evaluation work: reward {reward:g} before the first move",
+        *parts,
         reward=reward,
     )
 

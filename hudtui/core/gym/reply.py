@@ -182,6 +182,20 @@ def as_thought(text: str) -> str:
     return f"{_THINK}{text.replace(_THINK_END, '[/think]')}{_THINK_END}"
 
 
+def spoken(text: str) -> str:
+    """What a reply says: its text without thoughts and without the tool text.
+
+    The tool text where nothing else is said.
+    """
+    while (end := _end_of_thought(text)) >= 0:
+        text = text[end + len(_THINK_END) :]
+    text = text.partition(_THINK)[0]
+    before, _, rest = text.partition("<tool>")
+    inside, _, after = rest.partition("</tool>")
+    said = f"{before.strip()} {after.strip()}".strip()
+    return said or inside.strip()
+
+
 def _end_of_thought(text: str) -> int:
     """Index of the `</think>` that ends the first thought; -1 for none."""
     if text.find(_THINK_END) < 0:

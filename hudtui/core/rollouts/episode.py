@@ -13,6 +13,9 @@ Scores (spec in `hudtui.core.gym.rubric`):
   *success* when the call reached the environment and was not answered with an error. A reply
   without a readable call costs format compliance alone.
 - A task with several evaluate calls makes them all; the first answer that holds a reward counts.
+- A task with `evaluate` instead makes the calls of its parts, in order, on the same session; task
+  completion is the mean of the parts (`tasks.expectation`). They are the task's own: no turn, and
+  not shown to the agent, which may use their tools as any other.
 - A fault of the environment is no score. An evaluation that answers with an error before a reward
   is found, and one without a reward where the configuration has no reward code of its own, end the
   episode with `error`; so does a call that the connection cannot carry out.
@@ -37,7 +40,7 @@ from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
 from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
-from hudtui.core.gym.reply import as_thought
+from hudtui.core.gym.reply import as_thought, spoken
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.observation import (
     KEPT_IMAGES,
@@ -63,6 +66,8 @@ from hudtui.core.rollouts.values import (
     plain_number,
 )
 from hudtui.core.tasks.agent import agent_settings
+from hudtui.core.tasks.expectation import JudgedPart, Seen, judge, reward_of, seen_answer
+from hudtui.core.tasks.expectation_form import parts_of
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.text import clean_line
 
@@ -145,6 +150,8 @@ class EpisodePlayer:
         self._timeout = timeout
         self._needs_reward = not (judged_later or config.reward)
         self._agent = agent_settings(task)
+        self._parts = parts_of(task)
+        self._judged: tuple[JudgedPart, ...] = ()
         own = {
             name: "is not allowed in this task"
             for name in session.tools
@@ -199,7 +206,9 @@ class EpisodePlayer:
         if self.config.own_parts is not None:
             for name, value in self._own.items():
                 total += self.config.own_parts.weight(name) * value
-        return Scores(self._completion, tool, form, plain_number(total), self._found, self._own)
+        further = {**{part.name: plain_number(part.score) for part in self._judged}, **self._own}
+        reward = plain_number(total)
+        return Scores(self._completion, tool, form, reward, self._found, further, self._judged)
 
     @property
     def evaluation(self) -> Any:
@@ -301,7 +310,7 @@ class EpisodePlayer:
         return turn
 
     async def judge(self) -> Scores:
-        """Call the task's evaluate tools now, and take their reward as task completion.
+        """Call what judges the task now, and take the reward of it as task completion.
 
         `info["evaluation_error"]` says afterwards what is wrong with their answers, if something
         is.
@@ -310,6 +319,44 @@ class EpisodePlayer:
         to the environment is the environment's affair.
         """
         began = perf_counter()
+        self.info.pop("evaluation_error", None)
+        wrong = await (self._judge_parts() if self._parts else self._judge_by_tools())
+        if wrong is not None:
+            self.info["evaluation_error"] = shorten(wrong, _ERROR_LIMIT)
+        self._seconds["evaluate"] += perf_counter() - began
+        return self.scores
+
+    async def _judge_parts(self) -> str | None:
+        """Make the calls of the parts, and judge the answers. Returns why there is no score."""
+        self._completion, self._found, self._judged = 0.0, False, ()
+        seen: list[Seen] = []
+        for part in self._parts:
+            if part.call is None:
+                seen.append(self._seen(part.subject))
+                continue
+            result = await self._call(part.call, "evaluation")
+            if result is None:
+                return None
+            seen.append(seen_answer(result))
+            if result.is_error and not part.condition.judges_errors:
+                said = result.text or "no reason given"
+                return (
+                    f"{part.call.name} answered with an error: {said}; where an error says that "
+                    "the agent failed, expect `error: false` as well"
+                )
+        self._judged = judge(self._parts, seen)
+        self._completion, self._found = plain_number(reward_of(self._judged)), True
+        return None
+
+    def _seen(self, subject: str) -> Seen:
+        """Return the last reply, or the number of turns."""
+        if subject == "turns":
+            return Seen(str(len(self._turns)))
+        said = [message for message in self._messages if message["role"] == "assistant"]
+        return Seen(spoken(str(said[-1]["content"])) if self._turns and said else "")
+
+    async def _judge_by_tools(self) -> str | None:
+        """Call the task's evaluate tools. Returns what is wrong with their answers, if anything."""
         completion, found, evaluation = 0.0, False, None
         wrong: str | None = None
         no_reward = ""
@@ -339,11 +386,7 @@ class EpisodePlayer:
             found,
             evaluation,
         )
-        self.info.pop("evaluation_error", None)
-        if wrong is not None:
-            self.info["evaluation_error"] = shorten(wrong, _ERROR_LIMIT)
-        self._seconds["evaluate"] += perf_counter() - began
-        return self.scores
+        return wrong
 
     def fail(self, error: Exception) -> None:
         """End the episode on account of `error`: of the policy, or of the connection around it."""
@@ -372,9 +415,9 @@ class EpisodePlayer:
             self._end("error", f"the evaluation failed: {wrong}")
         if self._evaluable and self.config.reward:
             try:
-                own = await own_scores(self.config, self.record(), self.task)
+                own = await own_scores(self.config, self.record(), self.task, self.session)
                 self._own = {name: plain_number(value) for name, value in own.items()}
-                self._found = self._found or not self.task.evaluate
+                self._found = self._found or not self.task.judged
             except HudtuiError as error:
                 self.fail(error)
         episode = self.record()

@@ -12,6 +12,7 @@ from typing import Any
 
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import ENDED, Episode, plain_number
+from hudtui.core.tasks.expectation import JudgedPart
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 
@@ -36,7 +37,9 @@ class EpisodeOutcome:
     seconds: float
     usage: Mapping[str, int] = field(default_factory=dict)
     own: Mapping[str, float] = field(default_factory=dict)
-    """The user's own parts of the reward, by name."""
+    """Parts of the task's `evaluate`, and the user's own parts of the reward, by name."""
+    parts: tuple[JudgedPart, ...] = ()
+    """The outcome of each part of the task's `evaluate`."""
 
     @property
     def failed(self) -> bool:
@@ -51,9 +54,9 @@ class EpisodeOutcome:
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         plain = {**vars(self), "usage": dict(self.usage), "own": dict(self.own)}
-        return (
-            plain if self.own else {name: value for name, value in plain.items() if name != "own"}
-        )
+        plain["parts"] = [part._asdict() for part in self.parts]
+        empty = {name for name in ("own", "parts") if not plain[name]}
+        return {name: value for name, value in plain.items() if name not in empty}
 
 
 def outcome_of(episode: Episode) -> EpisodeOutcome:
@@ -197,8 +200,11 @@ def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
         if outcomes
         else {}
     )
+    of_tasks = {part.name for outcome in outcomes for part in outcome.parts}
     for name in dict.fromkeys(name for outcome in outcomes for name in outcome.own):
-        means[name] = fmean(outcome.own.get(name, 0.0) for outcome in outcomes)
+        # Tasks have parts of their own; a part of the reward's code that is missing counts as 0.
+        asked = [one for one in outcomes if name in one.own or name not in of_tasks]
+        means[name] = fmean(outcome.own.get(name, 0.0) for outcome in asked)
     return {name: plain_number(mean) for name, mean in means.items()}
 
 

@@ -14,7 +14,10 @@ folder or below, which may import modules that lie beside it (see `reward_code`)
             return {"no_errors": 0.0 if any(turn.is_error for turn in episode.turns) else 1.0}
 
 The episode is a `hudtui.core.rollouts.values.Episode` with its evaluation, the task a
-`hudtui.core.tasks.task.Task`. The reward is the weighted sum of the three parts and these. The
+`hudtui.core.tasks.task.Task`. With a third parameter called `session` the code may call tools of
+the environment, `await session.call_tool(name, arguments)`, as the last turn has left it.
+
+The reward is the weighted sum of the three parts and these. The
 weight of a part comes from `rubric.weights`, by its name (the function's), else from WEIGHTS, else
 it is 1.
 """
@@ -35,6 +38,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from hudtui.core import trust
+from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
@@ -68,14 +72,14 @@ class HUDBaseRubric:
 class _Function(HUDBaseRubric):
     """A function as the one part."""
 
-    def __init__(
-        self, function: Callable[[Episode, Task], Any], weights: Mapping[str, float]
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], weights: Mapping[str, float]) -> None:
         super().__init__(weights)
         self._function = function
 
-    def parts(self, episode: Episode, task: Task) -> Mapping[str, Any]:
-        return {self._function.__name__: self._function(episode, task)}
+    def parts(
+        self, episode: Episode, task: Task, session: Session | None = None
+    ) -> Mapping[str, Any]:
+        return {self._function.__name__: _asked(self._function, episode, task, session)}
 
 
 def load_playable_config(path: Path, folder: Path, *, reward: str | None = None) -> GymConfig:
@@ -213,8 +217,19 @@ def _require_installed(config: GymConfig, folder: Path) -> None:
             )
 
 
-async def own_scores(config: GymConfig, episode: Episode, task: Task) -> dict[str, float]:
+def _asked(code: Callable[..., Any], episode: Episode, task: Task, session: Session | None) -> Any:
+    """What code of the user's answers; it gets the session if it has a parameter of that name."""
+    if "session" in inspect.signature(code).parameters:
+        return code(episode, task, session=session)
+    return code(episode, task)
+
+
+async def own_scores(
+    config: GymConfig, episode: Episode, task: Task, session: Session | None = None
+) -> dict[str, float]:
     """The user's own parts of the reward of an episode that is over.
+
+    Its environment is still open in `session`, if it was reached.
 
     Raises:
         HudtuiError: The code failed, or gave something that is no number.
@@ -225,7 +240,7 @@ async def own_scores(config: GymConfig, episode: Episode, task: Task) -> dict[st
             fix="Read the configuration with load_playable_config.",
         )
     try:
-        answer = config.own_parts.parts(episode, task)
+        answer = _asked(config.own_parts.parts, episode, task, session)
         parts = dict(await answer if inspect.isawaitable(answer) else answer)
         values = {
             str(name): await value if inspect.isawaitable(value) else value
@@ -234,9 +249,12 @@ async def own_scores(config: GymConfig, episode: Episode, task: Task) -> dict[st
     except Exception as error:  # code of the user's
         raise HudtuiError(f"the reward {config.reward} failed", why=_told(error)) from None
     for name, value in values.items():
-        if name in DEFAULT_WEIGHTS:
+        taken = "every rubric has" if name in DEFAULT_WEIGHTS else ""
+        if name in episode.scores.completion_parts:
+            taken = f"`evaluate` of the task {task.id} has"
+        if taken:
             raise HudtuiError(
-                f"the reward {config.reward} has a part called {name}, as every rubric has",
+                f"the reward {config.reward} has a part called {name}, as {taken}",
                 fix="Rename it.",
             )
         if not _is_number(value):

@@ -23,6 +23,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.files import MAX_BYTES, open_file, parse_json
 from hudtui.core.gym.json_safe import dumps
 from hudtui.core.rollouts.values import Episode, KeptImage, Scores, Turn
+from hudtui.core.tasks.expectation import JudgedPart
 from hudtui.core.text import clean, clean_line
 
 VERSION = 2
@@ -54,9 +55,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
         "started_at": episode.started_at,
         "stop": episode.stop,
         "error": episode.error,
-        "scores": {
-            name: value for name, value in vars(episode.scores).items() if name != "own" or value
-        },
+        "scores": _scores_to_json(episode.scores),
         "seconds": dict(episode.seconds),
         "info": dict(episode.info),
         "turn_count": len(episode.turns),
@@ -66,6 +65,12 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
         "evaluation": episode.evaluation,
     }
     return {**record, **_images_to_json(episode.images)}
+
+
+def _scores_to_json(scores: Scores) -> dict[str, Any]:
+    record = {**vars(scores), "parts": [part._asdict() for part in scores.parts]}
+    empty = {name for name in ("own", "parts") if not record[name]}
+    return {name: value for name, value in record.items() if name not in empty}
 
 
 def slips(turns: Iterable[Turn]) -> dict[str, int]:
@@ -137,6 +142,7 @@ def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
                 own={
                     str(name): float(value) for name, value in dict(scores.get("own") or {}).items()
                 },
+                parts=tuple(map(_part, scores.get("parts") or ())),
             ),
             stop=str(record["stop"]),
             error=record.get("error"),
@@ -469,10 +475,22 @@ def end_text(episode: Episode, *, over: bool = True) -> str:
         if over
         else "not over yet"
     )
+    judged = "".join(f"\n{part.line()}" for part in scores.parts)
     evaluation = "" if episode.evaluation is None else f"\nevaluation {dumps(episode.evaluation)}"
     return (
-        f"## end\n{stop}{evaluation}\n{completion}, tool_execution {scores.tool_execution:.3f}, "
+        f"## end\n{stop}{evaluation}{judged}\n{completion}, "
+        f"tool_execution {scores.tool_execution:.3f}, "
         f"format_compliance {scores.format_compliance:.3f}, {own}reward {scores.reward:.3f}"
+    )
+
+
+def _part(record: Mapping[str, Any]) -> JudgedPart:
+    return JudgedPart(
+        str(record["name"]),
+        float(record["score"]),
+        float(record["weight"]),
+        str(record["words"]),
+        str(record["seen"]),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hudtui.core.errors import HudtuiError
+from hudtui.core.tasks.expectation import JudgedPart
 
 ENDED = ("done", "max_turns", "context")
 """Values of `Episode.stop` of episodes that came to an end of their own and were evaluated."""
@@ -94,8 +95,15 @@ class Scores:
     """False when the evaluate tool's answer held no reward: task_completion is 0 for want of one.
     True where the task names no evaluate tool and the configuration's own reward judges."""
     own: Mapping[str, float] = field(default_factory=dict)
-    """The user's own parts of the reward (`rubric.reward`), by name. Empty until the episode is
-    over."""
+    """Further parts, by name: those of the task's `evaluate`, which task completion is made of, and
+    the user's own (`rubric.reward`). The latter are empty until the episode is over."""
+    parts: tuple[JudgedPart, ...] = ()
+    """The outcome of each part of the task's `evaluate`. Empty until the task is judged."""
+
+    @property
+    def completion_parts(self) -> frozenset[str]:
+        """Names among `own` that count in task completion, and so have no weight of their own."""
+        return frozenset(part.name for part in self.parts)
 
 
 @dataclass(frozen=True)

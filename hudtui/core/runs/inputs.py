@@ -109,12 +109,15 @@ def _scores(work: Work, config: GymConfig, tasks: Sequence[Task]) -> Iterator[Ch
         yield warning(
             "config", text, "Leave these actions out of action_mappings and of the prompt."
         )
-    bare = [task.id for task in tasks if not task.evaluate]
+    bare = [task.id for task in tasks if not task.judged]
     if bare and not config.reward and work.judge is None:
         text = f"{plural(len(bare), 'task')} cannot be judged: {bare[0]} has no evaluate_tool, "
         text += f"and {config.path} no rubric.reward"
         yield missing(
-            "tasks", text, "Name the evaluate tool in the tasks, or a reward in the configuration."
+            "tasks",
+            text,
+            "Name the evaluate tool in the tasks, say what they expect in `evaluate`, or name a "
+            "reward in the configuration.",
         )
 
 

@@ -36,6 +36,7 @@ from hudtui.core.tasks.read import (
 )
 from hudtui.core.tasks.task import Severity, Task, TaskProblem
 from hudtui.core.tasks.validate import CHARS_PER_TOKEN, CheckedTask
+from hudtui.core.tasks.validate import TASK_FIELDS as COLUMNS
 
 State = Literal["ok", "warning", "error"]
 STATES: tuple[State, ...] = ("ok", "warning", "error")
@@ -112,9 +113,9 @@ class TaskRecord:
         """Return the task, to be played."""
         data = self.columns
         calls = tool_calls(data.get("setup_tool")), tool_calls(data.get("evaluate_tool"))
-        return Task(
-            self.id, self.prompt, data.get("mcp_config") or {}, *calls, data.get("metadata") or {}
-        )
+        extra = {name: value for name, value in data.items() if name not in COLUMNS}
+        servers, metadata = data.get("mcp_config") or {}, data.get("metadata") or {}
+        return Task(self.id, self.prompt, servers, *calls, metadata, extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +312,7 @@ class TaskIndex:
                 task.prompt[:HEAD],
                 len(task.prompt),
                 ", ".join(task.mcp_config),
-                _call_names(task.evaluate_tool),
+                _call_names(task.evaluate_tool) or _subjects(task.extra.get("evaluate")),
                 _call_names(task.setup_tool),
                 category or "",
             )
@@ -457,6 +458,7 @@ def _broken_row(task: CheckedTask, problem: TaskProblem) -> TaskRow:
     prompt = record.get("prompt")
     head = prompt[:HEAD] if isinstance(prompt, str) else ""
     calls = _call_names(_as_data(record.get("evaluate_tool")))
+    calls = calls or _subjects(_as_data(record.get("evaluate")))
     name = problem.id or f"task-{task.index:04d}"
     row = TaskRow(
         task.index, name, "error", head, 0, servers[:200], calls[:200], "", "", problem.code
@@ -495,6 +497,16 @@ def _call_names(calls: Any) -> str:
                 else name
             )
     return ", ".join(dict.fromkeys(found)) if len(found) != 1 else found[0]
+
+
+def _subjects(parts: Any) -> str:
+    """Return what the parts of `evaluate` look at: the tools of calls, `reply`, `turns`."""
+    found = []
+    for part in parts if isinstance(parts, list) else (parts,):
+        given = part if isinstance(part, Mapping) else {}
+        found += [name for name in ("reply", "turns") if name in given]
+        found.append(_call_names(given.get("call")))
+    return ", ".join(dict.fromkeys(filter(None, found)))
 
 
 def _plain(value: Any) -> str | None:

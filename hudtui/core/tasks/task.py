@@ -41,7 +41,13 @@ class Task:
     evaluate: tuple[ToolCall, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the file that hudtui does not interpret, kept for the dataset."""
+    """Fields of the file beside these, kept for the dataset. `evaluate` is one of them:
+    `expectation_form.parts_of` reads it."""
+
+    @property
+    def judged(self) -> bool:
+        """True if the task says how its outcome is judged."""
+        return bool(self.evaluate or self.extra.get("evaluate"))
 
 
 def task_record(task: Task) -> dict[str, Any]:

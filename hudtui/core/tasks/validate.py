@@ -20,6 +20,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.agent import check_agent
+from hudtui.core.tasks.expectation_form import part_calls, read_parts
 from hudtui.core.tasks.formats import not_for_training
 from hudtui.core.tasks.json_records import decode_json, encode_json
 from hudtui.core.tasks.servers import Rewrite, literal_secrets
@@ -207,9 +208,10 @@ class TaskChecker:
         task.setup_tool = (
             self._check_calls(task, "setup_tool", record.get("setup_tool"), analysis) or {}
         )
-        task.evaluate_tool = (
-            self._check_calls(task, "evaluate_tool", record.get("evaluate_tool"), analysis) or {}
-        )
+        evaluate_tool = record.get("evaluate_tool")
+        if not is_empty(evaluate_tool) or is_empty(record.get("evaluate")):
+            calls = self._check_calls(task, "evaluate_tool", evaluate_tool, analysis)
+            task.evaluate_tool = calls or {}
         metadata = _data(task.problems, "metadata", record.get("metadata"))
         if isinstance(metadata, dict):
             task.metadata = metadata
@@ -223,6 +225,8 @@ class TaskChecker:
             }
             if not task.extra.keys().isdisjoint(_AGENT_FIELDS):
                 task.problems += check_agent(task.extra)
+            if "evaluate" in task.extra:
+                _check_parts(task, analysis)
 
     def check_config(self, value: Any) -> CheckedConfig:
         """Check the `mcp_config` of a record. Equal ones share their result."""
@@ -514,6 +518,25 @@ def _check_variables(
             message = f"the variable {name} {why}, and the task needs it: {fix}"
             found.append(FieldProblem("mcp_config", message, "variable", "warning"))
     return found
+
+
+def _check_parts(task: CheckedTask, analysis: Analysis | None) -> None:
+    """Check `evaluate`, and keep it as data, also where the record holds it as JSON text."""
+    field = _data(task.problems, "evaluate", task.extra.pop("evaluate"))
+    if field is _INVALID or is_empty(field):
+        return
+    task.extra["evaluate"] = field
+    if task.evaluate_tool:
+        message = "the task is judged by `evaluate_tool` already: keep one of the two"
+        task.add("evaluate", message, "conflict")
+        return
+    parts, problems = read_parts(field)
+    task.problems += problems
+    if analysis is None or problems:
+        return
+    for number, call in part_calls(parts):
+        place = f"evaluate[{number}].call"
+        task.problems += check_call(place, call.name, call.arguments, analysis)
 
 
 def _plain_call(task: CheckedTask, name: str, call: Any) -> Any:

@@ -153,7 +153,8 @@ def score_lines(
     for name, value in scores.own.items():
         weight = 1.0 if config.own_parts is None else config.own_parts.weight(name)
         moved = None if before is None or name not in before.own else value - before.own[name]
-        lines.append(_bar(clean_line(name, 60), value, _weight(weight), moved))
+        note = " of task" if name in scores.completion_parts else _weight(weight)
+        lines.append(_bar(clean_line(name, 60), value, note, moved))
     moved = None if before is None else scores.reward - before.reward
     lines.append(_bar("reward", scores.reward, "", moved, bold=True))
     return Content("\n").join(lines)

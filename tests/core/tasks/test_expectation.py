@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.environment.values import ContentBlock, ToolResult
+from hudtui.core.environment.values import Analysis, ContentBlock, Tool, ToolResult
+from hudtui.core.tasks.convert import convert
 from hudtui.core.tasks.expectation import Seen, judge, reward_of, seen_answer
 from hudtui.core.tasks.expectation_form import parts_of, read_parts
+from hudtui.core.tasks.read import find_source, read_tasks
 from hudtui.core.tasks.task import Task, task_record
+from hudtui.core.tasks.validate import Rules, TaskChecker
+from hudtui.core.tasks.write import Target
 
 CALL = {"name": "read_text_file", "arguments": {"path": "words.txt"}}
 
@@ -326,3 +332,65 @@ def test_a_thousand_expectations_are_judged_as_plain_python_judges_them(
     assert reward_of(judged) == pytest.approx(float(mean), abs=1e-12)
     assert 0 <= reward_of(judged) <= 1
     assert parts[0].condition.judges_errors == names_error(expect)
+
+
+# -- in task files and datasets
+# --------------------------------------------------------------------------------------------------
+
+EVALUATE = [
+    part({"json": {"path": "a", "equals": None}}, weight=0.5),
+    {"reply": {"any": [{"contains": "déjà"}, {"number": 3, "tolerance": 0.5}]}, "name": "said"},
+]
+
+
+@pytest.mark.parametrize("name", ["set.parquet", "set.jsonl", "set.json"])
+def test_a_dataset_keeps_what_a_task_expects(name: str, task: Any, write: Any, tmp_path: Path):
+    file = write("tasks.json", task(evaluate_tool=..., evaluate=EVALUATE), task(id="other"))
+    form: Any = name.partition(".")[2]
+    list(convert(find_source(file), Rules(), (Target(made := tmp_path / name, form),)))
+    first, other = read_tasks(made).tasks
+    assert first.extra["evaluate"] == EVALUATE and first.judged and not first.evaluate
+    assert parts_of(first) == read_parts(EVALUATE)[0]
+    assert other.judged and parts_of(other) == ()
+    if name.endswith(".parquet"):
+        columns = pq.read_table(made).to_pydict()
+        assert json.loads(columns["evaluate"][0]) == EVALUATE
+        assert columns["evaluate_tool"][0] == "{}" and columns["evaluate"][1] is None
+
+
+def test_a_column_of_text_is_read_as_data(task: Any, write: Any):
+    file = write("tasks.jsonl", task(evaluate_tool="{}", evaluate=json.dumps(EVALUATE)))
+    [one] = read_tasks(file).tasks
+    assert one.extra["evaluate"] == EVALUATE
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"evaluate": [part({"matches": "("})]}, "evaluate[0].expect.matches", "compile"),
+        ({"evaluate": "[{"}, "evaluate", "not JSON"),
+        ({"evaluate": EVALUATE, "evaluate_tool": {"name": "e"}}, "evaluate", "keep one"),
+        ({"evaluate": []}, "evaluate_tool", "required"),
+    ],
+)
+def test_problems_stand_in_the_list_of_a_file(
+    task: Any, write: Any, changes: Any, field: str, said: str
+):
+    record = task(evaluate_tool=...) | changes
+    checked = TaskChecker(Rules(own_reward=False)).check(record)
+    assert [(one.field, said in one.message) for one in checked.problems] == [(field, True)]
+    assert not checked.usable
+
+
+def test_calls_are_checked_against_the_environment(task: Any):
+    tool = Tool("read_text_file", "", {"type": "object", "required": ["path"]})
+    rules = Rules(analysis=Analysis("env", tools=(tool,)))
+    unknown = {"call": {"name": "read_txt_file"}, "expect": {"contains": "x"}}
+    bare = {"call": {"name": "read_text_file"}, "expect": {"contains": "x"}}
+    record = task(evaluate_tool=..., setup_tool=..., evaluate=[unknown, bare])
+    problems = TaskChecker(rules).check(record).problems
+    assert [problem.field for problem in problems] == [
+        "evaluate[0].call.name",
+        "evaluate[1].call.arguments",
+    ]
+    assert "did you mean 'read_text_file'?" in problems[0].message
