@@ -50,6 +50,8 @@ _JUDGE = (
 )
 
 _Subject = Literal["call", "reply", "turns"]
+_USUAL_NAMES = {"reply": "reply", "turns": "length"}
+"""Names of parts that have none: `turns` is a column of its own wherever parts are columns."""
 
 
 class _Wrong(Exception):
@@ -121,7 +123,8 @@ def _named(parts: list[Part]) -> tuple[Part, ...]:
     taken = {*_TAKEN, *(part.name for part in parts)}
     named = []
     for part in parts:
-        name = plain = part.name or (part.call.name[:_LONGEST_NAME] if part.call else part.subject)
+        called = part.call.name[:_LONGEST_NAME] if part.call else _USUAL_NAMES[part.subject]
+        name = plain = part.name or called
         number = 1
         while not part.name and name in taken:
             number += 1

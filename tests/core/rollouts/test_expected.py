@@ -99,7 +99,7 @@ async def test_the_end_state_is_judged_after_the_last_turn():
     assert episode.scores.task_completion == 0.9
     assert episode.scores.reward_found
     assert episode.scores.reward == pytest.approx(0.8 * 0.9 + 0.1 + 0.1)
-    assert episode.scores.own == {"read_file": 1.0, "said": 1.0, "turns": 0.0}
+    assert episode.scores.own == {"read_file": 1.0, "said": 1.0, "length": 0.0}
     assert [part.line() for part in episode.scores.parts] == [
         "✓ read_file(words.txt) contains delta (0.6)",
         "✓ the last reply is 42 (0.3)",

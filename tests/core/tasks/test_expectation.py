@@ -203,7 +203,7 @@ def test_parts_have_names_and_words():
         ]
     )
     assert problems == []
-    assert [one.name for one in parts] == ["read_text_file", "read_text_file_2", "said", "turns"]
+    assert [one.name for one in parts] == ["read_text_file", "read_text_file_2", "said", "length"]
     seen = [Seen("alpha delta"), Seen("alpha delta"), Seen("It is 3.2"), Seen("9")]
     judged = judge(parts, seen)
     assert [one.line() for one in judged] == [
