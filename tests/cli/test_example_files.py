@@ -1,0 +1,97 @@
+"""The example `examples/files`: tasks for npm's filesystem server, judged without code."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import servers
+from support.scripted_chat import scripted_chat
+from typer.testing import CliRunner
+
+from hudtui.cli.app import build
+from hudtui.core.rollouts.trace import read_trace
+
+node_modules = servers.node_modules
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "files"
+pytestmark = pytest.mark.xdist_group("mcp-conformance")  # npm's programs, one after the other
+
+
+@pytest.fixture
+def example(own_world, node_modules):
+    """Two tasks of each kind, with the server that is installed for the tests."""
+    shutil.copytree(EXAMPLE, own_world, dirs_exist_ok=True)
+    node = next((path / "bin" / "node" for path in node_modules.glob("node-linux-*")), "node")
+    server = node_modules / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"
+    tasks = json.loads(Path("tasks.json").read_text())
+    chosen = [task for task in tasks if re.fullmatch(r"\w+-(?:amber|birch)", task["id"])]
+    for task in chosen:
+        task["mcp_config"]["files"] |= {"command": str(node), "args": [str(server), "."]}
+    Path("tasks.json").write_text(json.dumps(chosen))
+    return own_world
+
+
+def right(messages):
+    """A player that does what it is asked to do."""
+    prompt = next(one["content"] for one in messages if one["role"] == "user")
+    turn = sum(one["role"] == "assistant" for one in messages)
+    if match := re.search(r"Write the word (\w+)", prompt):
+        replies = [f'<tool>write("answer.txt", "{match[1]}")</tool>', "<tool>done()</tool>"]
+    elif match := re.search(r"Move the file (\w+)\.txt", prompt):
+        replies = [
+            f'<tool>move("{match[1]}.txt", "archive/{match[1]}.txt")</tool>',
+            "<tool>done()</tool>",
+        ]
+    else:
+        place = "attic" if "amber" in prompt else "barn"
+        replies = ['<tool>list("notes")</tool>', f"It lies in {place}.txt. <tool>done()</tool>"]
+    return f"<think>I see.</think> {replies[turn]}"
+
+
+def evaluate(reply):
+    """Play the tasks; task -> its episode."""
+    with scripted_chat(reply) as chat:
+        words = ["--policy", "openai:tiny", "--base-url", chat.url, "--output", "out"]
+        result = CliRunner().invoke(
+            build(),
+            ["eval", "tasks.json", "--config", "files.yaml", *words],
+            env={"OPENAI_API_KEY": "sk-test", "HUDTUI_TRUST": str(Path.cwd())},
+        )
+    assert result.exit_code == 0, result.output
+    return {episode.task_id: episode for episode in read_trace(Path("out", "traces.jsonl"))}
+
+
+def test_a_player_that_does_its_task_gets_everything_and_touches_no_other_episode(example):
+    before = {path: path.read_bytes() for path in Path("folder").rglob("*") if path.is_file()}
+    episodes = evaluate(right)
+    assert len(episodes) == 6
+    assert {episode.scores.task_completion for episode in episodes.values()} == {1.0}
+    lines = [part.line() for part in episodes["move-amber"].scores.parts]
+    assert lines[0] == "✓ get_file_info(archive/amber.txt) answers without an error (2)"
+    after = {path: path.read_bytes() for path in Path("folder").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_player_that_does_nothing_gets_no_task(example):
+    episodes = evaluate(lambda messages: "<think>No.</think> <tool>done()</tool>")
+    scores = {task: episode.scores.task_completion for task, episode in episodes.items()}
+    assert scores == {
+        "write-amber": pytest.approx(0.1),  # few turns
+        "write-birch": pytest.approx(0.1),
+        "find-amber": 0,
+        "find-birch": 0,
+        "move-amber": 0,
+        "move-birch": 0,
+    }
+
+
+def test_the_tasks_are_those_that_the_script_writes(tmp_path):
+    shutil.copytree(EXAMPLE, tmp_path / "files")
+    shutil.rmtree(tmp_path / "files" / "folder")
+    subprocess.run([sys.executable, tmp_path / "files" / "make_tasks.py"], check=True)
+    for path in [path for path in EXAMPLE.rglob("*") if path.is_file() and path.suffix != ".pyc"]:
+        assert (tmp_path / "files" / path.relative_to(EXAMPLE)).read_bytes() == path.read_bytes()
