@@ -19,28 +19,11 @@ SERVER = {
     "cwd": "${EPISODE_DIR:folder}",
 }
 """Each episode has a copy of `folder`, in which the server works."""
-WORDS = [
-    "amber",
-    "birch",
-    "cedar",
-    "delta",
-    "ember",
-    "fjord",
-    "grove",
-    "heron",
-    "inlet",
-    "jetty",
-    "kayak",
-    "lemon",
-    "maple",
-    "north",
-    "ocean",
-    "pearl",
-    "quartz",
-    "river",
-    "slate",
-    "tulip",
-]
+WORDS = (
+    *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove"),
+    *("heron", "inlet", "jetty", "kayak", "lemon", "maple", "north"),
+    *("ocean", "pearl", "quartz", "river", "slate", "tulip"),
+)
 PLACES = ("attic", "barn", "cellar", "garden", "hall")
 
 
