@@ -268,6 +268,20 @@ async def test_a_file_that_is_cut_off_is_said(says: Any, project: Path) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
+async def test_a_task_says_what_it_expects(project: Path, says: Any) -> None:
+    answer = {"name": "read_text_file", "arguments": {"path": "words.txt"}}
+    parts = [
+        {"call": answer, "expect": {"contains": "delta"}, "weight": 0.6},
+        {"turns": {"most": 5}, "weight": 0.1},
+    ]
+    servers = {"files": {"command": "npx", "args": ["files", "."]}}
+    task = {"id": "a", "prompt": "Write delta.", "mcp_config": servers, "evaluate": parts}
+    (project / "tasks.json").write_text(json.dumps([task]))
+    lines = ("read_text_file read_text_file(words.txt) contains delta 0.6",)
+    text = await says(app_of(project), *lines, "is at most 5 0.1", press=["3"], size=(160, 45))
+    assert "kept" not in text
+
+
 async def test_a_file_is_opened_and_every_task_is_there(
     open_app: Any, mixed: Path, settle: Any, screen_text: Any
 ) -> None:

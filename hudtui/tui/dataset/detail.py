@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from textual.content import Content, Span
 
 from hudtui.core.json_text import pretty
+from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.core.tasks.masking import masked_config, masked_text
 from hudtui.core.tasks.table import ProblemKind, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
@@ -31,6 +32,8 @@ LONGEST = 20_000
 LONGEST_BAR = 32
 
 GLYPHS = {"ok": ("✓", "$success"), "warning": ("!", "$warning"), "error": ("✗", "bold $error")}
+_SHOWN = ("mcp_config", "setup_tool", "evaluate_tool", "evaluate", "metadata")
+"""Fields of a task with a place of their own."""
 _JSON = {"key": "$primary", "text": "$success"}
 
 
@@ -126,13 +129,14 @@ def task_content(
         _long(record.prompt),
     ]
     data = record.columns
-    for title, name in (("Setup", "setup_tool"), ("Evaluation", "evaluate_tool")):
-        lines += [
-            Content(""),
-            _heading(title),
-            told_calls(data[name]) if data.get(name) else _muted("None."),
-        ]
+    setup = told_calls(data["setup_tool"]) if data.get("setup_tool") else _muted("None.")
     lines += [
+        Content(""),
+        _heading("Setup"),
+        setup,
+        Content(""),
+        _heading("Evaluation"),
+        _evaluation(data),
         Content(""),
         _heading("Servers", "secrets masked"),
         json_content(masked_config(data.get("mcp_config"), platform)),
@@ -140,10 +144,27 @@ def task_content(
     if data.get("metadata"):
         lines += [Content(""), _heading("Metadata"), json_content(data["metadata"])]
     for name, value in data.items():
-        if name not in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
+        if name not in _SHOWN:
             shown = _long(value) if isinstance(value, str) else json_content(value)
             lines += [Content(""), _heading(clean_line(name, 80), "kept"), shown]
     return Content("\n").join(lines)
+
+
+def _evaluation(data: Mapping[str, Any]) -> Content:
+    """The calls that judge a task, or each part that is expected with its weight."""
+    if data.get("evaluate_tool"):
+        return told_calls(data["evaluate_tool"])
+    if not data.get("evaluate"):
+        return _muted("None.")
+    parts, _ = read_parts(data["evaluate"])
+    return Content("\n").join(
+        Content.assemble(
+            (clean_line(part.name), "bold"),
+            f"  {part.words()}",
+            (f"  {part.weight:g}", "$foreground-muted"),
+        )
+        for part in parts
+    )
 
 
 def broken_content(

@@ -155,7 +155,7 @@ class PlayingScreen(HudtuiScreen):
         AppAction(
             "playing.evaluate",
             "Evaluate",
-            "Call the task's evaluate tools now.",
+            "Evaluate the episode as it stands.",
             "J",
             show=False,
             decides=True,
