@@ -42,7 +42,7 @@ class PlanPane(Pane):
             "Unfold",
             "Unfold the plan, or fold it into one line.",
             "enter,space",
-            when=(unless(lambda pane: pane._plan, "there is no plan yet"),),
+            when=(unless(lambda pane: pane.plan, "there is no plan yet"),),
         ),
     )
     DEFAULT_CSS = "PlanPane { min-height: 5; } PlanPane Static { height: auto; padding: 0 1; }"
@@ -50,7 +50,8 @@ class PlanPane(Pane):
     def __init__(self, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self._prepared: Preparation | None = None
-        self._plan: tuple[PlanLine, ...] = ()
+        self.plan: tuple[PlanLine, ...] = ()
+        """The lines of the plan; empty before there is one."""
         self._summary = ""
         self._problem: HudtuiError | None = None
         self._unfolded = False
@@ -79,7 +80,7 @@ class PlanPane(Pane):
             summary: The plan in one line.
             problem: Why the form could not be read.
         """
-        self._prepared, self._plan, self._summary, self._problem = prepared, plan, summary, problem
+        self._prepared, self.plan, self._summary, self._problem = prepared, plan, summary, problem
         self._draw()
 
     def action_unfold(self) -> None:
@@ -113,7 +114,7 @@ class PlanPane(Pane):
                 )
                 for line in rest
             ]
-        if self._plan:
+        if self.plan:
             keys = self.app.keys_in(
                 " ({key:launch.unfold} folds it)"
                 if self._unfolded
@@ -124,7 +125,7 @@ class PlanPane(Pane):
                 Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted")),
             ]
             if self._unfolded:
-                for line in self._plan:
+                for line in self.plan:
                     lines += hanging_lines(
                         Content(f"{clean_line(line.label, 10):<10} "),
                         Content(clean_line(line.text)),
