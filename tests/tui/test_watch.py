@@ -109,9 +109,10 @@ async def test_a_session_of_somebody_else_is_followed(
 
 
 async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
-    open_app: Any, project: Path, screen_text: Any
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: Any, tmp_path: Path
 ) -> None:
     """It stands beside the runs of the project, and no action of theirs touches it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests have folders in the usual
     runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
     path = project / "their.log"
     path.write_text("{'loss': '0.5', 'reward': '0.75', 'step': 3}\n")
@@ -140,7 +141,7 @@ async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
         await pilot.press("escape", "x")
         await until(pilot, lambda: len(screen.runs.listed) == 1)
         assert "nothing was ended" in screen.message and screen.chosen == "train-cccc"
-        assert path.exists() and not list(Path(tempfile.gettempdir()).glob("*hudtui-watch*"))
+        assert path.exists() and not list(tmp_path.glob("*hudtui-watch*"))
 
 
 async def test_marked_runs_of_others_leave_the_list_before_the_question(
