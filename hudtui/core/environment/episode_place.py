@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from typing import Any
 
 from hudtui.core.environment.servers import ENGINES, ServerSpec
 from hudtui.core.errors import InputError, Location, SourceError
-from hudtui.core.files import remove_folder, temporary_path
+from hudtui.core.files import open_file, remove_folder, temporary_path
 from hudtui.core.paths import typed_path
 from hudtui.core.text import plural
 from hudtui.core.variables import (
@@ -123,7 +124,8 @@ def template_files(template: Path) -> tuple[Path, ...]:
     """The files and links of a template, relative to it, sorted.
 
     Raises:
-        SourceError: A link leads out of it, it is too large, or it cannot be read.
+        SourceError: A link leads out of it, it holds what is neither file nor folder, it is too
+            large, or it cannot be read.
     """
     root, size = template.resolve(), 0
     files: list[Path] = []
@@ -139,7 +141,14 @@ def template_files(template: Path) -> tuple[Path, ...]:
                     _check_link(path, root)
                 elif name in folders:
                     continue
-                size += path.lstat().st_size
+                status = path.lstat()
+                if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+                    raise SourceError(
+                        f"the template holds what is neither a file nor a folder: {path}",
+                        why="A pipe, a socket or a device cannot be copied for an episode.",
+                        fix="Name a folder without it as the template.",
+                    )
+                size += status.st_size
                 files.append(path.relative_to(template))
             if len(files) > MOST_FILES or size > MOST_BYTES:
                 raise SourceError(
@@ -155,7 +164,9 @@ def template_files(template: Path) -> tuple[Path, ...]:
 
 def _check_link(path: Path, root: Path) -> None:
     """Refuse a link through which episodes would share what is not in their folders."""
-    if os.path.isabs(os.readlink(path)) or not path.resolve().is_relative_to(root):
+    # `Path.resolve` raises on links that lead to each other.
+    target = Path(os.path.realpath(path))
+    if os.path.isabs(os.readlink(path)) or not target.is_relative_to(root):
         raise SourceError(
             f"the template has a link that leads out of it: {path}",
             why="Every episode would use the same file there.",
@@ -188,7 +199,7 @@ async def episode_place(
         return
     template = _template(own)
     names = {name for name, _ in own}
-    base = await asyncio.to_thread(temporary_path, Path(tempfile.gettempdir(), "hudtui-episode"))
+    base = await asyncio.to_thread(_new_base)
     place = EpisodePlace(secrets.token_hex(8))
     try:
         if EPISODE_DIR in names:
@@ -247,24 +258,74 @@ async def _make(base: Path, template: str | None, folder: Path, *, open_to_all: 
         source = None if template is None else find_template(template, folder)
         if source is not None:
             template_files(source)
+            _require_outside(base, source)
         base.mkdir(mode=0o700)
         made = base / "files"
         if source is None:
             made.mkdir()
         else:
-            shutil.copytree(source, made, symlinks=True)
+            shutil.copytree(source, made, symlinks=True, copy_function=_copy)
         if open_to_all:
             _open_to_all(made)
         return made
 
+    making = asyncio.create_task(asyncio.to_thread(make))
     try:
-        return await asyncio.to_thread(make)
-    except (OSError, shutil.Error) as error:
+        return await asyncio.shield(making)
+    except BaseException as error:
+        # After a cancellation the thread goes on: what it makes then would stay as long as this
+        # process runs.
+        await asyncio.gather(making, return_exceptions=True)
         await asyncio.to_thread(remove_folder, base)
-        why = getattr(error, "strerror", None) or str(error)
+        if not isinstance(error, OSError):
+            raise
         raise InputError(
-            "the folder of an episode cannot be made", why=why, where=Location(str(base))
+            "the folder of an episode cannot be made",
+            why=_first_reason(error),
+            where=Location(str(base)),
         ) from None
+
+
+def _first_reason(error: OSError) -> str:
+    if isinstance(error, shutil.Error):  # it lists each file that was not copied
+        return str(error.args[0][0][2])
+    return error.strerror or str(error)
+
+
+def _new_base() -> Path:
+    """Return a name for the folder around that of an episode.
+
+    Raises:
+        InputError: No folder for temporary files can be written to.
+    """
+    try:
+        return temporary_path(Path(tempfile.gettempdir(), "hudtui-episode"))
+    except OSError as error:
+        raise InputError(
+            "there is no folder for the folders of episodes",
+            why=error.strerror or str(error),
+            fix="Free space there, or set TMPDIR to a folder that can be written to.",
+        ) from None
+
+
+def _require_outside(base: Path, template: Path) -> None:
+    """Refuse a template in which the copies themselves would lie: copying it would not end."""
+    if base.parent.resolve().is_relative_to(template.resolve()):
+        raise SourceError(
+            f"the template {template} holds the folder for temporary files, {base.parent}",
+            why="Each episode would copy the folders of the others.",
+            fix="Name a smaller folder as the template, or set TMPDIR to one outside of it.",
+        )
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a regular file as long as it is now: a system's file may have no end."""
+    with open_file(source) as stream, open(target, "xb") as copy:
+        rest = os.fstat(stream.fileno()).st_size
+        while rest > 0 and (piece := stream.read(min(rest, 1 << 20))):
+            copy.write(piece)
+            rest -= len(piece)
+    shutil.copymode(source, target)
 
 
 def _open_to_all(folder: Path) -> None:

@@ -16,7 +16,7 @@ from hudtui.core.errors import SourceError
 from hudtui.core.platform import BUILT_IN
 from hudtui.core.settings import secret_mask
 from hudtui.core.text import in_full
-from hudtui.core.variables import variable_names
+from hudtui.core.variables import EPISODE_VARIABLES, variable_names
 
 
 def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power, ...]:
@@ -101,8 +101,13 @@ def _described(spec: ServerSpec, mask: Callable[[str], str]) -> str:
 def _copied(spec: ServerSpec) -> str:
     """The folders that are copied for every episode, in words."""
     texts = (spec.command, spec.args, spec.cwd, dict(spec.env), spec.url, dict(spec.headers))
-    templates = () if spec.literal else template_names(texts, lambda name: None)
+    # A variable in the name stands there as such: its default may not be what is copied.
+    templates = () if spec.literal else template_names(texts, _as_written)
     return "".join(f", in a copy of {shlex.quote(name)}" for name in templates)
+
+
+def _as_written(name: str) -> str | None:
+    return None if name in EPISODE_VARIABLES else f"${{{name}}}"
 
 
 def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Power:

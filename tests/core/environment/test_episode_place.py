@@ -3,19 +3,23 @@
 import asyncio
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from hudtui.core.environment.client import connect
-from hudtui.core.environment.episode_place import find_template
+from hudtui.core.environment.episode_place import episode_place, find_template
 from hudtui.core.environment.powers import task_powers
+from hudtui.core.environment.servers import parse_mcp_config
 from hudtui.core.environment.sharing import shared_places
-from hudtui.core.errors import HudtuiError, SourceError
+from hudtui.core.errors import HudtuiError, InputError, SourceError
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.openenv.session import EpisodeSession, ServedTasks
 from hudtui.core.platform import HUD
@@ -335,3 +339,99 @@ def test_what_episodes_share_is_said(place):
     assert command("docker", "run", "-v", f"{place}/data:/data:ro", "image") == ""
     assert shared(url="https://mcp.hud.so/v3/mcp") == ""
     assert shared(url="ws://127.0.0.1:9") == ""  # OpenEnv has a state for each session
+
+
+async def made(template, folder):
+    """The files of an episode with this template, each with its text; None for a link."""
+    config = {"files": {"command": "cat", "args": ["${EPISODE_DIR:" + template + "}"]}}
+    specs = parse_mcp_config(config, "mcp_config")
+    async with asyncio.timeout(20), episode_place(specs, folder, lambda name: None) as one:
+        assert one is not None and one.folder is not None
+        paths = [path for path in one.folder.rglob("*") if path.is_symlink() or path.is_file()]
+        return {
+            str(path.relative_to(one.folder)): None if path.is_symlink() else path.read_bytes()
+            for path in paths
+        }
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+async def test_a_template_with_what_is_no_file_is_refused(place, kind):
+    odd = place / "words" / "sub" / "odd"
+    with socket.socket(socket.AF_UNIX) as listening:
+        if kind == "pipe":
+            os.mkfifo(odd)
+        elif kind == "socket":
+            listening.bind(os.path.relpath(odd))
+        template = "/dev/pts" if kind == "device" else "words"
+        with pytest.raises(SourceError, match="neither a file nor a folder"):
+            await made(template, place)
+
+
+async def test_links_that_lead_to_each_other_are_copied(place):
+    (place / "words" / "one").symlink_to("two")
+    (place / "words" / "two").symlink_to("one")
+    assert await made("words", place) == {
+        "sub/a.txt": b"alpha\n",
+        "link.txt": None,
+        "one": None,
+        "two": None,
+    }
+
+
+async def test_a_template_does_not_hold_the_copies_of_itself(place, monkeypatch):
+    inside = place / "words" / "temporary"
+    inside.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(inside))
+    with pytest.raises(SourceError, match="holds the folder for temporary files") as refused:
+        await made("words", place)
+    assert "TMPDIR" in str(refused.value.fix)
+    assert list(inside.iterdir()) == []
+
+
+async def test_a_full_disk_is_an_error_of_the_input(place, monkeypatch):
+    def full():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", full)
+    with pytest.raises(InputError, match="no folder for the folders of episodes") as refused:
+        await made("words", place)
+    assert "TMPDIR" in str(refused.value.fix)
+
+
+async def test_files_that_cannot_be_copied_are_told_by_one_reason(place, monkeypatch):
+    for number in range(50):
+        (place / "words" / f"{number}.txt").write_text("text")
+
+    def full(source, target, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copymode", full)
+    with pytest.raises(InputError) as refused:
+        await made("words", place)
+    assert "No space left on device" in str(refused.value.why)
+    assert len(str(refused.value.why)) < 200
+
+
+async def test_a_cancelled_start_leaves_no_folder(place, monkeypatch):
+    begun, go_on, copy = threading.Event(), threading.Event(), shutil.copymode
+
+    def slow(*paths, **options):
+        begun.set()
+        go_on.wait(20)
+        copy(*paths, **options)
+
+    monkeypatch.setattr(shutil, "copymode", slow)
+    making = asyncio.create_task(made("words", place))
+    await asyncio.to_thread(begun.wait, 20)
+    making.cancel()
+    asyncio.get_running_loop().call_soon(go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    # the fixture finds no folder
+
+
+def test_the_question_of_trust_names_a_template_as_it_is_written():
+    config = {"files": {"command": "cat", "args": ["${EPISODE_DIR:${HOME:words}}"]}}
+    [power] = task_powers([config], Path("tasks.json"))
+    assert "in a copy of '${HOME}'" in power.text
+    assert "in a copy of words" not in power.text
