@@ -24,6 +24,7 @@ _PLAIN = re.compile(
     r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+"
 ).fullmatch
 """A reply with one think block or none before one tool tag, and no other angle brackets."""
+_TOOL_TEXT = re.compile(r"<tool>([^<]*+(?:<(?!/tool>)[^<]*+)*+)(?:</tool>|\Z)")
 _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
 _INSIDE = re.compile(r"\"\"\"|'''|[\"']|</?think>|</tool>")
@@ -187,20 +188,19 @@ def spoken(text: str) -> str:
 
     The tool text where nothing else is said.
     """
-    while (end := _end_of_thought(text)) >= 0:
-        text = text[end + len(_THINK_END) :]
-    text = text.partition(_THINK)[0]
-    before, _, rest = text.partition("<tool>")
-    inside, _, after = rest.partition("</tool>")
-    said = f"{before.strip()} {after.strip()}".strip()
-    return said or inside.strip()
+    start = 0
+    while (end := _end_of_thought(text, start)) >= 0:
+        start = end + len(_THINK_END)
+    text = text[start:].partition(_THINK)[0]
+    pieces = [piece.strip() for piece in _TOOL_TEXT.split(text)]
+    said, called = filter(None, pieces[::2]), filter(None, pieces[1::2])
+    return " ".join(said) or next(called, "")
 
 
-def _end_of_thought(text: str) -> int:
-    """Index of the `</think>` that ends the first thought; -1 for none."""
-    if text.find(_THINK_END) < 0:
+def _end_of_thought(text: str, at: int = 0) -> int:
+    """Index of the `</think>` that ends the first thought from `at` on; -1 for none."""
+    if text.find(_THINK_END, at) < 0:
         return -1
-    at = 0
     while (match := _MARK.search(text, at)) is not None:
         if match[0] == _THINK_END:
             return match.start()

@@ -172,6 +172,7 @@ class EpisodePlayer:
         self._format = gym_scores.FormatCount()
         self._messages: list[Message] = []
         self._turns: list[Turn] = []
+        self._last_reply = ""
         self._successes = 0
         self._attempts = 0
         self._completion, self._found = 0.0, False
@@ -280,6 +281,7 @@ class EpisodePlayer:
         Nothing is played.
         """
         self._require_open()
+        self._last_reply = reply
         self._messages.append({"role": "assistant", "content": reply})
 
     def interpret(self, reply: str) -> Interpretation:
@@ -301,6 +303,7 @@ class EpisodePlayer:
         tokens: Mapping[str, int] | None = None,
     ) -> Turn:
         self._format.add(meaning)
+        self._last_reply = reply
         self._messages.append({"role": "assistant", "content": reply})
         turn = await self._act(reply, meaning, seconds, tokens or {})
         self._turns.append(turn)
@@ -338,8 +341,10 @@ class EpisodePlayer:
             if result is None:
                 return None
             seen.append(seen_answer(result))
+            said = result.text or "no reason given"
+            if result.is_error and not self._has(part.call.name):
+                return f"the environment has no tool {part.call.name}; it answered: {said}"
             if result.is_error and not part.condition.judges_errors:
-                said = result.text or "no reason given"
                 return (
                     f"{part.call.name} answered with an error: {said}; where an error says that "
                     "the agent failed, expect `error: false` as well"
@@ -348,12 +353,15 @@ class EpisodePlayer:
         self._completion, self._found = plain_number(reward_of(self._judged)), True
         return None
 
+    def _has(self, name: str) -> bool:
+        """True for a listed tool, also where its server's name stands before its own."""
+        return any(name == tool or name.endswith(f"_{tool}") for tool in self.session.tools)
+
     def _seen(self, subject: str) -> Seen:
         """Return the last reply, or the number of turns."""
         if subject == "turns":
             return Seen(str(len(self._turns)))
-        said = [message for message in self._messages if message["role"] == "assistant"]
-        return Seen(spoken(str(said[-1]["content"])) if self._turns and said else "")
+        return Seen(spoken(self._last_reply))
 
     async def _judge_by_tools(self) -> str | None:
         """Call the task's evaluate tools. Returns what is wrong with their answers, if anything."""

@@ -27,11 +27,15 @@ from hudtui.core.tasks.task import ToolCall
 from hudtui.core.text import clean_line
 
 _NUMBER = re.compile(
-    r"(?<![\w.])[+-]?(?:[0-9]{1,3}+(?:,[0-9]{3}(?![0-9]))++|[0-9]++|(?=\.[0-9]))"
-    r"(?:\.[0-9]++)?(?:[eE][+-]?[0-9]{1,4}(?![0-9]))?",
-    re.ASCII,
+    r"(?<![A-Za-z_.\d])[+\u2212-]?(?!0[xX][0-9A-Fa-f])"
+    r"(?:[0-9]{1,3}+(?:[,\u00a0\u202f][0-9]{3}(?![0-9]))++|[0-9]++(?:_[0-9]++)*+|(?=\.[0-9]))"
+    r"(?:\.[0-9]++)?(?:[eE][+\u2212-]?[0-9]++)?"
 )
-"""A number in a text: it may be written with thousands, and stands at no end of a word."""
+_SPELLINGS = str.maketrans({"\u2212": "-"} | dict.fromkeys(",_\u00a0\u202f"))
+"""Signs and marks of thousands that `Decimal` does not know."""
+"""A number in a text: it may be written with thousands, and stands at no end of a word.
+
+Letters of other scripts are no word: they stand beside a number without a blank."""
 NUMBERS = Context(prec=50, traps=[])
 """Decimals keep 50 digits, and what overflows is an infinity rather than an error."""
 _SHOWN = 60
@@ -109,7 +113,7 @@ def _decimal(value: Any) -> Decimal | None:
 
 def _read_number(written: str) -> Decimal | None:
     with localcontext(NUMBERS):
-        number = Decimal(written.replace(",", ""))
+        number = Decimal(written.translate(_SPELLINGS))
     return number if number.is_finite() else None
 
 
@@ -256,17 +260,30 @@ class AllOf:
     def judges_errors(self) -> bool:
         return any(condition.judges_errors for condition in self.conditions)
 
+    @cached_property
+    def wants_error(self) -> bool:
+        """True if this holds for no answer but an error."""
+        return any(map(_wants_error, self.conditions))
+
     def score(self, seen: Seen) -> float:
-        wanted = AnswersError(True)
-        if not seen.is_error or wanted not in self.conditions:
+        if not seen.is_error or not self.wants_error:
             return min(condition.score(seen) for condition in self.conditions)
-        # The error is wanted, so the other conditions are about its text.
-        others = [condition for condition in self.conditions if condition != wanted]
+        # The error is wanted, so what judges no errors is about its text.
         text = Seen(seen.text, seen.structured)
-        return min((condition.score(text) for condition in others), default=1.0)
+        return min(
+            condition.score(seen if condition.judges_errors else text)
+            for condition in self.conditions
+        )
 
     def words(self) -> str:
         return _joined(self.conditions, " and ")
+
+
+def _wants_error(condition: Condition) -> bool:
+    if isinstance(condition, AllOf):
+        return condition.wants_error
+    opposite = isinstance(condition, Not) and condition.condition == AnswersError(False)
+    return opposite or condition == AnswersError(True)
 
 
 @dataclass(frozen=True)

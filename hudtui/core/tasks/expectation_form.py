@@ -33,6 +33,7 @@ from hudtui.core.text import clean_line, did_you_mean
 MOST_PARTS = 64
 """Parts of one task."""
 _DEEPEST = 12
+_DEEPEST_VALUE = 64
 _MOST_CONDITIONS = 500
 _LONGEST_PATTERN = 2_000
 _LONGEST_NAME = 40
@@ -215,7 +216,7 @@ def _finite(place: str, value: Any) -> Decimal:
     except OverflowError:
         finite = False
     if not finite:
-        raise _Wrong(place, f"{value!r:.20} is no finite number")
+        raise _Wrong(place, "this is no finite number")
     return Decimal(repr(value))
 
 
@@ -305,9 +306,11 @@ class _Reader:
             raise _Wrong(place, message, "type")
         if value == "":
             raise _Wrong(place, "every text contains the empty one: write what is looked for")
+        _require_flat(place, value)
         return Contains(value)
 
     def _equals(self, place: str, value: Any) -> Condition:
+        _require_flat(place, value)
         return Equals(value)
 
     def _matches(self, place: str, value: Any) -> Condition:
@@ -405,6 +408,19 @@ class _Reader:
         if self._subject == "turns":
             _require_turns(place, least, most)
         return Number(least, most, " and ".join(spoken))
+
+
+def _require_flat(place: str, value: Any) -> None:
+    """Refuse a value in which lists and objects lie deeper than they can be compared."""
+    level = [value]
+    for _ in range(_DEEPEST_VALUE):
+        nested = [one for one in level if isinstance(one, list | Mapping)]
+        if not nested:
+            return
+        level = [
+            inner for one in nested for inner in (one if isinstance(one, list) else one.values())
+        ]
+    raise _Wrong(place, f"lists and objects are nested more than {_DEEPEST_VALUE} deep")
 
 
 _ANY_TEXT = "".join(map(chr, range(1, 0x180))) + "\u2603 \u4e2d \u0416 \u05d0 \U0001f600"

@@ -67,6 +67,7 @@ class Files:
         self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
     ) -> ToolResult:
         self.calls.append(name)
+        name = name.removeprefix("files_")
         if name == "read_file" and self.lost:
             raise ConnectError("the server died")
         path = arguments["path"]
@@ -121,6 +122,10 @@ async def test_a_tool_that_judges_may_be_used_by_the_agent_too():
         (["It is 42. <think>it is not"], 1.0),
         (["42 in a thought</think>no"], 0.0),
         (["It is 42.", "<tool>done()</tool>"], 0.0),
+        (["It is 41. <tool>done()</tool> Bye. <tool>done(42)</tool>"], 0.0),
+        (["<tool></tool> <tool>done(42)</tool>"], 1.0),
+        (["41</think> 42</think> no"], 0.0),
+        (["It is 42. <tool>done("], 1.0),
     ],
 )
 async def test_only_what_the_last_reply_says_counts(replies: list[str], said: float):
@@ -132,6 +137,28 @@ async def test_only_what_the_last_reply_says_counts(replies: list[str], said: fl
         await player.step(reply)
     episode = await player.finish()
     assert episode.scores.own["said"] == said
+
+
+async def test_a_reply_without_any_call_counts_as_the_last():
+    session = Files()
+    session.files["words.txt"] = "delta"
+    player = EpisodePlayer(session, config(), task())
+    await player.start()
+    player.say("It is 42.")
+    assert (await player.finish("done")).scores.own["said"] == 1.0
+    player = EpisodePlayer(session, config(), task())
+    await player.start()
+    assert (await player.finish("done")).scores.own["said"] == 0.0
+
+
+async def test_an_error_of_a_tool_that_is_not_there_is_no_expected_error():
+    missing = [{"call": {**READ, "name": "read_fil"}, "expect": {"error": True}}]
+    episode = await played(task(missing), ["<tool>done()</tool>"])
+    assert episode.stop == "error" and not episode.scores.reward_found
+    assert "the environment has no tool read_fil" in str(episode.error)
+    with_server = [{"call": {**READ, "name": "files_read_file"}, "expect": {"error": True}}]
+    episode = await played(task(with_server), ["<tool>done()</tool>"])
+    assert episode.scores.task_completion == 1.0
 
 
 async def test_an_evaluation_that_answers_with_an_error_is_no_reward():
