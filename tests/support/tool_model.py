@@ -13,7 +13,7 @@ from typing import Any
 Answer = Callable[[dict[str, Any]], tuple[int, Any]]
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     """An answer that calls a tool."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     return message(None, tool_calls=[{"id": "call_1", "type": "function", "function": function}])

@@ -15,11 +15,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import art
 from openai import AsyncOpenAI
+from support import judged
 from support.tool_model import call, endpoint, message
 
 from art_integration.agent import ARTTrainingAgent
 from hudtui.core.environment.client import connect
 from hudtui.core.errors import MachineError
+from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.training.art import art_layout
@@ -149,6 +151,30 @@ async def agent(base: str) -> dict[str, Any]:
     }
 
 
+async def judged_tasks() -> dict[str, Any]:
+    """Tasks that say what they expect, played by a model that calls tools by itself."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        name = judged.task_of(body["messages"])
+        done = sum(one["role"] == "assistant" for one in body["messages"])
+        calls = judged.CALLS[name]
+        if done == len(calls):
+            return 200, message(judged.words(name))
+        tool, arguments = calls[done]
+        return 200, call(tool, **arguments)
+
+    config, _ = parse_config(judged.CONFIG, name="judged.yaml")
+    assert config is not None
+    playing = ToolRollouts(config, connect, RolloutLimits(5, 20.0))
+    with endpoint(answer) as (base, _):
+        client = AsyncOpenAI(base_url=base, api_key="none", max_retries=0)
+        chat = EndpointChat(client, "tiny", RECIPE)
+        played = [await playing.play(one, chat) for one in judged.tasks()]
+    rewards = {one.episode.task_id: one.trajectory.reward for one in played}
+    parts = {one.episode.task_id: one.episode.scores.own for one in played}
+    return {"rewards": rewards, "parts": parts, "row": art_worker._means(played)}
+
+
 def kept_checkpoints() -> list[int]:
     recipe = recipe_from({**ART, "save_every": 2, "keep_checkpoints": 2})
     training = Training(
@@ -205,6 +231,7 @@ async def main() -> dict[str, Any]:
         "order_again": [one.id for one in tasks_of_step(tasks, 0, 2, seed=1)],
         "kept": kept_checkpoints(),
         "agent": played,
+        "judged": await judged_tasks(),
         "skypilot": removed_backend(),
     }
 

@@ -3,6 +3,7 @@ memory. Prints one JSON object."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import json
@@ -25,6 +26,7 @@ from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.recipe import REHEARSAL, recipe_from
 from hudtui.trainers import grpo
 from hudtui.trainers.records import begin_job, forget_after
+from hudtui.trainers.replies import BatchReplies
 from hudtui.trainers.rollout import EpisodeRunner
 from hudtui.trainers.training_log import METRICS, MetricsCallback, TrainingLog, last_checkpoint
 
@@ -156,6 +158,24 @@ class Lesson:
         }
 
 
+async def parts(lesson: Lesson, folder: Path) -> dict[str, float]:
+    """The means of a step whose tasks say what they expect, of a reply without a call."""
+    expected = [[{"reply": {"contains": "left"}}], [{"reply": {"contains": "?"}, "name": "asks"}]]
+    tasks = [
+        Task(f"t{n}", "Play.", {"memory": [1.0]}, extra={"evaluate": evaluate})
+        for n, evaluate in enumerate(expected)
+    ]
+    scribe = ChatTokens(lesson.tokenizer)
+    runner = EpisodeRunner(
+        lesson.config, scribe, connect, max_tokens=20, max_seq_len=9000, max_turns=1
+    )
+    reply = [*scribe.tokenizer("left", add_special_tokens=False)["input_ids"], scribe.end]
+    played = await runner.play(tasks, BatchReplies(lambda prompts: ([reply] * len(prompts), None)))
+    journal = TrainingLog(folder, per_step=0)
+    journal.keep(tasks, played, split="train")
+    return journal.means()
+
+
 def main(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     lesson = Lesson(folder)
@@ -175,6 +195,7 @@ def main(folder: Path) -> dict[str, Any]:
         ),
         "nobody": lesson.train("nobody", [None] * 4, steps=4),
     }
+    found["parts"] = asyncio.run(parts(lesson, folder / "parts"))
     whole = folder / "whole"
     kept = {
         "checkpoint-9": {"trainer_state.json": "{}"},

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import verifiers.v1 as vf
+from support import judged
+from support.scripted_chat import scripted_chat
 
 import hud_vf_gym
 from hudtui.core.environment.values import Tool, ToolResult
@@ -89,6 +93,10 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
     # As a worker of a trainer gets a task: by its data alone.
     task = next(iter(env.taskset))
     data = type(env.taskset).task_type().data_type().model_validate(task.data.model_dump())
+    with scripted_chat(judged.reply) as chat:
+        told["judged"] = await play(
+            hud_vf_gym.load_environment("judged.json", "judged.yaml"), chat.url
+        )
     told["wired"] = await play(env, url, [type(task)(data, env.config.taskset.task)])
     told["two"] = len(
         list(hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=2).taskset)

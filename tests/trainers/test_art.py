@@ -3,6 +3,7 @@ the GPU is missing."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,11 +15,16 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from support import judged
 from support.games import generous
+from support.played import play
 from support.ready_python import ReadyPython
 from support.tool_model import call, endpoint, judgement, message
 
+from hudtui.core.environment.client import connect
+from hudtui.core.gym.config import parse_config
 from hudtui.core.plain import to_plain
+from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.training.recipe import ART, recipe_from
 
@@ -358,11 +364,23 @@ def test_nothing_that_can_be_played_ends_it_with_words(
     assert code in (1, 2) and words in output and "Traceback" not in output, output
 
 
+async def played_here() -> dict[str, float]:
+    """The rewards of the same replies as text, by task."""
+    config, _ = parse_config(judged.CONFIG, name="judged.yaml")
+    rewards = {}
+    for task in judged.tasks():
+        async with connect(task.mcp_config) as session:
+            episode = await play(session, config, task, ReplayPolicy(judged.replies(task.id)))
+        rewards[task.id] = episode.scores.reward
+    return rewards
+
+
 def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     """A dead server, a conversation that is too long, a slow episode, the settings of ART: without
     a process for each."""
     inside = str(ROOT / "tests" / "trainers" / "inside_art.py")
     worker.program(inside, str(worker.folder), env={"PYTHONPATH": str(ROOT)})
+    wanted = asyncio.run(played_here())
     code, output = worker.wait()
     assert code == 0, output[-5000:]
     found = json.loads(output.rpartition("RESULT ")[2].splitlines()[0])
@@ -392,6 +410,10 @@ def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     ) == ["a", "b", "c", "d"]
     assert found["kept"] == [4, 5, 6]
     assert "--provider sky" in found["skypilot"]
+    assert found["judged"]["rewards"] == wanted and len(set(wanted.values())) == 4
+    assert found["judged"]["parts"] == judged.SCORES
+    assert found["judged"]["row"]["rewards/words"] == 1 / 3  # the mean over those that have it
+    assert found["judged"]["row"]["rewards/length"] == pytest.approx(2 / 3)
     trajectory = found["agent"]
     assert (
         trajectory["reward"] > 0

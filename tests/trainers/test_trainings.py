@@ -56,6 +56,10 @@ def test_a_training_ends_when_it_should_and_learns_from_what_says_something(
         "the platform is told of each episode"
     )
 
+    means = found["parts"]
+    assert (means["rewards/reply"], means["rewards/asks"]) == (1.0, 0.0)
+    assert means["task_completion"] == 0.5
+
     odd = found["odd"]
     assert odd["step"] == 4 and odd["learned"] and sum(odd["broken"]) == pytest.approx(1.5)
     assert any("t3 broke off and is left out: nobody answers" in text for text in odd["warned"])

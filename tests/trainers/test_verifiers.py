@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import judged
 from support.games import game, generous
 from support.ready_python import ReadyPython
 from support.scripted_chat import ScriptedChat, scripted_chat
@@ -82,6 +83,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "free.yaml").write_text(FREE)
     (folder / "marks.yaml").write_text(CONFIG % "true")
     (folder / "replies.json").write_text(json.dumps(any_replies(1000)))
+    judged.write_files(folder)
     (folder / "echo.py").write_text(ECHO)
     server = {
         "command": "${HUDTUI_PYTHON}",
@@ -216,6 +218,19 @@ async def test_the_rewards_are_those_of_hudtui_to_the_bit(
         assert episode["ok"] and episode["stop"] == outcome.stop and episode["branches"] == 1
     assert told["runtime"] == "subprocess" and told["two"] == 2
     assert rewards(told["wired"]) == {"game 0": here["game 0"].reward}
+
+
+async def test_what_tasks_expect_is_judged_as_by_hudtui_to_the_bit(
+    told: dict[str, Any], world: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"tasks": "judged.json", "config": Path("judged.yaml")}
+    with scripted_chat(judged.reply) as chat:
+        here = await played_here(world, chat, python, monkeypatch, **files)
+    assert rewards(told["judged"]) == {task: outcome.reward for task, outcome in here.items()}
+    for episode in told["judged"]:
+        parts = {name: episode["metrics"][name] for name in judged.SCORES[episode["task"]]}
+        assert episode["ok"] and parts == judged.SCORES[episode["task"]]
+        assert episode["rewards"]["task_completion"][0] == here[episode["task"]].task_completion
 
 
 def test_a_call_in_a_thought_is_never_played(told: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
 from hudtui.core.gym.action_tools import action_tools
-from hudtui.core.gym.interpreter import Interpretation, Interpreter
+from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
 from hudtui.core.gym.reply import as_thought, spoken
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.observation import (
@@ -171,6 +171,7 @@ class EpisodePlayer:
         self._interpreter = Interpreter(config, self._tools, reserved=own)
         self._format = gym_scores.FormatCount()
         self._messages: list[Message] = []
+        self._opening = 0
         self._turns: list[Turn] = []
         self._last_reply = ""
         self._successes = 0
@@ -235,6 +236,7 @@ class EpisodePlayer:
             shown if self._agent.shows_setup else (), lead=self.task.prompt, limit=self._limit
         )
         self._messages.append({"role": "user", "content": opening.content()})
+        self._opening = len(self._messages)
         self._seconds["setup"] = perf_counter() - self._began
         self._evaluable = self.stop is None
         return self.messages
@@ -278,10 +280,12 @@ class EpisodePlayer:
     def say(self, reply: str) -> None:
         """Record a reply without a call, of a model that calls tools by itself.
 
-        Nothing is played.
+        Nothing is played. Such a model ends an episode so: it counts as the reply that says it and
+        calls `done` in the configuration's form.
         """
         self._require_open()
         self._last_reply = reply
+        self._format.add(self._interpreter.interpret_call(DONE, {}))
         self._messages.append({"role": "assistant", "content": reply})
 
     def interpret(self, reply: str) -> Interpretation:
@@ -358,9 +362,10 @@ class EpisodePlayer:
         return any(name == tool or name.endswith(f"_{tool}") for tool in self.session.tools)
 
     def _seen(self, subject: str) -> Seen:
-        """Return the last reply, or the number of turns."""
+        """Return the last reply, or the number of turns: of all replies, also without a call."""
         if subject == "turns":
-            return Seen(str(len(self._turns)))
+            played = self._messages[self._opening :]
+            return Seen(str(sum(message["role"] == "assistant" for message in played)))
         return Seen(spoken(self._last_reply))
 
     async def _judge_by_tools(self) -> str | None:
