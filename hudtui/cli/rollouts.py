@@ -197,6 +197,7 @@ def _tell(event: Progress, playing: Playing) -> None:
 def _print_json(event: PlayEvent, playing: Playing) -> None:
     from hudtui.core.events import Notice, Progress
     from hudtui.core.flows import playing as flow
+    from hudtui.core.rollouts.trace import scores_to_json
 
     if isinstance(event, Progress):
         _tell(event, playing)
@@ -234,7 +235,7 @@ def _print_json(event: PlayEvent, playing: Playing) -> None:
     elif isinstance(event, flow.PlayScored):
         line = {
             "event": "evaluation",
-            "scores": vars(event.scores),
+            "scores": scores_to_json(event.scores),
             "evaluation": event.evaluation,
             "error": event.error,
         }
@@ -245,7 +246,7 @@ def _print_json(event: PlayEvent, playing: Playing) -> None:
             "task": episode.task_id,
             "stop": episode.stop,
             "error": episode.error,
-            "scores": vars(episode.scores),
+            "scores": scores_to_json(episode.scores),
             "evaluation": episode.evaluation,
             "turns": len(episode.turns),
             "played_by": list(playing.by),

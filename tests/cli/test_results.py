@@ -15,6 +15,7 @@ from support.pictures import png
 from support.recorded import own_episode, verifiers_episode, write_lines, write_own
 
 from hudtui.core.rollouts.values import KeptImage
+from hudtui.core.tasks.expectation import JudgedPart
 
 
 @pytest.fixture(autouse=True)
@@ -269,3 +270,23 @@ def test_a_file_with_half_a_record_is_told() -> None:
     done = hudtui("rollouts", "list", "half.jsonl", code=2)
     assert not done.stdout
     assert "half.jsonl:1: there is no whole record of an episode here" in done.stderr
+
+
+def test_the_parts_of_a_task_are_shown_and_listed(own_world: Path) -> None:
+    parts = (
+        JudgedPart("words", 1.0, 0.6, "read_text_file(words.txt) contains delta", "delta"),
+        JudgedPart("said", 1 / 3, 0.4, "the last reply is 42", "4\x1b[31m1"),
+    )
+    episode = own_episode("expects", 0.5)
+    own = {part.name: part.score for part in parts}
+    scores = replace(episode.scores, own=own, parts=parts)
+    write_own(own_world / "outputs" / "parts" / "traces.jsonl", replace(episode, scores=scores))
+    told = hudtui("rollouts", "show", "parts").stdout
+    assert "✓ read_text_file(words.txt) contains delta (0.6)" in told and "\x1b" not in told
+    assert "~ the last reply is 42 (0.133 of 0.4): 4" in told
+    found = json.loads(hudtui("rollouts", "show", "parts", "--json").stdout)
+    assert [part["words"] for part in found["judged"]] == [part.words for part in parts]
+    assert found["judged"][0]["score"] == 1.0 and found["parts"]["said"] == 1 / 3
+    (listed,) = json.loads(hudtui("rollouts", "list", "parts", "--json").stdout)
+    assert listed["parts"]["words"] == 1.0 and listed["parts"]["said"] == 1 / 3
+    assert json.loads(hudtui("rollouts", "show", "first", "--json").stdout)["judged"] == []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import servers
+from support import judged, servers
 from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
@@ -276,3 +276,14 @@ def test_a_signal_at_the_prompt_ends_the_environment(
     assert mark.alive() == [] and [(one.stop, len(one.turns)) for one in kept()] == [
         ("cancelled", 1)
     ]
+
+
+def test_what_a_task_expects_is_told_with_each_end(own_world: Path) -> None:
+    judged.write_files(own_world)
+    said = "\n".join(judged.replies("all")[:1]) + "\n"
+    words = ["rollouts", "play", "judged.json", "-c", "judged.yaml", "--json"]
+    done = CliRunner().invoke(build(), words, input=f"{said}It is 42. <tool>done()</tool>\n")
+    assert done.exit_code == 0, done.output
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert end["event"] == "end" and end["scores"]["own"] == judged.SCORES["all"]
+    assert [part["weight"] for part in end["scores"]["parts"]] == [0.6, 0.3, 0.1]

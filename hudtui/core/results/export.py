@@ -286,6 +286,9 @@ def markdown(transcript: Transcript) -> str:
             parts += [f"### Answer{' (an error)' if turn.is_error else ''}", _block(answer)]
     if transcript.error:
         parts += ["## Error", _block(transcript.error)]
+    if transcript.judged:
+        lines = "\n".join(part.line() for part in transcript.judged)
+        parts += ["## Expected", _block(lines)]
     if transcript.evaluation is not None:
         parts += ["## Evaluation", _block(_json(transcript.evaluation), "json")]
     return "\n\n".join(parts) + "\n"

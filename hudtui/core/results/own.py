@@ -33,6 +33,7 @@ from hudtui.core.results.values import (
     TranscriptTurn,
 )
 from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END, VERSION_MARK, images_from_json
+from hudtui.core.tasks.expectation import JudgedPart
 
 _PARTS = ("task_completion", "tool_execution", "format_compliance")
 
@@ -127,11 +128,23 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         turns=tuple(turns),
         messages=messages,
         error=record["error"] if isinstance(record.get("error"), str) else None,
+        judged=_judged(mapping(record.get("scores")).get("parts")),
         evaluation=record.get("evaluation"),
         seconds=numbers(record.get("seconds")),
         images=_images(record),
         info=mapping(record.get("info")),
     )
+
+
+def _judged(parts: Any) -> tuple[JudgedPart, ...]:
+    judged = []
+    for part in map(mapping, sequence(parts)):
+        score, weight = number(part.get("score")), number(part.get("weight"))
+        if score is None or weight is None:
+            continue
+        texts = (content_text(part.get(field)) for field in ("words", "seen"))
+        judged.append(JudgedPart(content_text(part.get("name")), score, weight, *texts))
+    return tuple(judged)
 
 
 def _images(record: Mapping[str, Any]) -> tuple[TranscriptImage, ...]:

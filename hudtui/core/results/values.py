@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from hudtui.core.rollouts.values import ENDED_BY_HAND, Message
+from hudtui.core.tasks.expectation import JudgedPart
 
 Format = Literal["hudtui", "verifiers", "art-jsonl", "atif"]
 """Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; trajectories of ART
@@ -228,6 +229,8 @@ class Transcript:
     """Definitions of the tools, if recorded."""
     error: str | None = None
     """The error that ended the episode, in full."""
+    judged: tuple[JudgedPart, ...] = ()
+    """The outcome of each part of the task's `evaluate`, if recorded."""
     evaluation: Any = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     images: tuple[TranscriptImage, ...] = ()

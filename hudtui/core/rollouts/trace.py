@@ -55,7 +55,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
         "started_at": episode.started_at,
         "stop": episode.stop,
         "error": episode.error,
-        "scores": _scores_to_json(episode.scores),
+        "scores": scores_to_json(episode.scores),
         "seconds": dict(episode.seconds),
         "info": dict(episode.info),
         "turn_count": len(episode.turns),
@@ -67,7 +67,8 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
     return {**record, **_images_to_json(episode.images)}
 
 
-def _scores_to_json(scores: Scores) -> dict[str, Any]:
+def scores_to_json(scores: Scores) -> dict[str, Any]:
+    """Return scores as plain data: numbers by name, `own` and `parts` where there are some."""
     record = {**vars(scores), "parts": [part._asdict() for part in scores.parts]}
     empty = {name for name in ("own", "parts") if not record[name]}
     return {name: value for name, value in record.items() if name not in empty}

@@ -256,6 +256,8 @@ def turn_page(
     out.add(Content.styled(stop, stop_style(transcript.entry)))
     if transcript.error:
         out.text(clean(transcript.error), "$error")
+    for part in transcript.judged:
+        out.text(part.line())
     if transcript.evaluation is not None:
         told = (
             transcript.evaluation
