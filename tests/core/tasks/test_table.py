@@ -420,3 +420,17 @@ def test_a_preview_begins_before_everything_is_read(mixed: Path, tmp_path: Path)
     )
     assert isinstance(next(steps), Progress)
     steps.close()
+
+
+def test_a_task_that_is_opened_is_the_one_that_was_read(
+    task: Make, write: Callable[..., Path]
+) -> None:
+    """Nothing of a task is lost between the table and what plays it."""
+    evaluate = [{"reply": {"contains": "done"}, "weight": 2}, {"turns": {"most": 3}}]
+    further = {"agent_config": {"system_prompt": "Be brief."}, "difficulty": 0.5}
+    expects = task(id="expects", evaluate=evaluate, evaluate_tool=..., **further)
+    path = write("tasks.json", expects, task(id="plain"))
+    opened = [index_of(path).record(row) for row in range(2)]
+    tasks = [record.task() for record in opened if record is not None]
+    assert tasks == list(read_tasks(path).tasks)
+    assert tasks[0].extra["evaluate"] == evaluate and tasks[0].extra["difficulty"] == 0.5
