@@ -163,7 +163,9 @@ def test_a_rehearsal_leaves_the_records_of_art_and_those_of_hudtui(
     assert sum(episode.scores.reward for episode in trained) / len(trained) == pytest.approx(
         rows[0]["reward"]
     )
-    assert all(episode.turns and episode.turns[0].call["tool"] == "move" for episode in trained)
+    # The random model may end an episode at once; which one it is depends on who asks it first.
+    calls = [episode.turns[0].call for episode in trained if episode.turns]
+    assert calls and all(call["tool"] == "move" for call in calls)
 
     table = pyarrow.parquet.read_table(
         worker.records / "trajectories" / "train" / "0001.parquet"
