@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -259,6 +260,22 @@ def _below(context: Any, group: str) -> bool:
     return context.parent is not None and context.parent.info_name == group
 
 
+def _policies(context: Any) -> Iterator[str]:
+    """The players of the configuration that is named, or of the only one here."""
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.gym.config import load_config
+    from hudtui.core.rollouts.policy import policy_names
+    from hudtui.core.workspace import open_workspace
+
+    named = context.params.get("config")
+    configs = [Path(named)] if named else open_workspace(Path.cwd()).configs
+    config = None
+    if len(configs) == 1:
+        with suppress(HudtuiError):
+            config = load_config(configs[0])
+    yield from (*policy_names(config), "replay:", "openai:")
+
+
 def _option(name: str) -> Source:
     def texts(context: Any) -> Values:
         from hudtui.core.knobs import knobs_of
@@ -333,7 +350,7 @@ _SOURCES: dict[str, Source] = {
     "--env": _sources,
     "--source": _sources,
     "--engine": _option("engine"),
-    "--policy": _option("policy"),
+    "--policy": _policies,
     "--model": _models,
     "--set": _recipe,
     "--environments": _option("environments"),

@@ -87,7 +87,7 @@ async def evaluate(
     if request.limit == 0:
         raise typer.BadParameter("must be at least 1; -1 plays all tasks", param_hint="--limit")
     if model is not None:
-        if request.policy != "greedy":
+        if request.policy is not None:
             raise typer.BadParameter(
                 "these options exclude each other", param_hint="--model, --policy"
             )

@@ -155,6 +155,8 @@ CASES = {
     "hudtui art train --base-model m": ["medium"],
     "hudtui tasks check t": ["tasks.json"],
     "hudtui rl --engine t": ["trl"],
+    "hudtui rl --config configs/one.yaml --policy ''": ["random", "replay:", "openai:"],
+    "hudtui rl --policy ''": ["greedy", "random", "replay:", "openai:"],
     "hudtui rl --provider ''": ["prime", "sky", "ssh", "local"],
     "hudtui rl --model o": ["org/mine"],
     "hudtui rl --set num_g": ["num_generations="],

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import judged
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
@@ -512,3 +513,12 @@ class TestAsVfEval:
     def test_slips_are_told(self, arguments, said):
         result = invoke(*arguments)
         assert result.exit_code == 2 and said in result.stderr.replace("\n", " "), result.output
+
+
+def test_another_environment_has_a_player_of_its_own_by_default(own_world):
+    judged.write_files(own_world)
+    Path("look.yaml").write_text("action_mappings:\n  look: {_tool: look}\n")
+    words = ["judged.json", "--config", "look.yaml", "--max-turns", 1, "--output", "other"]
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    assert " policy=random out=other" in result.stderr.splitlines()[0]

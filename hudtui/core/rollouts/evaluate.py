@@ -52,7 +52,7 @@ from hudtui.core.rollouts.outcome import (
     read_outcomes,
     summarise,
 )
-from hudtui.core.rollouts.policy import PolicySource, policy_source
+from hudtui.core.rollouts.policy import PolicySource, default_policy, policy_source
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
 from hudtui.core.rollouts.trace import (
@@ -608,6 +608,7 @@ async def run_eval(
     config = await asyncio.to_thread(
         load_playable_config, folder / request.config, folder, reward=request.reward
     )
+    asked = request.policy or default_policy(config)
     read, warning = await playable_tasks(
         request.tasks,
         config,
@@ -626,8 +627,8 @@ async def run_eval(
         configs = (task.mcp_config for task in tasks)
         for text in shared_places(configs, folder, lookup, settings.platform):
             yield Notice("warning", text)
-    out_dir = folder / (request.out_dir or new_out_dir(folder, request))
-    policy = open_policy(request.policy, config, settings, request)
+    out_dir = folder / (request.out_dir or new_out_dir(folder, request, asked))
+    policy = open_policy(asked, config, settings, request)
     timeout = settings.client_timeout if request.timeout is None else request.timeout
     telemetry: Telemetry | None = None
     try:
@@ -789,11 +790,11 @@ def tasks_file(tasks: str, folder: Path) -> Path:
     return path if path.exists() else folder / tasks.replace("/", "_")
 
 
-def new_out_dir(folder: Path, request: EvalRequest) -> Path:
+def new_out_dir(folder: Path, request: EvalRequest, player: str) -> Path:
     """A folder in `outputs/` that does not exist yet, named by configuration, policy and time."""
     policy = "".join(
         letter if letter.isalnum() or letter in "-._" else "-"
-        for letter in request.policy.partition("/")[2] or request.policy
+        for letter in player.partition("/")[2] or player
     )
     name = f"{request.config.stem}-{policy[-60:].strip('-.')}-{datetime.now():%Y%m%d-%H%M%S}"
     number, path = 1, Path("outputs") / name

@@ -57,9 +57,10 @@ class EpisodeOptions:
 class EvalOptions(EpisodeOptions):
     """Settings of an evaluation."""
 
-    policy: str = knob(
-        "greedy",
-        "random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.",
+    policy: str | None = knob(
+        None,
+        "random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint; by default "
+        "greedy for 2048, else random.",
         "--policy",
         "-p",
     )

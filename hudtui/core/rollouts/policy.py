@@ -34,6 +34,22 @@ _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 POLICY_NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
 
 
+def policy_names(config: GymConfig | None) -> tuple[str, ...]:
+    """Return the policies without a file or a model that a configuration can be played with.
+
+    The first is the default: the player of 2048 where the actions are those of 2048. All of them
+    where the configuration is None: it is not known.
+    """
+    if config is None or len(direction_calls(config)) == len(PREFERENCE):
+        return ("greedy", "random")
+    return ("random",)
+
+
+def default_policy(config: GymConfig) -> str:
+    """Return the policy that plays a configuration where none is named."""
+    return policy_names(config)[0]
+
+
 async def _nothing_to_close() -> None:
     return None
 

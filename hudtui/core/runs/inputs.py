@@ -363,12 +363,13 @@ def _read_config(path: Path, name: str) -> GymConfig:
 
 def _policy(request: RunRequest, config: GymConfig) -> tuple[Check, ...]:
     """Return a check if the policy cannot play."""
-    if request.features.trains or request.policy.startswith("openai:"):
-        return ()
-    from hudtui.core.rollouts.policy import policy_source
+    from hudtui.core.rollouts.policy import default_policy, policy_source
 
+    policy = request.policy or default_policy(config)
+    if request.features.trains or policy.startswith("openai:"):
+        return ()
     try:
-        policy_source(request.policy, config)
+        policy_source(policy, config)
     except HudtuiError as error:
         return (refused("policy", error),)
     return ()

@@ -455,7 +455,9 @@ def _key_checks(
     for name in dict.fromkeys(name for one in servers for name in one.unset):
         yield lacking(settings, name, ", and the tasks' servers need it")
     trains = request.features.trains
-    asks_openai = not trains and request.policy.startswith("openai:") and not request.base_url
+    asks_openai = (
+        not trains and (request.policy or "").startswith("openai:") and not request.base_url
+    )
     if asks_openai and settings.get("OPENAI_API_KEY") is None:
         yield lacking(settings, "OPENAI_API_KEY")
     if words := settings.waiting_words():

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from hudtui.core.paths import typed_path
+from hudtui.core.runs.inputs import Inputs
 from hudtui.core.runs.preflight import Checks
 from hudtui.core.runs.request_texts import chosen_texts
 from hudtui.core.runs.site import RunSite
@@ -29,12 +30,14 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
     request = work.request
     inputs = checks.inputs
     assert inputs.task_file is not None and inputs.config_file is not None
-    name = request.name or _usual_name(work, inputs.config_file)
+    player = _player(work, inputs)
+    name = request.name or _usual_name(work, inputs.config_file, player)
     rent = _rental(work, site, name)
-    policy, _, trace = request.policy.partition(":")
+    policy, _, trace = (player or "").partition(":")
     code = tuple(file_ref(file) for file in inputs.reward_files)
     spec = RunSpec(
-        **{option.name: getattr(request, option.name) for option in fields(JobOptions)},
+        **{option.name: getattr(request, option.name) for option in fields(JobOptions)}
+        | {"policy": player},
         engine=request.engine,
         name=name,
         workspace=str(workspace.folder),
@@ -67,13 +70,23 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
     return _rehearsal(spec, work, site) if request.rehearse else spec
 
 
-def _usual_name(work: Work, config: Path) -> str:
+def _player(work: Work, inputs: Inputs) -> str | None:
+    """Return the policy that plays the tasks; None in a training without a named one."""
+    from hudtui.core.rollouts.policy import default_policy
+
+    request, config = work.request, inputs.config
+    if request.policy or request.features.trains or config is None:
+        return request.policy
+    return default_policy(config)
+
+
+def _usual_name(work: Work, config: Path, player: str | None) -> str:
     """Return the name of a run that the user has not named."""
     request = work.request
     if request.rehearse:
         return "rehearsal"
     if not request.features.trains:
-        return f"{config.stem} {request.policy.partition(':')[0]}"
+        return f"{config.stem} {(player or '').partition(':')[0]}"
     return f"{config.stem} {request.model.rpartition('/')[2]}" if request.model else config.stem
 
 

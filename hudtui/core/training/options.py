@@ -81,12 +81,14 @@ class JobOptions:
         in_form=False,
         group=TRAINING,
     )
-    policy: str = knob(
-        "greedy",
-        "Player: random, greedy, replay:TRACE, or openai:MODEL.",
+    policy: str | None = knob(
+        None,
+        "Player: random, greedy, replay:TRACE, or openai:MODEL; by default greedy for 2048, else "
+        "random.",
         *("--policy", "-p"),
         when=plays,
-        suggestions=("greedy", "random", "replay:", "openai:"),
+        suggestions=("random", "greedy", "replay:", "openai:"),
+        unset="greedy for 2048, else random",
         group=ROLLOUTS,
     )
     base_url: str | None = knob(

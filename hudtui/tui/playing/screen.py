@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 PACE = 0.2
 """Seconds between two turns of a policy that takes less: they can be followed, and paused."""
+_SCRIPTED = {
+    "greedy": "greedy: 2048, the move with the most points at once",
+    "random": "random: any of the calls that the configuration allows",
+}
 _MOST_TASKS = 1_000
 _LATE = (
     "hudtui.core.flows.playing",
@@ -401,17 +405,19 @@ class PlayingScreen(HudtuiScreen):
             await self._read_config()
 
     async def _ask_policy(self) -> None:
+        from hudtui.core.rollouts.policy import policy_names
+
+        scripted = policy_names(self._chosen_config)
         choices = (
             "you, by hand",
-            "greedy: 2048, the move with the most points at once",
-            "random: any of the calls that the configuration allows",
+            *(_SCRIPTED[name] for name in scripted),
             "a model behind an OpenAI-compatible endpoint …",
             "the replies of a recorded episode …",
         )
         index = await self.app.push_screen_wait(Pick("Who plays?", choices))
         if index is None:
             return
-        policy: str | None = (None, "greedy", "random", "openai:", "replay:")[index]
+        policy: str | None = (None, *scripted, "openai:", "replay:")[index]
         if policy == "openai:":
             kind, _, before = (self.choice.policy or "").partition(":")
             before = before if kind == "openai" else ""

@@ -5,7 +5,13 @@ from support.played import play
 
 from hudtui.core.errors import InputError
 from hudtui.core.rollouts.chat import ChatOptions, PolicyError
-from hudtui.core.rollouts.policy import direction_calls, plain_calls, policy_source
+from hudtui.core.rollouts.policy import (
+    default_policy,
+    direction_calls,
+    plain_calls,
+    policy_names,
+    policy_source,
+)
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.tasks.task import Task
 from hudtui.envs.text_2048.players import PREFERENCE
@@ -235,3 +241,18 @@ async def test_many_episodes_share_an_endpoint(stub, make_config, new_session, t
         await source.aclose()
     assert [episode.stop for episode in played] == ["done"] * 10
     assert all("seed" not in request["body"] for request in stub.requests)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (PLAIN, ("greedy", "random")),
+        (ONE, ("greedy", "random")),
+        ("action_mappings:\n  left: {_tool: move, direction: {static: left}}\n", ("random",)),
+        ("action_mappings:\n  look: {_tool: look}\n", ("random",)),
+        ("allow_unmapped: true\n", ("random",)),
+    ],
+)
+def test_the_player_of_2048_is_offered_for_2048_alone(make_config, text, names):
+    config = make_config(text)
+    assert policy_names(config) == names and default_policy(config) == names[0]

@@ -184,6 +184,8 @@ async def test_drafting_changes_nothing(store: RunStore, own_world: Path) -> Non
     workspace = open_workspace(own_world)
     spec = spec_of(play(tasks="t.json", config=Path("c.yaml"), policy="random"), workspace)
     assert spec.name == "c random" and spec.platform == "hud"
+    unnamed = spec_of(play(tasks="t.json", config=Path("c.yaml")), workspace)
+    assert (unnamed.name, unnamed.policy) == ("c random", "random")  # CONFIG is not for 2048
     record = draft_run(spec, HOST, store)
     assert record.id.startswith("c-random-") and record.plan.stages[0].cwd == str(own_world)
     assert not store.state_dir.exists()
