@@ -39,8 +39,12 @@ _LONGEST_PATTERN = 2_000
 _LONGEST_NAME = 40
 _SUBJECTS = ("call", "reply", "turns")
 _PART_KEYS = (*_SUBJECTS, "expect", "weight", "name")
-_TAKEN = ("task_completion", "tool_execution", "format_compliance", "reward")
-"""Names that each rubric has already."""
+_TAKEN = (
+    *("task_completion", "tool_execution", "format_compliance", "reward", "reward_std"),
+    *("step", "total_steps", "time", "task", "episodes", "turns", "errors", "seconds"),
+    *("prompt_tokens", "completion_tokens"),
+)
+"""Names that each rubric, and each line of metrics, has already."""
 _BOUNDS = ("number", "tolerance", "least", "most")
 _CONDITIONS = ("contains", "equals", "matches", *_BOUNDS, "json", "all", "any", "not", "error")
 _STEP = re.compile(r"\.?([^\W\d][\w-]*)|\[(-?[0-9]{1,9})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
@@ -196,7 +200,7 @@ def _name(place: str, value: Any) -> str:
         message = f"a name has at most {_LONGEST_NAME} characters, on one line"
         raise _Wrong(place, message)
     if value in _TAKEN:
-        raise _Wrong(place, f"every rubric has a part called {value}: rename this one")
+        raise _Wrong(place, f"every rubric or table has {value} already: rename this one")
     return value
 
 

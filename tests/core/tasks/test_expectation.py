@@ -178,6 +178,7 @@ def test_an_expectation_holds_or_does_not(expect: Any, seen: Seen | str, held: f
         ([part({"contains": "x"}, weight="1")], "evaluate[0].weight", "a number is needed"),
         ([part({"contains": "x"}, weight=0)], "evaluate", "sum to 0"),
         ([part({"contains": "x"}, name="reward")], "evaluate[0].name", "every rubric"),
+        ([part({"contains": "x"}, name="step")], "evaluate[0].name", "every rubric"),
         ([part({"contains": "x"}, name="a"), part({"contains": "y"}, name="a")], "evaluate", "two"),
         ([part({"contains": "x"})] * 65, "evaluate", "64 is the most"),
     ],
@@ -246,6 +247,11 @@ def test_parts_have_names_and_words():
         "✗ the number of turns is at most 5 (0 of 0): 9",
     ]
     assert reward_of(judged) == pytest.approx(1.6 / 1.8)
+
+
+def test_a_tool_called_like_a_column_of_the_metrics_gives_its_part_another_name():
+    calls = [{"call": {"name": name}, "expect": {"contains": "x"}} for name in ("step", "time")]
+    assert [one.name for one in read_parts(calls)[0]] == ["step_2", "time_2"]
 
 
 def test_control_sequences_stay_out_of_the_words():
