@@ -39,7 +39,8 @@ def make_run(
             PlanOutput("out/traces.jsonl", "traces"),
         ),
     )
-    spec = RunSpec(engine, name, str(project), rent=rent)
+    policy = "greedy" if engine == "rollouts" else None
+    spec = RunSpec(engine, name, str(project), rent=rent, policy=policy)
     store.add(
         RunRecord(run, NOW - 120, name, engine, "local", machine_label(), str(folder), spec, plan)
     )

@@ -409,7 +409,7 @@ async def test_what_is_wrong_is_said_before_anything_starts(
         (workspace / "configs" / "odd.yaml").write_text(
             "action_mappings: {wait: {_tool: wait, _parser: {positional: []}}}\n"
         )
-        app.open_screen("launch", config="configs/odd.yaml", group="")
+        app.open_screen("launch", config="configs/odd.yaml", policy="greedy", group="")
         await pilot.pause(0.5)
         await settle(pilot)
         assert "the policy greedy cannot play with this configuration" in screen_text(app)
