@@ -149,20 +149,13 @@ async def test_a_configuration_with_errors_plays_nothing(project):
 
 
 def test_output_folders_have_names_of_their_own(project):
-    request = EvalRequest(
-        "tasks.json", Path("configs/my gym.yaml"), policy="openai:org/Model-1.5 x"
-    )
-    first = new_out_dir(project, request)
+    request = EvalRequest("tasks.json", Path("configs/my gym.yaml"))
+    first = new_out_dir(project, request, "openai:org/Model-1.5 x")
     assert first.parts[0] == "outputs" and first.name.startswith("my gym-Model-1.5-x-")
     (project / first).mkdir(parents=True)
-    second = new_out_dir(project, request)
+    second = new_out_dir(project, request, "openai:org/Model-1.5 x")
     assert second != first
-    assert (
-        "/"
-        not in new_out_dir(
-            project, EvalRequest("t", Path("c.yaml"), policy="replay:../a/b.jsonl")
-        ).name
-    )
+    assert "/" not in new_out_dir(project, request, "replay:../a/b.jsonl").name
 
 
 def test_the_python_of_the_bundled_environments():
