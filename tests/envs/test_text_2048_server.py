@@ -29,7 +29,9 @@ async def client(target, mode="legacy"):
     if isinstance(target, str):
         wire = streamable_http_client(target)
     else:
-        wire = stdio_client(StdioServerParameters(command=target[0], args=target[1:]))
+        # The SDK's default is the stderr of its import, which may be that of a test of commands.
+        server = StdioServerParameters(command=target[0], args=target[1:])
+        wire = stdio_client(server, errlog=sys.__stderr__)
     async with Client(wire, mode=mode, read_timeout_seconds=30) as session:
         yield session
 
