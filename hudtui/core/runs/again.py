@@ -42,7 +42,7 @@ def request_again(record: RunRecord) -> RunRequest:
     spec, rent = record.spec, record.spec.rent
     options = {option.name: getattr(spec, option.name) for option in fields(JobOptions)}
     if spec.policy_file is not None:
-        options["policy"] = f"{(spec.policy or '').partition(':')[0]}:{spec.policy_file.path}"
+        options["policy"] = f"replay:{spec.policy_file.path}"
     limits: Mapping[str, Any] = {}
     if rent is not None:
         limits = {
@@ -147,8 +147,7 @@ def continuation_request(
     if request.config is not None:
         request = replace(request, config=same[str(request.config)])
     if record.spec.policy_file is not None:
-        policy = f"{(request.policy or '').partition(':')[0]}:{same[record.spec.policy_file.path]}"
-        request = replace(request, policy=policy)
+        request = replace(request, policy=f"replay:{same[record.spec.policy_file.path]}")
     return replace(request, continues=found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -189,10 +189,15 @@ class Servers(NamedTuple):
             yield clean_line(str(name), 60), server if isinstance(server, Mapping) else {}
 
 
+def _server_configs(inputs: Inputs) -> Collection[Mapping[str, Any]]:
+    """Return the `mcp_config`s of the tasks; one that several tasks share stands there once."""
+    return {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values()
+
+
 def _servers(inputs: Inputs, settings: Settings) -> Iterator[Servers]:
     """Yield the distinct `mcp_config` values of the tasks."""
     lookup = task_lookup(settings)
-    for config in {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values():
+    for config in _server_configs(inputs):
         filled, unset = substitute_tree(config, lookup)
         lacking_here = tuple(name for name in unset if name not in EPISODE_VARIABLES)
         yield Servers(filled, tuple(variable_names(config)), lacking_here)
@@ -302,33 +307,33 @@ def _templates(
     )
 
     lookup, files, checks = task_lookup(settings), list[PlanFile](), list[Check]()
-    configs = {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values()
+    configs = _server_configs(inputs)
     names = dict.fromkeys(name for config in configs for name in template_names(config, lookup))
     for name in names:
         try:
             folder = find_template(name, settings.folder)
             paths = template_files(folder)
-            if not paths and remote:
+            if not remote:
+                continue
+            if not paths:
                 raise InputError(
                     f"the template {name} holds no file, and only files are sent to the machine",
                     fix="Write ${EPISODE_DIR} alone: every episode then has an empty folder.",
                 )
             place = f"{CARRIED}/{template_key(name)}"
-            carried = [PlanFile(f"{place}/{path}", file_ref(folder / path)) for path in paths]
+            files += [PlanFile(f"{place}/{path}", file_ref(folder / path)) for path in paths]
         except InputError as error:
             checks.append(refused("environment", error))
-        else:
-            files += carried
-    return tuple(files) if remote else (), tuple(checks)
+    return tuple(files), tuple(checks)
 
 
 def _sharing_checks(inputs: Inputs, settings: Settings, workspace: Workspace) -> Iterator[Check]:
     """Warn of what episodes share, although several are played at once."""
     from hudtui.core.environment.sharing import shared_places
 
-    configs = {id(task.mcp_config): task.mcp_config for task in inputs.tasks}.values()
-    lookup = task_lookup(settings)
-    for text in shared_places(configs, settings.folder, lookup, workspace.platform)[:_SHOWN_ROUTES]:
+    configs, lookup = _server_configs(inputs), task_lookup(settings)
+    shared = shared_places(configs, settings.folder, lookup, workspace.platform)
+    for text in shared[:_SHOWN_ROUTES]:
         yield warning("isolation", text)
 
 

@@ -54,7 +54,7 @@ class Rollouts:
         )
         if spec.policy_file is not None:
             files.append(PlanFile(f"files/policy/{spec.policy_file.name}", spec.policy_file))
-            policy = f"{(policy or '').partition(':')[0]}:{site.path(files[-1].path)}"
+            policy = f"replay:{site.path(files[-1].path)}"
         options = {
             "--config": site.path(config.path),
             "--policy": policy,
