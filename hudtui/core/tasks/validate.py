@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +227,10 @@ class TaskChecker:
                 task.problems += check_agent(task.extra)
             if "evaluate" in task.extra:
                 _check_parts(task, analysis)
+            for name in task.extra:
+                if (near := _slip_of(name)) is not None:
+                    message = f"this is kept and means nothing here; did you mean {near!r}?"
+                    task.add(clean_line(name, 40), message, "unknown-key", "warning")
 
     def check_config(self, value: Any) -> CheckedConfig:
         """Check the `mcp_config` of a record. Equal ones share their result."""
@@ -328,6 +332,15 @@ class TaskChecker:
 
 
 _FIELDS = frozenset(TASK_FIELDS)
+_KNOWN_FIELDS = (*TASK_FIELDS, "evaluate", "agent_config", "system_prompt")
+
+
+@lru_cache(maxsize=1024)  # the tasks of a file have the same further fields
+def _slip_of(name: str) -> str | None:
+    """Return the field of a task that a further field is probably a slip of."""
+    return None if name in _KNOWN_FIELDS else did_you_mean(name, _KNOWN_FIELDS, cutoff=0.85)
+
+
 _AGENT_FIELDS = frozenset(("agent_config", "system_prompt"))
 _V4_FIELDS = frozenset(("prompt", "mcp_config"))
 """Only v4 tasks have both."""

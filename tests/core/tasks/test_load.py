@@ -316,3 +316,17 @@ def test_an_unchanged_file_is_read_once(
     path.unlink()
     with pytest.raises(InputError):
         found()
+
+
+def test_a_misspelt_field_is_kept_and_named(tmp_path: Path) -> None:
+    task = {"id": "a", "prompt": "x", "mcp_config": {"f": {"command": "true"}}, "category": "easy"}
+    parts = [{"reply": {"contains": "ok"}}]
+    path = tmp_path / "tasks.json"
+    for name in ("evalute", "Evaluate", "evaluate_tools"):
+        path.write_text(json.dumps([{**task, name: parts}]))
+        read = read_tasks(path)
+        assert read.tasks[0].extra[name] == parts
+        (problem,) = [one for one in read.problems if one.field == name]
+        assert problem.severity == "warning" and "did you mean 'evaluate" in problem.message
+    path.write_text(json.dumps([{**task, "evaluate": parts}]))
+    assert not read_tasks(path).problems
