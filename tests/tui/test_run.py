@@ -107,7 +107,7 @@ def runs(project: Path) -> Path:
 
 
 async def test_without_a_run_the_screen_says_how_one_is_started(says: Any, project: Path) -> None:
-    words = "No run yet. n starts one; R shows episodes without a run"
+    words = "No run yet. n starts one; o follows one of others; R shows episodes without a run"
     await says(_app(project), words, press=["5"])
 
 
