@@ -395,8 +395,8 @@ class RunScreen(HudtuiScreen):
         else:
             empty.tell(
                 "No run yet.",
-                "{key:run.start} starts one; {key:run.others} follows one of others; {key:run.results} "
-                "shows episodes without a run",
+                "{key:run.start} starts one; {key:run.others} follows one of others; "
+                "{key:run.results} shows episodes without a run",
             )
         self._show_panes(bool(facts.runs or self._external))
         if facts.warnings and not facts.runs:
