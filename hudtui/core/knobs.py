@@ -22,10 +22,12 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.text import clean_line
 
 _KEY = "knob"
 _LARGEST = 1e300
-_YES = ("true", "yes", "1")
+YES = ("true", "yes", "1")
+"""Texts of an option of yes or no that is on."""
 _EXPONENT = re.compile(r"e([+-])0*")
 
 Texts = Mapping[str, str]
@@ -137,7 +139,7 @@ def values_from(kind: type, texts: Texts) -> dict[str, Any]:
 def _value(kind: Any, text: str, where: Location) -> Any:
     types = (kind, *get_args(kind))
     if bool in types:
-        return text.lower() in _YES
+        return text.lower() in YES
     if tuple in (getattr(one, "__origin__", None) for one in types):
         return tuple(text.split())
     convert = next((one for one in (int, float, Path) if one in types), str)
@@ -145,7 +147,7 @@ def _value(kind: Any, text: str, where: Location) -> Any:
         return convert(text)
     except ValueError:
         whole = "whole " if convert is int and is_number(text) else ""
-        raise InputError(f"{text!r} is not a {whole}number", where=where) from None
+        raise InputError(f"{clean_line(text, 40)!r} is not a {whole}number", where=where) from None
 
 
 def is_number(text: str) -> bool:

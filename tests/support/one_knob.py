@@ -59,7 +59,6 @@ async def _until(pilot: Any, true: Callable[[], Any]) -> None:
 
 async def _on_launch() -> dict[str, Any]:
     from hudtui.tui.app import HudtuiApp
-    from hudtui.tui.launch.form import text_of
 
     app: Any = HudtuiApp(Path.cwd())
     async with app.run_test(size=(160, 50)) as pilot:
@@ -76,8 +75,8 @@ async def _on_launch() -> dict[str, Any]:
         entries = [list(entry) for entry in row.control.entries]
         seen |= {"beside trl": row.display, "choices": entries, "pane": row.parent.parent.id}
         app.open_screen("launch", curriculum="easy", engine="trl")
-        await _until(pilot, lambda: text_of(row.control))
-        return {**seen, "text": text_of(row.control), "copied": shlex.split(app.screen.command())}
+        await _until(pilot, lambda: row.text)
+        return {**seen, "text": row.text, "copied": shlex.split(app.screen.command())}
 
 
 def _again() -> Any:

@@ -134,8 +134,8 @@ HEAD = "8 tasks ✓ 4 ok ! 1 warning ✗ 3 errors"
 CONVERT = (
     "Convert to a dataset: tasks.json",
     "write to tasks.parquet",
-    "servers – 4 local, and no lock file names an",
-    "at least tasks: repeat them up to this number;",
+    "servers – 4 local, and no lock file names",
+    "at least Duplicate tasks under new ids up to",
     "✓ 5 rows: 5 in train; 3 unusable left out",
     "columns id, prompt, mcp_config, setup_tool, evalua",
     "row 0 id board-0 prompt Play 2048 and reach the tile 32.",
@@ -144,8 +144,8 @@ CONVERT = (
 PUBLISH = (
     "Publish on the Hugging Face Hub: tasks.json",
     "name demo-tasks",
-    "[x] private: only you and your organisa",
-    "copy to a file here, too: .parquet, .jsonl or",
+    "private [x] Only you and your organisation",
+    "write to Local result: .parquet, .jsonl,",
     "✓ 5 rows: 5 in train; 3 unusable left out",
     "✗ no token for the Hub: set HF_TOKEN in the setting",
     "Publish (^g) Cancel (Esc)",
@@ -767,7 +767,7 @@ async def test_converting_previews_writes_and_names_it_in_the_lock(
         assert "5 rows" in str(dialog.query_one("#make-preview").content)
         assert "0123456789" not in str(dialog.query_one("#make-preview").content)
         dialog.query_one("#make-remote", Tick).toggle()
-        dialog.query_one("#make-min").value = "7"
+        dialog.query_one("#make-min_tasks").value = "7"
         await pilot.pause()
         await previewed(pilot)
         shown = str(dialog.query_one("#make-preview").content)
@@ -790,13 +790,13 @@ async def test_a_bad_filter_is_said_in_the_dialog(open_app: Any, mixed: Path, se
         await pilot.press("3", "c")
         await previewed(pilot)
         dialog: MakeDialog = app.screen
-        dialog.query_one("#make-filter").value = "metadata.n:<x"
+        dialog.query_one("#make-filters").value = "metadata.n:<x"
         await pilot.press("ctrl+g")
         await pilot.pause()
         assert app.screen is dialog and "not a number" in str(
             dialog.query_one("#make-preview").content
         )
-        dialog.query_one("#make-filter").value = "metadata.category:easy"
+        dialog.query_one("#make-filters").value = "metadata.category:easy"
         await pilot.pause()
         await previewed(pilot)
         assert "2 rows" in str(dialog.query_one("#make-preview").content)
@@ -851,9 +851,9 @@ async def test_no_task_is_repeated_unasked(open_app: Any, project: Path, settle:
     async with open_app(project, size=(120, 40)) as (app, pilot):
         await pilot.press("3", "c")
         await previewed(pilot)
-        assert app.screen.query_one("#make-min").value == ""
+        assert app.screen.query_one("#make-min_tasks").value == ""
         assert "1 rows" in str(app.screen.query_one("#make-preview").content)
-        app.screen.query_one("#make-min").value = "4"
+        app.screen.query_one("#make-min_tasks").value = "4"
         await pilot.pause()
         await previewed(pilot)
         assert "! 3 rows are copies of other tasks" in str(
@@ -873,7 +873,7 @@ async def test_tasks_from_elsewhere_are_named_in_the_lock_file_only_when_asked(
         await settle(pilot)
         await pilot.press("c")
         await previewed(pilot)
-        toggle = app.screen.query_one("#make-lock", Tick)
+        toggle = app.screen.query_one("#make-name_in_lock", Tick)
         assert not toggle.value
         if asked:
             toggle.toggle()

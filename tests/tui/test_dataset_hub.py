@@ -250,9 +250,9 @@ async def test_secrets_go_out_only_when_that_is_said(
         await settle(pilot)
         await pilot.press("P")
         dialog = await previewed(pilot)
-        dialog.query_one("#make-secrets", Tick).toggle()
+        dialog.query_one("#make-replace_secrets", Tick).toggle()
         await told(pilot, dialog, "secrets would be published")
-        dialog.query_one("#make-keep", Tick).toggle()
+        dialog.query_one("#make-keep_secrets", Tick).toggle()
         await told(pilot, dialog, "secrets would be published", gone=True)
         assert (
             dialog.request is not None
@@ -271,9 +271,9 @@ async def test_a_budget_and_the_file_itself(open_app: Any, tasks: Path, settle: 
         await settle(pilot)
         await pilot.press("c")
         dialog = await previewed(pilot)
-        dialog.query_one("#make-budget").value = "1"
+        dialog.query_one("#make-token_budget").value = "1"
         dialog.query_one("#make-remote", Tick).toggle()
-        dialog.query_one("#make-in-place", Tick).toggle()
+        dialog.query_one("#make-in_place", Tick).toggle()
         await told(pilot, dialog, "problems with this budget")
         await told(pilot, dialog, "the task file itself is changed")
         assert dialog.request is not None and dialog.request.token_budget == 1

@@ -355,9 +355,7 @@ async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
         await choose("enter", "7", "enter")
         assert (screen.choice.max_turns, screen.choice.seed) == (3, 7)
         await choose("enter", "x", "enter")
-        assert "'x' is not a whole number of at least 0" in str(
-            pilot.app.screen.query_one("#answer-wrong").content
-        )
+        assert "'x' is not a number" in str(pilot.app.screen.query_one("#answer-wrong").content)
         pilot.app.screen.query_one("#answer").value = (
             "9" * 5000
         )  # Python reads no number as long as that

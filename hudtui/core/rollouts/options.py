@@ -19,10 +19,14 @@ class EpisodeOptions:
     """
 
     split: str | None = knob(None, "Split of a dataset; train by default.")
-    seed: int | None = knob(None, "Random seed of the policy; also sent to a model.")
+    seed: int | None = knob(None, "Random seed of the policy; also sent to a model.", unset="none")
     """None: 0 for the scripted policies, and none for a model."""
     max_turns: int | None = knob(
-        None, "Most replies in an episode; by default as configured.", minimum=1
+        None,
+        "Most replies in an episode; by default as configured.",
+        label="turns",
+        unset="as in the configuration",
+        minimum=1,
     )
     source: str | None = knob(
         None, "Environment to play in, instead of the environment of each task."
@@ -38,7 +42,11 @@ class EpisodeOptions:
         "--images/--no-images",
     )
     base_url: str | None = knob(
-        None, "Endpoint for openai:MODEL; by default OPENAI_BASE_URL, or OpenAI's own."
+        None,
+        "Endpoint for openai:MODEL; by default OPENAI_BASE_URL, or OpenAI's own.",
+        label="endpoint",
+        unset="as set in OPENAI_BASE_URL",
+        when=lambda texts: texts.get("policy", "").startswith("openai:"),
     )
     key_variable: str = knob(
         "OPENAI_API_KEY", "Setting that holds the endpoint's key.", "--api-key-var"
@@ -106,12 +114,15 @@ class EvalOptions(EpisodeOptions):
 class PlayTaskOptions(EpisodeOptions):
     """Settings of one episode."""
 
-    task: str | None = knob(None, "Play this task; by default the first.", metavar="ID")
+    task: str | None = knob(
+        None, "Play this task; by default the first.", metavar="ID", unset="the first one"
+    )
     policy: str | None = knob(
         None,
         "random, greedy, replay:TRACE, or openai:MODEL; without one, you play by hand.",
         "--policy",
         "-p",
+        unset="by hand",
     )
     by_hand: bool = knob(
         False,

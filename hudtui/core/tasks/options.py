@@ -23,6 +23,7 @@ class TaskSelection:
         "Keep only tasks that match, e.g. 'metadata.difficulty:easy prompt:tile'.",
         "--filter",
         metavar="TEXT",
+        label="filter",
     )
     """Filters of `core.row_filter` over the fields of a task and paths in them; a task must match
     all."""
@@ -59,31 +60,48 @@ class DatasetOptions:
         "Local result: .parquet, .jsonl, .json, or a folder as datasets saves it.",
         "--output",
         "-o",
+        label="write to",
     )
-    format: str | None = knob(None, f"Form of the local result: {', '.join(FORMATS)}.")
+    format: str | None = knob(
+        None, f"Form of the local result: {', '.join(FORMATS)}.", in_form=False
+    )
     """None: by the suffix of `output`, else Parquet."""
-    split: str | None = knob(None, "Split of a dataset that has several.")
+    split: str | None = knob(None, "Split of a dataset that has several.", in_form=False)
     remote: bool = knob(
         False,
         "Run local servers behind the platform instead, or leave them local.",
         "--remote/--local",
+        label="servers",
     )
-    image: str | None = knob(None, "Image for --remote, instead of the lock file's.")
+    image: str | None = knob(None, "Image for --remote, instead of the lock file's.", in_form=False)
     replace_secrets: bool = knob(
-        False, "Replace keys and tokens in the tasks by variables.", "--replace-secrets"
+        False,
+        "Replace keys and tokens in the tasks by variables.",
+        "--replace-secrets",
+        label="secrets",
     )
     keep_secrets: bool = knob(
         False, "Push keys and tokens in the tasks as they are.", "--keep-secrets"
     )
-    min_tasks: int = knob(0, "Duplicate tasks under new ids up to this number.", minimum=0)
+    min_tasks: int = knob(
+        0,
+        "Duplicate tasks under new ids up to this number.",
+        label="at least",
+        minimum=0,
+        maximum=1e9,
+    )
     strict: bool = knob(False, "Fail on any problem, warnings included.", "--strict")
     token_budget: int | None = knob(
-        None, "Warn about prompts with more tokens than this (estimated).", minimum=1
+        None,
+        "Warn about prompts with more tokens than this (estimated).",
+        label="budget",
+        minimum=1,
     )
     name_in_lock: bool | None = knob(
         None,
         "Name the dataset in the lock file; by default for tasks of this project.",
         "--lock/--no-lock",
+        label="lock",
     )
     in_place: bool = knob(
         False, "Also write changed servers and copies back into the task file.", "--in-place"

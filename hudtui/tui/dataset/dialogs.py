@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
@@ -14,18 +13,20 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.suggester import SuggestFromList
-from textual.widget import Widget
 from textual.widgets import Button, OptionList, Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
+from hudtui.core.knobs import Texts, kinds_of, knobs_of, text_of, values_from
 from hudtui.core.tasks.masking import masked_json, masked_text
+from hudtui.core.tasks.options import DatasetOptions, TaskSelection
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.knob_pane import KnobRow
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.tick import Tick
 
@@ -114,8 +115,8 @@ class OpenDialog(Dialog["str | None"]):
             self.dismiss(name)
 
 
-def _switch(offer: DatasetChoice, name: str) -> Tick:
-    return Tick(offer.label, value=offer.default, reason=offer.why_not, id=name)
+def _switch(offer: DatasetChoice) -> Tick:
+    return Tick(offer.label, value=offer.default, reason=offer.why_not)
 
 
 @dataclass(frozen=True)
@@ -157,14 +158,16 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         context: ConvertContext,
         *,
         publish: bool,
-        entries: Mapping[str, str | bool] | None = None,
+        entries: Texts | None = None,
     ) -> None:
         super().__init__()
         self.context, self.publish = context, publish
-        self.entries: dict[str, str | bool] = dict(entries or {})
-        """Entries by widget. They outlive the dialog, so that nothing has to be entered twice."""
+        self.entries: dict[str, str] = dict(entries or {})
+        """Entries by option. They outlive the dialog, so that nothing has to be entered twice."""
         self.request: DatasetRequest | None = None
         """The request that the form makes; None while an entry is invalid."""
+        self.knobs: dict[str, KnobRow] = {}
+        """The rows of the form by option."""
         self.rows: int | None = None
         """Number of rows of the result; None until they are counted."""
         self._timer: Any = None
@@ -174,12 +177,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             title = "Publish on the Hugging Face Hub" if self.publish else "Convert to a dataset"
             yield dialog_title(f"{title}: {clean_line(self.context.tasks, 60)}")
             with VerticalScroll(id="make-rows", can_focus=False):
-                for label, widget in self._rows():
-                    with Horizontal(classes="row"):
-                        yield Static(
-                            Content.styled(f"{label:<9}", "bold $primary"), classes="label"
-                        )
-                        yield widget
+                self.knobs = {row.option: row for row in self._rows()}
+                yield from self.knobs.values()
             with VerticalScroll(id="make-preview-scroll", can_focus=False):
                 yield CalmStatic(
                     Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview"
@@ -192,88 +191,55 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 )
                 yield DialogButton(self.words("Cancel ({key:dialog.cancel})"), "no")
 
-    def _rows(self) -> Iterator[tuple[str, Widget]]:
-        offers = self.context.offers
-        if self.publish:
-            name = Field(
-                offers.names[0] if offers.names else "",
-                placeholder="ORG/NAME, or NAME for your own",
-                id="make-name",
-            )
-            name.suggester = SuggestFromList(offers.names)
-            yield "name", name
-            yield (
-                "",
-                Tick(
-                    "private: only you and your organisation see it", value=True, id="make-private"
-                ),
-            )
-            yield (
-                "copy to",
-                Field(placeholder="a file here, too: .parquet, .jsonl or .json", id="make-output"),
-            )
-        else:
-            yield (
-                "write to",
-                Field(
-                    self.context.output,
-                    placeholder=".parquet, .jsonl, .json, or a folder",
-                    id="make-output",
-                ),
-            )
-        yield "servers", _switch(offers.remote, "make-remote")
-        yield "secrets", _switch(offers.secrets, "make-secrets")
-        if self.publish and offers.secrets.tasks:
-            yield "", Tick("publish secrets as they are", id="make-keep")
-        yield (
-            "at least",
-            Field(
-                placeholder="tasks: repeat them up to this number; training wants 4", id="make-min"
-            ),
-        )
-        yield (
-            "filter",
-            Field(placeholder="e.g. metadata.category:easy prompt:tile", id="make-filter"),
-        )
-        yield "", Tick("shuffle", id="make-shuffle")
-        yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
-        yield (
-            "test",
-            Field(
-                placeholder="test split: a share (0.1) or a number; none when empty", id="make-test"
-            ),
-        )
-        yield "seed", Field("0", placeholder="of everything random", id="make-seed")
-        yield (
-            "budget",
-            Field(
-                placeholder="tokens: longer prompts are warned of; no limit when empty",
-                id="make-budget",
-            ),
-        )
-        path = self.context.opened.source.path
-        plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
-        reason = None if plain else "only .json and .jsonl files are changed in place"
-        yield (
-            "in place",
-            Tick(
-                "write changes and copies back into the task file, too",
-                reason=reason,
-                id="make-in-place",
-            ),
-        )
-        reason = None if offers.lock is not None else "no lock file here"
-        words = f"name it in {offers.lock} as the project's dataset"
-        yield "lock", Tick(words, value=offers.own, reason=reason, id="make-lock")
-        yield "", Tick("strict: stop at any problem, warnings too", id="make-strict")
+    def _rows(self) -> Iterator[KnobRow]:
+        for kind in (DatasetOptions, TaskSelection):
+            kinds = kinds_of(kind)
+            for name, about in knobs_of(kind).items():
+                if about.in_form and self._is_asked(name):
+                    yield KnobRow(
+                        name,
+                        about,
+                        kinds[name],
+                        prefix="make",
+                        usual=about.help,
+                        tick=self._tick(name, about.help),
+                    )
+
+    def _is_asked(self, name: str) -> bool:
+        if name == "keep_secrets":
+            return self.publish and bool(self.context.offers.secrets.tasks)
+        return self.publish or name not in ("name", "private")
+
+    def _tick(self, name: str, words: str) -> Tick:
+        offers, path = self.context.offers, self.context.opened.source.path
+        if name == "remote":
+            return _switch(offers.remote)
+        if name == "replace_secrets":
+            return _switch(offers.secrets)
+        if name == "private":
+            return Tick("Only you and your organisation see it.", value=True)
+        if name == "in_place":
+            plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
+            reason = None if plain else "only .json and .jsonl files are changed in place"
+            return Tick(words, reason=reason)
+        if name == "name_in_lock":
+            reason = None if offers.lock is not None else "no lock file here"
+            words = f"Name it in {offers.lock} as the project's dataset."
+            return Tick(words, value=offers.own, reason=reason)
+        return Tick(words)
+
+    def _begin(self) -> Iterator[tuple[str, str]]:
+        names = self.context.offers.names
+        yield "output", "" if self.publish else self.context.output
+        yield "seed", text_of(TaskSelection().seed)
+        if self.publish and names:
+            yield "name", names[0]
 
     def on_mount(self) -> None:
-        for name, value in self.entries.items():
-            for widget in self.query(f"#{name}"):
-                if isinstance(widget, Field):
-                    widget.value = str(value)
-                elif isinstance(widget, Tick) and widget.reason is None:
-                    widget.value = bool(value)
+        for name, text in {**dict(self._begin()), **self.entries}.items():
+            self.knobs[name].put(text)
+        for control in self.query("#make-name").results(Field):
+            control.suggester = SuggestFromList(self.context.offers.names)
         self.query(Field).first().focus()
         self._soon()
 
@@ -364,20 +330,20 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                     f": {told}" + (f"; {', '.join(notes)}" if notes else ""),
                 )
             )
-            if self._on("strict") and found.problems:
+            if self._text("strict") and found.problems:
                 lines.append(
                     Content.styled(
                         f"✗ strict: {found.problems:,} problems, so nothing would be written",
                         "bold $error",
                     )
                 )
-            elif self._text("budget"):
+            elif self._text("token_budget"):
                 lines.append(
                     Content.styled(
                         f"{found.problems:,} problems with this budget", "$foreground-muted"
                     )
                 )
-            if self._on("in-place"):
+            if self._text("in_place"):
                 lines.append(
                     Content.styled("! the task file itself is changed as well", "$warning")
                 )
@@ -398,12 +364,12 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 )
             if self.publish and not self.context.offers.token:
                 lines.append(Content.styled(_NO_TOKEN, "bold $error"))
-            if self.publish and not self._on("private"):
+            if self.publish and not self._text("private"):
                 lines.append(Content.styled("! public: everyone can read it", "$warning"))
             if (
                 self.publish
                 and self.context.offers.secrets.tasks
-                and not (self._on("secrets") or self._on("keep"))
+                and not (self._text("replace_secrets") or self._text("keep_secrets"))
             ):
                 lines.append(
                     Content.styled(
@@ -437,65 +403,41 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     # ----------------------------------------------------------------------------------------------
 
     def _text(self, name: str) -> str:
-        found = self.query(f"#make-{name}")
-        return found.first(Field).value.strip() if found else ""
+        row = self.knobs.get(name)
+        return row.text if row is not None else ""
 
-    def _on(self, name: str) -> bool:
-        found = self.query(f"#make-{name}")
-        return bool(found) and found.first(Tick).value
-
-    def _number(self, name: str, label: str, *, whole: bool = True) -> Any:
-        text = self._text(name)
-        if not text:
-            return None
-        try:
-            value = int(text) if whole else float(text)
-        except ValueError:
-            value = -1
-        if not 0 <= value < 1e9:
-            raise InputError(
-                f"{text!r} is not a {'whole ' if whole else ''}number", where=Location(label)
-            )
-        return value
+    def _texts(self) -> dict[str, str]:
+        texts = {name: row.text for name, row in self.knobs.items()}
+        ticks = (name for name, row in self.knobs.items() if isinstance(row.control, Tick))
+        return texts | {name: texts[name] or "false" for name in ticks}
 
     def _read(self) -> DatasetRequest:
         from hudtui.core.tasks.dataset import DatasetRequest
-        from hudtui.core.tasks.options import TaskSelection
         from hudtui.core.tasks.select import task_filter
         from hudtui.core.tasks.task import check_name
 
-        output, name = self._text("output"), self._text("name") or None
+        texts = self._texts()
         if self.publish:
-            check_name(name or "")
-        elif not output:
-            raise InputError("say where to write it", where=Location("write to"))
-        words = self._text("filter")
+            check_name(texts["name"])
+        elif not texts["output"]:
+            raise InputError("say where to write it", where=self._where("output"))
+        words = texts.pop("filters")  # one filter, whose words may be in quotes
         task_filter(words)
-        return DatasetRequest(
-            tasks=self.context.tasks,
-            name=name,
-            private=self._on("private"),
-            name_in_lock=self._on("lock"),
-            push=self.publish,
-            output=Path(output) if output else None,
+        selection = TaskSelection(**values_from(TaskSelection, texts))
+        request = DatasetRequest(
+            self.context.tasks, **values_from(DatasetRequest, texts), push=self.publish
+        )
+        return replace(
+            request,
             split=self.context.opened.source.split,
-            strict=self._on("strict"),
-            remote=self._on("remote"),
-            replace_secrets=self._on("secrets") and not self._on("keep"),
-            keep_secrets=self._on("keep"),
-            token_budget=self._number("budget", "budget") or None,
-            in_place=self._on("in-place"),
-            min_tasks=self._number("min", "at least") or 0,
-            selection=TaskSelection(
-                (words,) if words else (),
-                self._on("shuffle"),
-                self._number("sample", "sample") or None,
-                self._number("test", "test", whole=False) or None,
-                self._number("seed", "seed") or 0,
-            ),
+            replace_secrets=request.replace_secrets and not request.keep_secrets,
+            selection=replace(selection, filters=(words,) if words else ()),
             analysis=self.context.analysis,
             same_servers=True,
         )
+
+    def _where(self, name: str) -> Location:
+        return Location(self.knobs[name].about.title(name))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
@@ -510,8 +452,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         super().action_cancel()
 
     def _keep(self) -> None:
-        self.entries = {str(field.id): field.value for field in self.query(Field)}
-        self.entries |= {str(tick.id): tick.value for tick in self.query(Tick)}
+        self.entries = self._texts()
 
     def action_start(self) -> None:
         """Start, if all entries are valid and publishing is possible."""

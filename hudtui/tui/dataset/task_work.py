@@ -54,7 +54,7 @@ class TaskWork:
         )
         self._agreed: set[str] = set()
         """Configurations of servers that the user agreed to test with."""
-        self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
+        self._entries: dict[tuple[bool, str], dict[str, str]] = {}
         """Entries of dialogs that were cancelled, by dialog and source."""
 
     # -- testing one task

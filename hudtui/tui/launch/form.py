@@ -7,17 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
-
-from textual.app import ComposeResult
-from textual.containers import Container, Horizontal
-from textual.content import Content
-from textual.events import DescendantFocus
-from textual.message import Message
-from textual.suggester import SuggestFromList
-from textual.widget import Widget
-from textual.widgets import Static
 
 from hudtui.core.knobs import Knob, Texts, kinds_of, knobs_of
 from hudtui.core.runs.art_request import ArtRequest
@@ -35,10 +25,8 @@ from hudtui.core.training.options import (
 )
 from hudtui.core.training.recipe import Recipe
 from hudtui.tui.actions import Acting, AppAction
-from hudtui.tui.widgets.dropdown import Dropdown
 from hudtui.tui.widgets.fields import Field
-from hudtui.tui.widgets.pane import Pane
-from hudtui.tui.widgets.tick import Tick
+from hudtui.tui.widgets.knob_pane import KnobPane, KnobRow
 
 OFFER = "offer"
 """The choice of the machine that was picked on Compute."""
@@ -164,106 +152,30 @@ class LaunchField(Acting, Field):
     )
 
 
-Control = Field | Dropdown | Tick
+def row_of(name: str) -> KnobRow:
+    """Return the row of a field."""
+    about = FORM[name]
+    optional = not about.required and name not in FIRST
+    usual = (about.unset or default_text(name, {"engine": TRAINER})) if optional else "choose"
+    return KnobRow(
+        name,
+        about,
+        bool if name == MORE else _KINDS.get(name, str),
+        prefix="launch",
+        usual=usual if about.choices or about.lists else default_text(name, FIRST),
+        optional=optional,
+        field=LaunchField,
+    )
 
 
-def _control(name: str, about: Knob) -> Control:
-    where = f"launch-{name}"
-    if about.choices or about.lists:
-        optional = not about.required and name not in FIRST
-        prompt = (about.unset or default_text(name, {"engine": TRAINER})) if optional else "choose"
-        return Dropdown(
-            id=where, title=label_of(name).capitalize(), prompt=prompt, optional=optional
-        )
-    if name == MORE or _KINDS.get(name) is bool:
-        return Tick(id=where)
-    field = LaunchField(placeholder=default_text(name, FIRST), id=where)
-    if about.suggestions:
-        field.suggester = SuggestFromList(about.suggestions)
-    return field
+def usual_text(name: str, texts: Texts) -> str | None:
+    """Return what an empty field shows beside these texts; None where that does not change.
 
-
-class Row(Horizontal):
-    """A field with its label."""
-
-    DEFAULT_CSS = """
-    Row { height: 1; }
-    Row > Static { width: 13; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Row > Field, Row > Dropdown { width: 1fr; margin-right: 1; }
+    The limits of a run are never the settings' own: those count beside them.
     """
-
-    def __init__(self, name: str) -> None:
-        self.about = FORM[name]
-        mark = ("*", "bold $accent") if self.about.required else " "
-        self.control = _control(name, self.about)
-        self.control.add_class("-control", update=False)  # no style asks for it
-        super().__init__(
-            Static(Content.assemble((label_of(name), "bold $primary"), mark)),
-            self.control,
-            id=f"launch-row-{name}",
-        )
+    return None if FORM[name].group == LIMITS else default_text(name, texts)
 
 
-class FieldsPane(Pane):
-    """A group of fields. Those that are not shown at first are mounted when they are."""
-
-    DEFAULT_CSS = """
-    FieldsPane { height: auto; }
-    FieldsPane > Container { height: auto; layout: vertical; padding: 0 1; }
-    """
-
-    @dataclass
-    class Focused(Message):
-        """A field of the pane has the focus."""
-
-        name: str
-
-    def __init__(self, title: str, rows: Mapping[str, Row], *, id: str) -> None:  # noqa: A002
-        super().__init__(title=title, id=id)
-        self._rows = rows
-
-    def compose(self) -> ComposeResult:
-        yield Container(*(row for name, row in self._rows.items() if is_shown(name, FIRST)))
-
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        if event.widget.has_class("-control"):
-            self.post_message(self.Focused(str(event.widget.id).removeprefix("launch-")))
-
-    def show(self, texts: Texts) -> None:
-        """Show the fields that count beside these texts.
-
-        Those that are empty show what counts then.
-        """
-        before: Row | None = None
-        for name, row in self._rows.items():
-            shown = is_shown(name, texts)
-            if shown and not row.is_attached:
-                self.query_one(Container).mount(row, after=before) if before else self.query_one(
-                    Container
-                ).mount(row, before=0)
-            before = row if row.is_attached else before
-            row.display = shown
-            if (
-                isinstance(row.control, Field) and row.about.group != LIMITS
-            ):  # the settings' limits count there
-                row.control.placeholder = default_text(name, texts)
-
-
-def put(control: Widget, text: str) -> None:
-    """Give a control another value, as it would be typed."""
-    if isinstance(control, Dropdown):
-        control.put(text)
-    elif isinstance(control, Tick):
-        control.value = text.lower() in ("true", "yes", "1")
-    elif isinstance(control, Field):
-        control.value = text
-        control.cursor_position = len(text)
-
-
-def text_of(control: Widget) -> str:
-    """Return the value of a control as it would be typed; empty for none."""
-    if isinstance(control, Dropdown):
-        return control.value
-    if isinstance(control, Tick):
-        return "true" if control.value else ""
-    return control.value.strip() if isinstance(control, Field) else ""
+def pane(title: str, rows: Mapping[str, KnobRow], *, id: str) -> KnobPane:  # noqa: A002
+    """Return the pane of a group of fields."""
+    return KnobPane(title, rows, FIRST, shown=is_shown, usual=usual_text, id=id)

@@ -29,12 +29,13 @@ from hudtui.core.training.options import engine_of
 from hudtui.tui.actions import AppAction, by_key, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.launch import form
-from hudtui.tui.launch.form import FieldsPane, label_of
+from hudtui.tui.launch.form import label_of
 from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dropdown import OTHER, Dropdown
 from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.knob_pane import KnobPane, KnobRow
 from hudtui.tui.widgets.pane import Panes
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class LaunchScreen(HudtuiScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows = {name: form.Row(name) for name in form.FORM}
+        self._rows = {name: form.row_of(name) for name in form.FORM}
         self.prepared: Preparation | None = None
         """The checks and the plan for the current form."""
         self.offer: Offer | None = None
@@ -232,14 +233,14 @@ class LaunchScreen(HudtuiScreen):
         return self.prepared.record if self.prepared is not None else None
 
     def content(self) -> Iterable[Widget]:
-        rows: dict[str, dict[str, form.Row]] = {}
+        rows: dict[str, dict[str, KnobRow]] = {}
         for name, row in self._rows.items():
             rows.setdefault(form.pane_of(row.about), {})[name] = row
         with Panes(), Vertical(id="launch-all"):
             with Horizontal(id="launch-groups"):
                 for title in ("What", "Where", "Limits"):
-                    yield FieldsPane(title, rows[title], id=f"launch-{title.lower()}")
-            trains = FieldsPane("Training", rows["Training"], id="launch-trains")
+                    yield form.pane(title, rows[title], id=f"launch-{title.lower()}")
+            trains = form.pane("Training", rows["Training"], id="launch-trains")
             trains.disabled, trains.display = True, False  # until a training is chosen
             yield trains
             yield PlanPane(id="launch-plan-pane")
@@ -369,7 +370,7 @@ class LaunchScreen(HudtuiScreen):
             SkipAction: The focus is not on a field: the key belongs to a list or to the plan.
         """
         controls = [
-            widget for widget in self.query("Row > .-control") if widget in self.focus_chain
+            widget for widget in self.query("KnobRow > .-control") if widget in self.focus_chain
         ]
         if self.focused not in controls:
             raise SkipAction
@@ -489,8 +490,8 @@ class LaunchScreen(HudtuiScreen):
                     "another one."
                 )
 
-    @on(FieldsPane.Focused)
-    def _explain(self, event: FieldsPane.Focused) -> None:
+    @on(KnobPane.Focused)
+    def _explain(self, event: KnobPane.Focused) -> None:
         event.stop()
         control = self._rows[event.name].control
         self._stood = control.value if isinstance(control, Field) else ""
@@ -514,7 +515,7 @@ class LaunchScreen(HudtuiScreen):
         """Only what matters for this engine and machine."""
         texts, machine, plays = self._texts(), self._value("machine"), not self._features.trains
         for name in ("what", "where", "limits", "trains"):
-            self.query_one(f"#launch-{name}", FieldsPane).show(texts)
+            self.query_one(f"#launch-{name}", KnobPane).show(texts)
         if machine == form.OFFER:
             cast("Field", self._rows["gpus"].control).placeholder = "those of the offer"
         if (
@@ -523,7 +524,7 @@ class LaunchScreen(HudtuiScreen):
             or not all(one.display for one in self.focused.ancestors[:3])
         ):
             self._choice("tasks" if plays else "engine").focus()
-        training = self.query_one("#launch-trains", FieldsPane)
+        training = self.query_one("#launch-trains", KnobPane)
         if training.disabled != plays:
             training.disabled = plays  # the panes hide what is disabled
             training.display = not plays and not self.query_one(Panes).alone
@@ -608,7 +609,7 @@ class LaunchScreen(HudtuiScreen):
         self.query_one("#launch-ready", Static).update(
             Content.styled(self.app.keys_in(text), style) if text else Content("")
         )
-        where = self.query_one("#launch-where", FieldsPane)
+        where = self.query_one("#launch-where", KnobPane)
         choice = prepared.choice if prepared is not None else None
         if choice is not None and self._rents:
             from hudtui.core.runs.site import offer_text
@@ -1035,13 +1036,13 @@ class LaunchScreen(HudtuiScreen):
         return cast("Dropdown", self._rows[name].control)
 
     def _put(self, name: str, text: str) -> None:
-        control = self._rows[name].control
-        form.put(control, text)
-        if control is self.focused:  # Esc comes back to this, and not to what stood here before
-            self._stood = form.text_of(control)
+        row = self._rows[name]
+        row.put(text)
+        if row.control is self.focused:  # Esc comes back to this, not to what stood here before
+            self._stood = row.text
 
     def _value(self, name: str) -> str:
-        return form.text_of(self._rows[name].control)
+        return self._rows[name].text
 
 
 class _Known:

@@ -20,6 +20,7 @@ from textual.widgets import OptionList, TextArea
 
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
+from hudtui.core.knobs import knob, knobs_of, text_of, values_from
 from hudtui.core.rollouts.options import PlayTaskOptions
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
@@ -27,7 +28,6 @@ from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
 from hudtui.tui.playing.panes import ActionsPane, ReplyPane, SetupPane, TranscriptPane
 from hudtui.tui.screen import HudtuiScreen, started
-from hudtui.tui.widgets.dialog import whole_number
 from hudtui.tui.widgets.field_rows import FieldRow
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick, pick_file
@@ -59,8 +59,12 @@ _ENDPOINT = "http://127.0.0.1:8000/v1"
 class PlayChoice(PlayTaskOptions):
     """The choices for the next episode."""
 
-    tasks: str | None = None
-    config: str | None = None
+    tasks: str | None = knob(None, "File of tasks.", label="file", unset="no task file here")
+    config: str | None = knob(None, "Configuration.", unset="no configuration here")
+
+
+_ROWS = ("task", "tasks", "config", "policy", "base_url", "seed", "max_turns")
+"""The choices of the form, in their order."""
 
 
 _BEGUN = unless(lambda screen: screen.begun, "nothing was played yet")
@@ -319,33 +323,12 @@ class PlayingScreen(HudtuiScreen):
         self._show_setup()
 
     def _show_setup(self) -> None:
-        model = (self.choice.policy or "").startswith("openai:")
+        texts = {name: text_of(getattr(self.choice, name)) for name in _ROWS}
+        knobs = knobs_of(PlayChoice)
         fields = [
-            FieldRow("task", "task", self.choice.task or "", "the first one"),
-            FieldRow("tasks", "file", self.choice.tasks or "", "no task file here"),
-            FieldRow("config", "config", self.choice.config or "", "no configuration here"),
-            FieldRow("policy", "policy", self.choice.policy or "", "by hand"),
-            *(
-                [
-                    FieldRow(
-                        "base_url",
-                        "endpoint",
-                        self.choice.base_url or "",
-                        "as set in OPENAI_BASE_URL",
-                    )
-                ]
-                if model
-                else ()
-            ),
-            FieldRow(
-                "seed", "seed", "" if self.choice.seed is None else str(self.choice.seed), "none"
-            ),
-            FieldRow(
-                "max_turns",
-                "turns",
-                "" if self.choice.max_turns is None else str(self.choice.max_turns),
-                "as in the configuration",
-            ),
+            FieldRow(name, knobs[name].title(name), texts[name], knobs[name].unset)
+            for name in _ROWS
+            if knobs[name].counts(texts)
         ]
         self._setup.show(fields)
         self.refresh_bindings()
@@ -472,24 +455,19 @@ class PlayingScreen(HudtuiScreen):
         )
         return (named or "").strip() or None
 
-    async def _ask_seed(self) -> None:
-        self._choose(
-            seed=await self._number("Random seed of the policy", self.choice.seed, least=0)
+    async def _ask_number(self, name: str) -> None:
+        about = knobs_of(PlayChoice)[name]
+        given = await self.app.ask(
+            about.help,
+            value=text_of(getattr(self.choice, name)),
+            placeholder=f"empty: {about.unset}",
+            check=lambda text: values_from(PlayChoice, {name: text.strip()}),
         )
+        if given is not None:
+            self._choose(**{name: values_from(PlayChoice, {name: given.strip()}).get(name)})
 
-    async def _ask_max_turns(self) -> None:
-        self._choose(
-            max_turns=await self._number(
-                "Most turns of the episode", self.choice.max_turns, least=1
-            )
-        )
-
-    async def _number(self, title: str, before: int | None, *, least: int) -> int | None:
-        value, check = "" if before is None else str(before), whole_number(least, optional=True)
-        given = await self.app.ask(title, value=value, placeholder="empty for none", check=check)
-        if given is None:
-            return before
-        return int(given) if given.strip() else None
+    _ask_seed = partialmethod(_ask_number, "seed")
+    _ask_max_turns = partialmethod(_ask_number, "max_turns")
 
     # -- an episode
     # ----------------------------------------------------------------------------------------------

@@ -15,16 +15,13 @@ from textual.widget import Widget
 from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line, in_full
 from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, with_keys
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 
 T = TypeVar("T")
-
-_DIGITS = 18
-"""Most digits of a number in an answer."""
 
 
 def dialog_title(text: str) -> Static:
@@ -271,30 +268,6 @@ class Ask(Dialog["str | None"]):
     def action_copy(self) -> None:
         if self._copy:
             self.app.copy(self._copy)
-
-
-def whole_number(
-    least: int, most: int | None = None, *, optional: bool = False
-) -> Callable[[str], None]:
-    """Return a check for `Ask`.
-
-    The answer is a whole number in a range, or empty where that is allowed.
-    """
-
-    def check(given: str) -> None:
-        text = given.strip()
-        if optional and not text:
-            return
-        if (
-            not text.isdecimal()
-            or len(text) > _DIGITS
-            or int(text) < least
-            or (most is not None and int(text) > most)
-        ):
-            wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-            raise InputError(f"{clean_line(given, 40)!r} is not a whole number {wanted}")
-
-    return check
 
 
 def _coloured(text: str) -> Content:
