@@ -161,7 +161,8 @@ class EpisodePlayer:
         # Servers for general purposes are set up by the tools that agents use: a mapping says that
         # this is such a tool.
         mapped = {mapping.tool for mapping in config.mappings.values()} - own.keys()
-        own = dict.fromkeys((call.name for call in task.setup), "sets this task up") | own
+        if not self._agent.shares_setup:
+            own = dict.fromkeys((call.name for call in task.setup), "sets this task up") | own
         self._tools = {
             name: tool
             for name, tool in session.tools.items()

@@ -15,8 +15,10 @@ from hudtui.core.tasks.task import FieldProblem, Task, json_kind
 from hudtui.core.text import did_you_mean
 
 _LISTS = ("allowed_tools", "disallowed_tools")
-_FLAGS = ("append_setup_output", "append_setup_tool")
+_SHARES = "allow_setup_tools"
+_SHOWS = ("append_setup_output", "append_setup_tool")
 """The second name is what HUD called the first one later."""
+_FLAGS = (*_SHOWS, _SHARES)
 _UNUSED = {
     "initial_screenshot": (
         "the agent sees what the setup answers; let a call of `setup_tool` take the picture"
@@ -38,6 +40,8 @@ class AgentSettings:
     """The same of tools that they cannot reach. This wins over `allowed`."""
     shows_setup: bool = True
     """True if the agent sees what the set-up calls answered."""
+    shares_setup: bool = False
+    """True if the agent may call the tools that set the task up, also without a mapping."""
 
     def allows(self, tool: str) -> bool:
         """Return True if the agent's actions can reach a tool."""
@@ -87,7 +91,7 @@ def _read(fields: Mapping[str, Any], found: list[FieldProblem]) -> AgentSettings
             )
         else:
             lists[name] = tuple(value or ())
-    shows = True
+    flags: dict[str, bool] = {}
     for name in _FLAGS:
         value = config.get(name)
         if value is not None and not isinstance(value, bool):
@@ -99,7 +103,7 @@ def _read(fields: Mapping[str, Any], found: list[FieldProblem]) -> AgentSettings
                 )
             )
         elif value is not None:
-            shows = value
+            flags[name] = value
     for name, instead in _UNUSED.items():
         if config.get(name):
             found.append(
@@ -115,11 +119,13 @@ def _read(fields: Mapping[str, Any], found: list[FieldProblem]) -> AgentSettings
             message = f"this means nothing; did you mean {near!r}?"
             found.append(FieldProblem(f"agent_config.{name}", message, "unknown-key", "warning"))
     texts = [text.strip() for text in (own, prompt) if isinstance(text, str) and text.strip()]
+    shows = [flags[name] for name in _SHOWS if name in flags]
     return AgentSettings(
         "\n\n".join(dict.fromkeys(texts)),
         lists.get("allowed_tools", ()),
         lists.get("disallowed_tools", ()),
-        shows,
+        shows[-1] if shows else True,
+        flags.get(_SHARES, False),
     )
 
 

@@ -285,6 +285,17 @@ async def test_a_tool_that_sets_the_task_up_is_the_agents_too_where_a_mapping_na
     assert [name for name, _ in session.calls] == ["move", "move"]
 
 
+async def test_a_task_may_share_its_setup_tools_with_the_agent(session, make_config, task):
+    shares = {"agent_config": {"allow_setup_tools": True}}
+    config = make_config("allow_unmapped: true\naction_mappings: {}\n")
+    player = EpisodePlayer(session, config, replace(task, setup=(SHARED,), extra=shares))
+    assert "move" in [tool.name for tool in player.actions]
+    await player.start()
+    assert (await player.step("<tool>move(direction='up')</tool>")).call is not None
+    judged = replace(task, evaluate=(SHARED,), extra=shares)
+    assert "move" not in [tool.name for tool in EpisodePlayer(session, config, judged).actions]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

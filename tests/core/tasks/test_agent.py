@@ -48,6 +48,12 @@ def test_the_tools_of_an_agent(config: Any, allowed: list[str], kept: list[str])
         ({"system_prompt": 5}, "system_prompt", "type", "error"),
         ({"agent_config": {"system_prompt": ["x"]}}, "agent_config.system_prompt", "type", "error"),
         (
+            {"agent_config": {"allow_setup_tools": 1}},
+            "agent_config.allow_setup_tools",
+            "type",
+            "error",
+        ),
+        (
             {"agent_config": {"allowed_tools": "move"}},
             "agent_config.allowed_tools",
             "type",
