@@ -20,6 +20,15 @@ import pytest
 
 SUPPORT = Path(__file__).parent
 NODE_MODULES = SUPPORT / "npm" / "node_modules"
+PYTHON_SERVERS = SUPPORT.parents[1] / ".venv-servers" / "bin"
+
+
+def python_server(name: str) -> Path:
+    """A server's program in the environment that `scripts/bootstrap dev` makes for them."""
+    program = PYTHON_SERVERS / name
+    if not program.is_file():
+        pytest.fail(f"there is no {program}: scripts/bootstrap dev makes it")
+    return program
 
 
 @pytest.fixture(scope="session")
