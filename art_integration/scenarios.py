@@ -97,7 +97,8 @@ async def generate_scenarios_from_hud(
         InputError: The environment has no tools for an agent, or the model wrote no task.
         PolicyError: The endpoint refused, or did not answer.
     """
-    from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatEndpoint, ChatOptions
+    from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions
+    from hudtui.core.settings import DEFAULT_BASE_URL
 
     tools = await _tools(mcp_client)
     judges = {name: tool for name, tool in tools.items() if tool["kind"] == "evaluate"}

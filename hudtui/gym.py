@@ -26,6 +26,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.removed_imports import explain_removed_imports
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, drive
 from hudtui.core.rollouts.evaluate import Connect, connector, read_playable_tasks, secrets_of
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.rollouts.values import Complete as Policy
@@ -127,7 +128,13 @@ class Gym:
         seconds = settings.client_timeout if timeout is None else timeout
         connect = connector(source, place, with_python_variable(settings.lookup), timeout=seconds)
         made = cls(
-            read.tasks, loaded, settings, connect=connect, max_turns=max_turns, timeout=seconds
+            read.tasks,
+            loaded,
+            settings,
+            connect=connect,
+            max_turns=max_turns,
+            timeout=seconds,
+            judges=Judges(settings.lookup),
         )
         made.warnings = (
             *filter(None, (told,)),

@@ -619,7 +619,7 @@ def transcript_json(transcript: Transcript) -> dict[str, Any]:
             }
             for turn in transcript.turns
         ],
-        "judged": [part._asdict() for part in transcript.judged],
+        "judged": [part.to_json() for part in transcript.judged],
         "evaluation": transcript.evaluation,
         "timings": dict(transcript.seconds),
         "info": dict(transcript.info),

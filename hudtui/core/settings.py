@@ -143,6 +143,8 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
 }
 """Name of the threshold of an alarm -> the setting that gives it; see `runs.alarms`."""
 
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+"""The endpoint of models where no setting names another one."""
 _KEYS_HERE, _PROGRAMS_HERE = Setting("keys", ""), Setting("programs", "")
 """The places of the settings of providers in the list: what names a program stands beside the other
 programs."""
@@ -167,7 +169,7 @@ _COMMON = (
         "OPENAI_BASE_URL",
         "address of OpenAI, or of a server that speaks its API",
         "url",
-        "https://api.openai.com/v1",
+        DEFAULT_BASE_URL,
     ),
     Setting(
         "HUDTUI_CLIENT_METADATA_URL",

@@ -25,6 +25,7 @@ from hudtui.core.gym.interpreter import DONE
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.values import Episode, Turn
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
@@ -79,6 +80,8 @@ class ToolRollouts:
     limits: RolloutLimits
     judged: bool = False
     """A judge gives the rewards."""
+    judges: Judges | None = None
+    """Asks the models that judge the tasks."""
 
     def __post_init__(self) -> None:
         self.config = replace(self.config, examples=())  # they show calls as text
@@ -146,6 +149,7 @@ class _PlayedEpisode:
                 keep_images=False,
                 timeout=rollouts.limits.call_seconds,
                 judged_later=rollouts.judged,
+                judges=rollouts.judges,
             )
             stop = "error"
             try:

@@ -44,6 +44,7 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import connector, secrets_of
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.outcome import METRICS, TRACES
 from hudtui.core.rollouts.telemetry import Status, Telemetry
 from hudtui.core.rollouts.trace import append_line, write_episode
@@ -279,6 +280,7 @@ class Training:
                 recipe.max_turns or config.max_turns, recipe.timeout, recipe.episode_timeout
             ),
             judged=recipe.ruler is not None,
+            judges=Judges(lookup),
         )
 
     async def run(self) -> int:

@@ -24,6 +24,7 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.evaluate import connector
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.outcome import METRICS, TRACES
 from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.task import Task
@@ -423,6 +424,7 @@ def train(arguments: argparse.Namespace) -> None:
         max_seq_len=recipe.max_seq_len,
         max_turns=recipe.max_turns,
         timeout=recipe.timeout,
+        judges=Judges(settings.lookup),
         warn=lambda text: say(f"warning: {text}"),
         pauses=REHEARSED if recipe.model == TINY else PAUSES,
     )

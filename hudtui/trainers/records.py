@@ -19,6 +19,7 @@ from hudtui.core.results.values import ResultRun
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry
 from hudtui.core.settings import Settings
+from hudtui.core.tasks.judges import require_keys
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
 from hudtui.core.text import clean
 from hudtui.core.training.recipe import Recipe, read_recipe
@@ -53,9 +54,11 @@ def read_inputs(
         platform=settings.platform,
         own_reward=bool(config.reward or recipe.ruler),
         folder=settings.folder,
+        lacking=settings.lacking,
     )
     for problem in read.problems:
         say(f"warning: {problem}")
+    require_keys(read.tasks, read.problems)
     return recipe, config, read
 
 

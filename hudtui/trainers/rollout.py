@@ -23,6 +23,7 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
@@ -61,6 +62,8 @@ class EpisodeRunner:
     max_seq_len: int
     max_turns: int | None = None
     timeout: float | None = None
+    judges: Judges | None = None
+    """Asks the models that judge."""
     warn: Callable[[str], None] = _log.warning
     pauses: Sequence[float] = PAUSES
     """See `steps.play_step`."""
@@ -180,6 +183,7 @@ class EpisodeRunner:
             info=info,
             keep_images=False,
             timeout=self.timeout,
+            judges=self.judges,
         )
 
     def _result(self, episode: Episode, transcript: TokenTranscript | None) -> TrainingEpisode:

@@ -361,6 +361,7 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     from hudtui.core.openenv.options import ServeRequest
     from hudtui.core.openenv.session import ServedTasks
     from hudtui.core.rollouts.evaluate import connector
+    from hudtui.core.rollouts.judging import Judges
     from hudtui.core.rollouts.reward import load_playable_config
     from hudtui.core.settings import load_settings
 
@@ -375,7 +376,9 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     timeout = settings.client_timeout if plan.timeout is None else plan.timeout
     connect = connector(plan.source, folder, with_python_variable(settings.lookup), timeout=timeout)
     actions = await list_actions(tasks[0], config, connect)
-    return ServedTasks(tasks, config, connect, max_turns=plan.max_turns, timeout=timeout), actions
+    judges, most = Judges(settings.lookup), plan.max_turns
+    served = ServedTasks(tasks, config, connect, max_turns=most, timeout=timeout, judges=judges)
+    return served, actions
 
 
 _LOADED: dict[_Plan, _Loaded] = {}

@@ -35,20 +35,15 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
-from hudtui.core.rollouts.chat import (
-    DEFAULT_BASE_URL,
-    ChatEndpoint,
-    ChatOptions,
-    TokenUsage,
-    reply_text,
-)
+from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, TokenUsage, reply_text
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import connector, read_playable_tasks, secrets_of
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry
 from hudtui.core.rollouts.trace import episode_to_json, redact
 from hudtui.core.rollouts.values import ContextFull, Episode
-from hudtui.core.settings import load_settings
+from hudtui.core.settings import DEFAULT_BASE_URL, load_settings
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 
@@ -311,6 +306,7 @@ class HUDGym(vf.Harness[HUDGymConfig]):
             images=play.images,
             keep_images=False,  # verifiers keeps those that the model was shown
             timeout=gym.timeout,
+            judges=gym.judges,
         )
         state: dict[str, Any] = {}
         before: frozenset[str] = frozenset()
@@ -507,6 +503,7 @@ class _Loaded:
         self.tasks = read.tasks
         self.by_id = {task.id: task for task in read.tasks}
         self.connect = connector(play.source, folder, self._lookup, timeout=self.timeout)
+        self.judges = Judges(settings.lookup)
 
     def begin_job(self) -> None:
         """Begin the job of the configuration's `job` section, unless telemetry is off."""

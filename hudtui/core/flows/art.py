@@ -34,6 +34,7 @@ from hudtui.core.runs.judge import judge_power
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.site import require_python
 from hudtui.core.settings import Settings
+from hudtui.core.tasks.judges import required_powers
 from hudtui.core.tasks.task import Task, task_record
 from hudtui.core.text import clean_line, none_of, plural
 from hudtui.core.training.recipe import ART
@@ -298,7 +299,8 @@ def _tasks(
         tasks = _read_tasks(source, environment, project)
     tasks = _with_targets(tasks, config.targets.get(environment.name), config, environment)
     file = project.folder / (config.name if environment.mcp_config is not None else source)
-    require(project.folder, task_powers((task.mcp_config for task in tasks), file))
+    lookup = project.settings().lookup
+    require(project.folder, required_powers(tasks, file, lookup))
     return tasks
 
 

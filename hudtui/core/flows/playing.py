@@ -40,6 +40,7 @@ from hudtui.core.rollouts.evaluate import (
     playable_tasks,
     secrets_of,
 )
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.options import PlayTaskOptions
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.policy import PolicySource, ReplayPolicy, message_text
@@ -235,6 +236,7 @@ class Playing:
         self._project = project
         self._connect = connect
         self._lookup = lookup
+        self._judges = Judges(lookup)
         self._secrets = secrets_of(task.mcp_config, lookup)
         self.policy: str | None = None
         """Name of the policy; None where a person alone plays."""
@@ -441,6 +443,7 @@ class Playing:
             info=info,
             images=wanted,
             timeout=request.timeout,
+            judges=self._judges,
         )
 
     async def _turns(self, player: EpisodePlayer) -> AsyncGenerator[PlayEvent, None]:

@@ -27,6 +27,7 @@ from hudtui.core.rollouts.evaluate import (
     playable_tasks,
     secrets_of,
 )
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
@@ -154,6 +155,7 @@ async def serve_environment(
         timeout=timeout,
         images=request.images,
         reuse=request.reuse,
+        judges=Judges(settings.lookup),
         on_episode=keep,
         on_broken=lambda task, turns: over.put_nowait(
             Notice(

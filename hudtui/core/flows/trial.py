@@ -92,8 +92,8 @@ async def try_task(
         person: Agrees to the test.
         task: The task.
         tasks: The source of the task, as the user named it.
-        agreed: Configurations of servers that the person has agreed to; this task's is added, so
-            that the person agrees once.
+        agreed: Servers and judges that the person has agreed to; this task's are added, so that
+            the person agrees once.
 
     Yields:
         A `Progress` when the test begins, then a `Trial`, whatever the environment did. Nothing
@@ -103,23 +103,27 @@ async def try_task(
         Untrusted: The user has not agreed to what the task starts or connects to.
     """
     from hudtui.core import trust
-    from hudtui.core.environment.powers import server_lines, task_powers
+    from hudtui.core.environment.powers import server_lines
     from hudtui.core.rollouts.evaluate import tasks_file
+    from hudtui.core.tasks.judges import judge_lines, required_powers
 
     agreed = set() if agreed is None else agreed
-    servers = json.dumps(task.mcp_config, sort_keys=True, default=repr)
+    settings = await asyncio.to_thread(project.settings)
+    judges = judge_lines(task, settings.lookup)
+    servers = json.dumps([task.mcp_config, judges], sort_keys=True, default=repr)
     if servers not in agreed:
         lines = (
             *server_lines(task.mcp_config),
+            *judges,
             "",
             "The task is set up and evaluated at once; no agent plays.",
         )
         if not await person.confirm(f"Test {task.id}?", lines, yes="Test"):
             return
         agreed.add(servers)
-    powers = task_powers([task.mcp_config], tasks_file(tasks, project.folder))
+    file = tasks_file(tasks, project.folder)
+    powers = required_powers([task], file, settings.lookup)
     await asyncio.to_thread(trust.require, project.folder, powers)
-    settings = await asyncio.to_thread(project.settings)
     yield Progress("test", f"testing {task.id}")
     yield await _trial(task, settings)
 
@@ -129,6 +133,9 @@ async def _trial(task: Task, settings: Settings) -> Trial:
     from hudtui.core.environment.client import connect
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.rollouts.episode import EpisodePlayer
+    from hudtui.core.rollouts.judging import Judges
+    from hudtui.core.tasks.expectation_form import parts_of
+    from hudtui.core.tasks.judges import key_problems
 
     began, timeout = time.monotonic(), settings.client_timeout
     lookup, folder = with_python_variable(settings.lookup), settings.folder
@@ -144,11 +151,16 @@ async def _trial(task: Task, settings: Settings) -> Trial:
             task.id, verdict, severity, reward, tuple(steps), details, time.monotonic() - began
         )
 
+    for problem in key_problems(parts_of(task), settings.lookup, settings.lacking):
+        return outcome("error", f"{problem.field}: {problem.message}")
+    judges = Judges(settings.lookup)
     try:
         async with connect(
             task.mcp_config, lookup=lookup, timeout=timeout, folder=folder
         ) as session:
-            player = EpisodePlayer(_Recorder(session, steps), GymConfig(), task, timeout=timeout)
+            player = EpisodePlayer(
+                _Recorder(session, steps), GymConfig(), task, timeout=timeout, judges=judges
+            )
             await player.start()
             episode = await player.finish()
     except HudtuiError as error:

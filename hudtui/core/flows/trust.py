@@ -125,7 +125,7 @@ def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
     Raises:
         InputError: The tasks cannot be read.
     """
-    from hudtui.core.environment.powers import task_powers
+    from hudtui.core.tasks.judges import required_powers
     from hudtui.core.tasks.read import read_tasks
 
     code = tuple(_code(Path(spec.config.path))) if spec.config is not None else ()
@@ -135,7 +135,7 @@ def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
     read = read_tasks(
         str(file), lookup=settings.lookup, platform=settings.platform, folder=settings.folder
     )
-    return (*settings.withheld, *code, *task_powers((task.mcp_config for task in read.tasks), file))
+    return (*settings.withheld, *code, *required_powers(read.tasks, file, settings.lookup))
 
 
 def require_run(spec: JobSpec, settings: Settings) -> None:
@@ -216,13 +216,14 @@ def advice(folder: Path, powers: Sequence[trust.Power]) -> str:
 
 
 def _tasks(file: Path, workspace: Workspace, most: int | None = LARGEST) -> Iterable[trust.Power]:
-    from hudtui.core.environment.powers import task_powers
+    from hudtui.core.tasks.judges import required_powers
     from hudtui.core.tasks.read import read_tasks
 
     if not file.is_file() or (most is not None and file.stat().st_size > most):
         return ()
     read = read_tasks(str(file), platform=workspace.platform, folder=workspace.folder)
-    return task_powers((task.mcp_config for task in read.tasks), file)
+    settings = load_settings(workspace.folder, workspace.platform)
+    return required_powers(read.tasks, file, settings.lookup)
 
 
 def _source(workspace: Workspace) -> Iterable[trust.Power]:

@@ -30,6 +30,7 @@ from hudtui.core.openenv.messages import (
 )
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.values import Episode, Message, Turn
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line, did_you_mean
@@ -68,6 +69,7 @@ class ServedTasks:
         timeout: float | None = None,
         images: bool = False,
         reuse: bool = False,
+        judges: Judges | None = None,
         on_episode: Callable[[Task, Episode], None] = lambda task, episode: None,
         on_broken: Callable[[Task, int], None] = lambda task, turns: None,
     ) -> None:
@@ -79,6 +81,7 @@ class ServedTasks:
         self.timeout = timeout
         self.images = images
         self.reuse = reuse
+        self.judges = judges
         self.on_episode = on_episode
         self.on_broken = on_broken
         self._places = {task.id: index for index, task in enumerate(self.tasks)}
@@ -170,6 +173,7 @@ class EpisodeSession:
             images=self._served.images,
             keep_images=False,
             timeout=self._served.timeout,
+            judges=self._served.judges,
         )
         messages = await player.start()
         if player.stop is not None:

@@ -142,7 +142,7 @@ def _judged(parts: Any) -> tuple[JudgedPart, ...]:
         score, weight = number(part.get("score")), number(part.get("weight"))
         if score is None or weight is None:
             continue
-        texts = (content_text(part.get(field)) for field in ("words", "seen"))
+        texts = (content_text(part.get(field)) for field in ("words", "seen", "judge"))
         judged.append(JudgedPart(content_text(part.get("name")), score, weight, *texts))
     return tuple(judged)
 

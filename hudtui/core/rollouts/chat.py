@@ -25,9 +25,9 @@ from hudtui.core.http import (
     require_key,
 )
 from hudtui.core.rollouts.values import ContextFull, Message
+from hudtui.core.settings import DEFAULT_BASE_URL
 from hudtui.core.text import clean_line
 
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NO_QUOTA = "insufficient_quota"
 _WORDED = {
@@ -194,7 +194,19 @@ class ChatEndpoint:
         seed: int | None = None,
         usage: TokenUsage | None = None,
     ) -> Mapping[str, Any]:
-        """The model's next message, as the endpoint gives it.
+        """The model's next message, as the endpoint gives it; see `choice`."""
+        choice = await self.choice(messages, seed=seed, usage=usage)
+        message: Mapping[str, Any] = choice["message"]
+        return message
+
+    async def choice(
+        self,
+        messages: Sequence[Message],
+        *,
+        seed: int | None = None,
+        usage: TokenUsage | None = None,
+    ) -> Mapping[str, Any]:
+        """The endpoint's first choice: a `message`, and why it ends there.
 
         Raises:
             ContextFull: The conversation has no room for another reply, by the endpoint's own
@@ -215,10 +227,9 @@ class ChatEndpoint:
         if usage is not None:
             usage.add(answer.get("usage"))
         choice = answer["choices"][0]
-        message = choice.get("message") if isinstance(choice, Mapping) else None
-        if not isinstance(message, Mapping):
+        if not isinstance(choice, Mapping) or not isinstance(choice.get("message"), Mapping):
             raise PolicyError("the endpoint's completion holds no message", fatal=True)
-        return message
+        return choice
 
     async def _post(self, body: dict[str, Any]) -> Mapping[str, Any]:
         answer = await self._send(body)

@@ -15,7 +15,7 @@ Scores (spec in `hudtui.core.gym.rubric`):
 - A task with several evaluate calls makes them all; the first answer that holds a reward counts.
 - A task with `evaluate` instead makes the calls of its parts, in order, on the same session; task
   completion is the mean of the parts (`tasks.expectation`). They are the task's own: no turn, and
-  not shown to the agent, which may use their tools as any other.
+  not shown to the agent, which may use their tools as any other. Models that judge are asked last.
 - A fault of the environment is no score. An evaluation that answers with an error before a reward
   is found, and one without a reward where the configuration has no reward code of its own, end the
   episode with `error`; so does a call that the connection cannot carry out.
@@ -42,6 +42,7 @@ from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
 from hudtui.core.gym.reply import as_thought, spoken
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.rollouts.judging import JudgeError, Judges, JudgeUsage, shown_messages
 from hudtui.core.rollouts.observation import (
     KEPT_IMAGES,
     OBSERVATION_LIMIT,
@@ -66,7 +67,15 @@ from hudtui.core.rollouts.values import (
     plain_number,
 )
 from hudtui.core.tasks.agent import agent_settings
-from hudtui.core.tasks.expectation import JudgedPart, Seen, judge, reward_of, seen_answer
+from hudtui.core.tasks.expectation import (
+    JudgedPart,
+    ModelJudge,
+    Part,
+    Seen,
+    judge,
+    reward_of,
+    seen_answer,
+)
 from hudtui.core.tasks.expectation_form import parts_of
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.text import clean_line
@@ -112,6 +121,7 @@ class EpisodePlayer:
         timeout: Seconds for one call; None for the session's own limit.
         judged_later: Something else gives the reward afterwards: an evaluation without one is no
             failure.
+        judges: Asks the models that judge; without it a task with one cannot be evaluated.
     """
 
     def __init__(
@@ -127,6 +137,7 @@ class EpisodePlayer:
         limit: int = OBSERVATION_LIMIT,
         timeout: float | None = None,
         judged_later: bool = False,
+        judges: Judges | None = None,
     ) -> None:
         self.session = session
         self.config = config
@@ -152,6 +163,9 @@ class EpisodePlayer:
         self._agent = agent_settings(task)
         self._parts = parts_of(task)
         self._judged: tuple[JudgedPart, ...] = ()
+        self._judges = judges
+        self._judge_usage = JudgeUsage()
+        self._unjudged: JudgeError | None = None
         own = {
             name: "is not allowed in this task"
             for name in session.tools
@@ -337,10 +351,11 @@ class EpisodePlayer:
     async def _judge_parts(self) -> str | None:
         """Make the calls of the parts, and judge the answers. Returns why there is no score."""
         self._completion, self._found, self._judged = 0.0, False, ()
+        self._unjudged = None
         seen: list[Seen] = []
         for part in self._parts:
             if part.call is None:
-                seen.append(self._seen(part.subject))
+                seen.append(self._seen(part))
                 continue
             result = await self._call(part.call, "evaluation")
             if result is None:
@@ -354,6 +369,16 @@ class EpisodePlayer:
                     f"{part.call.name} answered with an error: {said}; where an error says that "
                     "the agent failed, expect `error: false` as well"
                 )
+        for number, part in enumerate(self._parts):
+            if part.judge is None:
+                continue
+            try:
+                seen[number] = await self._verdict(part.judge, seen[number])
+            except JudgeError as error:
+                self._unjudged = error
+                return "; ".join(error.lines())
+            finally:
+                self.info["judge"] = self._judge_usage.to_json()
         self._judged = judge(self._parts, seen)
         self._completion, self._found = plain_number(reward_of(self._judged)), True
         return None
@@ -362,12 +387,23 @@ class EpisodePlayer:
         """True for a listed tool, also where its server's name stands before its own."""
         return any(name == tool or name.endswith(f"_{tool}") for tool in self.session.tools)
 
-    def _seen(self, subject: str) -> Seen:
+    def _seen(self, part: Part) -> Seen:
         """Return the last reply, or the number of turns: of all replies, also without a call."""
-        if subject == "turns":
+        if part.subject == "turns":
             played = self._messages[self._opening :]
             return Seen(str(sum(message["role"] == "assistant" for message in played)))
+        if part.judge is not None and part.judge.of == "transcript":
+            return Seen(shown_messages(self._messages[max(self._opening - 1, 0) :]))
         return Seen(spoken(self._last_reply))
+
+    async def _verdict(self, asked: ModelJudge, seen: Seen) -> Seen:
+        """Ask a model that judges."""
+        if self._judges is None:
+            raise JudgeError("no model that judges can be asked here", fatal=True)
+        text = f"The tool answered with an error: {seen.text}" if seen.is_error else seen.text
+        prompt, usage = self.task.prompt, self._judge_usage
+        verdict = await self._judges.verdict(asked, prompt, text, usage)
+        return Seen(verdict.reason, value=verdict.score, chosen=True)
 
     async def _judge_by_tools(self) -> str | None:
         """Call the task's evaluate tools. Returns what is wrong with their answers, if anything."""
@@ -426,6 +462,7 @@ class EpisodePlayer:
             await self.judge()
         if self._evaluable and (wrong := self.info.get("evaluation_error")) is not None:
             self._evaluable = False
+            self.failure = self.failure or self._unjudged
             self._end("error", f"the evaluation failed: {wrong}")
         if self._evaluable and self.config.reward:
             try:

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.episode_place import is_per_episode
 from hudtui.core.environment.login_file import login_secrets
-from hudtui.core.environment.powers import task_powers
 from hudtui.core.environment.sharing import shared_places
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
@@ -39,8 +38,9 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import typed_path
 from hudtui.core.plain import to_plain
-from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
+from hudtui.core.rollouts.chat import ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive, judging_actions
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 from hudtui.core.rollouts.outcome import (
     METRICS,
@@ -63,7 +63,8 @@ from hudtui.core.rollouts.trace import (
     write_episode,
 )
 from hudtui.core.rollouts.values import Complete, Episode
-from hudtui.core.settings import looks_secret
+from hudtui.core.settings import DEFAULT_BASE_URL, looks_secret
+from hudtui.core.tasks.judges import require_keys, required_powers
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line, did_you_mean, none_of
@@ -179,6 +180,7 @@ async def evaluate(
     lookup: Lookup | None = None,
     on_turn: OnTurn | None = None,
     telemetry: Telemetry | None = None,
+    judges: Judges | None = None,
 ) -> AsyncGenerator[EpisodeDone | Progress | Notice, None]:
     """Play `group` episodes of each task, and yield an event for each that is over.
 
@@ -205,6 +207,7 @@ async def evaluate(
         lookup: Returns the values of the tasks' variables, which are masked in the records.
         on_turn: Called with each turn of each episode.
         telemetry: Told of each episode; not closed here.
+        judges: Asks the models that judge.
 
     Raises:
         InputError: The folder holds another evaluation, or cannot be written.
@@ -242,6 +245,7 @@ async def evaluate(
         reuse=reuse,
         on_turn=on_turn,
         telemetry=telemetry,
+        judges=judges,
     )
     events: _Events = asyncio.Queue()
     crew = [asyncio.create_task(players.work(events)) for _ in range(at_once)]
@@ -296,6 +300,7 @@ class _Workers:
     reuse: bool
     on_turn: OnTurn | None
     telemetry: Telemetry | None
+    judges: Judges | None
     warned: set[str] = field(default_factory=set)
     """Warnings that were passed on, each once; `reward` stands for all about rewards."""
 
@@ -377,6 +382,7 @@ class _Workers:
             info=info,
             images=wanted,
             timeout=self.timeout,
+            judges=self.judges,
         )
 
     def _over(
@@ -669,6 +675,7 @@ async def run_eval(
             resume=request.resume,
             lookup=lookup,
             telemetry=telemetry,
+            judges=Judges(settings.lookup),
         )
         if request.resume and (out_dir / "traces.jsonl").exists():
             outcomes = {(one.task, one.rollout): one for one in read_outcomes(out_dir)}
@@ -728,7 +735,7 @@ def read_playable_tasks(
 
     Raises:
         InputError: The tasks cannot be read, or none can be played.
-        Untrusted: The tasks name a server that the user has not agreed to.
+        Untrusted: The tasks name a server, or a model that judges, that the user has not agreed to.
     """
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
@@ -739,6 +746,7 @@ def read_playable_tasks(
         lock_image=image,
         elsewhere=source is not None,
         platform=settings.platform,
+        lacking=settings.lacking,
         own_reward=bool(config.reward),
         split=split,
         folder=folder,
@@ -772,11 +780,10 @@ def read_playable_tasks(
             else None,
             where=Location(tasks),
         )
-    if source is None:
-        require(
-            folder, task_powers((task.mcp_config for task in chosen), tasks_file(tasks, folder))
-        )
-    else:
+    file = tasks_file(tasks, folder)
+    require(folder, required_powers(chosen, file, lookup, servers=source is None))
+    require_keys(chosen, read.problems)
+    if source is not None:
         from hudtui.core.environment.source import parse_source
 
         servers = parse_source(source, folder=folder, lookup=lookup).mcp_config()

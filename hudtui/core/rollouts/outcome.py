@@ -54,7 +54,7 @@ class EpisodeOutcome:
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         plain = {**vars(self), "usage": dict(self.usage), "own": dict(self.own)}
-        plain["parts"] = [part._asdict() for part in self.parts]
+        plain["parts"] = [part.to_json() for part in self.parts]
         empty = {name for name in ("own", "parts") if not plain[name]}
         return {name: value for name, value in plain.items() if name not in empty}
 

@@ -69,7 +69,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
 
 def scores_to_json(scores: Scores) -> dict[str, Any]:
     """Return scores as plain data: numbers by name, `own` and `parts` where there are some."""
-    record = {**vars(scores), "parts": [part._asdict() for part in scores.parts]}
+    record = {**vars(scores), "parts": [part.to_json() for part in scores.parts]}
     empty = {name for name in ("own", "parts") if not record[name]}
     return {name: value for name, value in record.items() if name not in empty}
 
@@ -492,6 +492,7 @@ def _part(record: Mapping[str, Any]) -> JudgedPart:
         float(record["weight"]),
         str(record["words"]),
         str(record["seen"]),
+        str(record.get("judge") or ""),
     )
 
 

@@ -1,8 +1,8 @@
-"""The judge of RULER: its model, its endpoint, and the number of its calls."""
+"""Models that judge the episodes of a run: RULER's, and those of the tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 from hudtui.core import trust
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.http import is_loopback
-from hudtui.core.rollouts.chat import DEFAULT_BASE_URL
 from hudtui.core.runs.checks import Check, lacking, missing, warning
+from hudtui.core.settings import DEFAULT_BASE_URL
+from hudtui.core.tasks.judges import judge_place, judge_places, task_judges
+from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.recipe import ART
 
@@ -71,6 +73,44 @@ def judge_port(work: Work, settings: Settings, *, remote: bool) -> int | None:
     if work.judge is None or not remote or not is_loopback(endpoint):
         return None
     return urlsplit(endpoint).port or 80
+
+
+def task_judge_checks(
+    tasks: Sequence[Task], settings: Settings, *, remote: bool
+) -> Iterator[Check]:
+    """Yield the checks of the models that judge tasks: their endpoints and keys.
+
+    `remote`: the run's machine is another one. It reaches no endpoint of this computer.
+    """
+    for (model, place), count in judge_places(tasks, settings.lookup).items():
+        name, endpoint = clean_line(model, 80), mask_url(place.endpoint)
+        if remote and is_loopback(place.endpoint):
+            text = (
+                f"the judge {name} of {plural(count, 'task')} listens on this computer alone, at "
+            )
+            text += f"{endpoint}, and the run's machine cannot reach it"
+            fix = "Name an endpoint that both reach, or run on this computer."
+            yield missing("judge", text, fix)
+        elif place.lacks_key and place.key_name is not None:
+            why = f", and the judge {name} at {endpoint} needs it"
+            yield lacking(settings, place.key_name, why, check="judge")
+        else:
+            text = (
+                f"{name} at {place.words()} judges {plural(count, 'task')}: each episode is sent "
+            )
+            yield warning("judge", f"{text}there, and is a call for which it may charge")
+
+
+def task_judge_names(tasks: Iterable[Task], settings: Settings) -> tuple[str, ...]:
+    """Return the settings that the judges of tasks are reached with."""
+    names: dict[str, None] = {}
+    for _, _, part in task_judges(tasks):
+        assert part.judge is not None
+        key = judge_place(part.judge, settings.lookup).key_name
+        names |= dict.fromkeys(filter(None, (key,)))
+        if part.judge.endpoint is None:
+            names["OPENAI_BASE_URL"] = None
+    return tuple(names)
 
 
 def _endpoint(settings: Settings) -> str:

@@ -22,7 +22,12 @@ from hudtui.core.runs.checks import (
     warning,
 )
 from hudtui.core.runs.inputs import OWN_VARIABLES, Inputs, read_inputs, task_lookup
-from hudtui.core.runs.judge import judge_checks, judge_port
+from hudtui.core.runs.judge import (
+    judge_checks,
+    judge_port,
+    task_judge_checks,
+    task_judge_names,
+)
 from hudtui.core.runs.site import RunSite
 from hudtui.core.runs.work import Work
 from hudtui.core.text import clean_line
@@ -104,6 +109,7 @@ def check(
         *_sharing_checks(inputs, settings, workspace),
         *_key_checks(work, site, servers, sent, settings),
         *judge_checks(work, settings, remote=site.remote),
+        *task_judge_checks(inputs.tasks, settings, remote=site.remote),
     )
     tunnels = tuple(dict.fromkeys(port for port in ports if port is not None))
     remarks = tuple(f"environment {route.text}" for route in routes[:_SHOWN_ROUTES])
@@ -424,6 +430,7 @@ def _sent(work: Work, inputs: Inputs, servers: Sequence[Servers], settings: Sett
         settings.platform.own_variable("CLIENT_TIMEOUT"),
         *(("OPENAI_API_KEY", "OPENAI_BASE_URL") if asks else ()),
         *(_SERVICES if trains else ()),
+        *task_judge_names(inputs.tasks, settings),
     ]
     secrets, variables = [], {}
     for name in dict.fromkeys(wanted):

@@ -1,8 +1,9 @@
 """Evaluators without code: what a task expects of answers, of the last reply and of the turns.
 
 `evaluate` of a task is a list of parts. Each names what it looks at, a call made after the last
-turn, the last reply or the number of turns, and what it expects there. `expectation_form` reads
-them; `judge` here gives each part its score from what was seen, without any effect.
+turn, the last reply or the number of turns, and what it expects there; or a model that judges, of
+which the verdict is seen. `expectation_form` reads them; `judge` here gives each part its score
+from what was seen, without any effect.
 
 A score is 0 to 1. Conditions of one object must all hold; `all` counts the lowest score, `any` the
 highest, `not` the opposite, and a list the mean by weight. The reward is the mean of the parts by
@@ -40,6 +41,7 @@ NUMBERS = Context(prec=50, traps=[])
 """Decimals keep 50 digits, and what overflows is an infinity rather than an error."""
 _SHOWN = 60
 _LONGEST = 160
+Subject = Literal["call", "reply", "turns", "judge"]
 
 
 # -- what was seen
@@ -341,6 +343,32 @@ class Mean:
         return _joined(self.conditions, ", ")
 
 
+@dataclass(frozen=True)
+class ModelJudge:
+    """A model that gives a score by a rubric. What is seen of it is its verdict.
+
+    `rollouts.judging` asks it.
+    """
+
+    rubric: str
+    model: str
+    endpoint: str | None = None
+    """Base URL of the endpoint; None: the one of the user's settings."""
+    key: str | None = None
+    """Name of the variable with the key; None: no key, or the settings' own without an endpoint."""
+    of: Literal["reply", "transcript", "call"] = "reply"
+    """The thing that is judged: the last reply, all messages, or the answer of the part's call."""
+    price: tuple[float, float] | None = None
+    """USD for a million tokens that the model reads, and that it writes."""
+    judges_errors = True
+
+    def score(self, seen: Seen) -> float:
+        return float(seen.value)
+
+    def words(self) -> str:
+        return _shown(self.rubric)
+
+
 def _joined(conditions: Sequence[Condition], word: str) -> str:
     texts = [
         f"({condition.words()})"
@@ -397,11 +425,16 @@ class Part:
     """One part of `evaluate`: what is looked at, and what is expected there."""
 
     name: str
-    subject: Literal["call", "reply", "turns"]
+    subject: Subject
     condition: Condition
     weight: float
     call: ToolCall | None = None
     """The call that is made after the last turn; None for a reply and for turns."""
+
+    @property
+    def judge(self) -> ModelJudge | None:
+        """The model that judges; None where none does."""
+        return self.condition if isinstance(self.condition, ModelJudge) else None
 
     def words(self) -> str:
         """Return the part in words: `read_text_file(words.txt) contains delta`."""
@@ -409,6 +442,9 @@ class Part:
         if self.call is not None:
             values = ", ".join(map(_shown, self.call.arguments.values()))
             subject = f"{self.call.name}({clean_line(values, _SHOWN)})"
+        if self.judge is not None:
+            whole = " of the transcript" if self.judge.of == "transcript" else ""
+            subject = f"judge of {subject}:" if subject else f"judge{whole}:"
         return clean_line(f"{subject} {self.condition.words()}", _LONGEST)
 
 
@@ -422,17 +458,23 @@ class JudgedPart(NamedTuple):
     words: str
     """What was expected: `read_text_file(words.txt) contains delta`."""
     seen: str
-    """The beginning of what was seen there."""
+    """The beginning of what was seen there; the reason of a model that judges."""
+    judge: str = ""
+    """The model that judged; empty where none did."""
 
     def line(self) -> str:
         """Return the outcome on one line: `✓ read_text_file(words.txt) contains delta (0.6)`."""
         words = clean_line(self.words, _LONGEST)
+        seen = clean_line(self.seen, _LONGEST if self.judge else _SHOWN)
         if self.score >= 1:
-            return f"✓ {words} ({self.weight:g})"
-        seen = clean_line(self.seen, _SHOWN)
+            return f"✓ {words} ({self.weight:g})" + (f": {seen}" if self.judge and seen else "")
         if self.score <= 0:
             return f"✗ {words} (0 of {self.weight:g}): {seen or 'nothing'}"
         return f"~ {words} ({self.weight * self.score:.3g} of {self.weight:g}): {seen}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as plain data; `judge` where a model judged."""
+        return {name: value for name, value in self._asdict().items() if name != "judge" or value}
 
 
 def judge(parts: Sequence[Part], seen: Sequence[Seen]) -> tuple[JudgedPart, ...]:
@@ -444,6 +486,7 @@ def judge(parts: Sequence[Part], seen: Sequence[Seen]) -> tuple[JudgedPart, ...]
             part.weight,
             part.words(),
             clean_line(one.text, _LONGEST),
+            part.judge.model if part.judge is not None else "",
         )
         for part, one in zip(parts, seen, strict=True)
     )

@@ -10,6 +10,7 @@ from decimal import Decimal, localcontext
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.http import is_http_url, is_loopback, keeps_secrets, parse_address
 from hudtui.core.pattern import LinearPattern
 from hudtui.core.tasks.expectation import (
     NUMBERS,
@@ -22,9 +23,11 @@ from hudtui.core.tasks.expectation import (
     Equals,
     Matches,
     Mean,
+    ModelJudge,
     Not,
     Number,
     Part,
+    Subject,
     seen_value,
 )
 from hudtui.core.tasks.task import FieldProblem, Task, ToolCall, json_kind
@@ -37,7 +40,7 @@ _DEEPEST_VALUE = 64
 _MOST_CONDITIONS = 500
 _LONGEST_PATTERN = 2_000
 _LONGEST_NAME = 40
-_SUBJECTS = ("call", "reply", "turns")
+_SUBJECTS = ("call", "reply", "turns", "judge")
 _PART_KEYS = (*_SUBJECTS, "expect", "weight", "name")
 _TAKEN = (
     *("task_completion", "tool_execution", "format_compliance", "reward", "reward_std"),
@@ -49,13 +52,17 @@ _BOUNDS = ("number", "tolerance", "least", "most")
 _CONDITIONS = ("contains", "equals", "matches", *_BOUNDS, "json", "all", "any", "not", "error")
 _STEP = re.compile(r"\.?([^\W\d][\w-]*)|\[(-?[0-9]{1,9})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
 _PATH_FORM = 'write it as `items[0].name`, and a key with other characters as `["a key"]`'
+_JUDGE_KEYS = ("rubric", "model", "endpoint", "key", "of", "price")
+_LONGEST_RUBRIC = 8_000
+_LONGEST_MODEL = 200
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _JUDGE = (
-    "a model that judges is not among the expectations: let a reward file ask it (`rubric.reward` "
-    "of the configuration), or train with ART and its judge (`--ruler`)"
+    "a model that judges is a part of its own, beside the others: "
+    '`{"judge": {"rubric", "model"}, "weight"}`'
 )
+_ENDPOINT_FORM = "https://api.openai.com/v1 or http://127.0.0.1:8000/v1"
 
-_Subject = Literal["call", "reply", "turns"]
-_USUAL_NAMES = {"reply": "reply", "turns": "length"}
+_USUAL_NAMES = {"reply": "reply", "turns": "length", "judge": "judge"}
 """Names of parts that have none: `turns` is a column of its own wherever parts are columns."""
 
 
@@ -105,10 +112,14 @@ def parts_of(task: Task) -> tuple[Part, ...]:
     return parts
 
 
-def part_calls(parts: Iterable[Part]) -> list[tuple[int, ToolCall]]:
-    """Return the calls of parts, each with the number of its part."""
-    numbered = enumerate(parts)
-    return [(number, part.call) for number, part in numbered if part.call is not None]
+def part_calls(parts: Iterable[Part]) -> list[tuple[str, ToolCall]]:
+    """Return the calls of parts, each with its place in the task."""
+    calls = []
+    for number, part in enumerate(parts):
+        place = "judge.of.call" if part.judge is not None else "call"
+        if part.call is not None:
+            calls.append((f"evaluate[{number}].{place}", part.call))
+    return calls
 
 
 def _problems_of_all(parts: list[Part]) -> list[FieldProblem]:
@@ -128,7 +139,8 @@ def _named(parts: list[Part]) -> tuple[Part, ...]:
     taken = {*_TAKEN, *(part.name for part in parts)}
     named = []
     for part in parts:
-        called = part.call.name[:_LONGEST_NAME] if part.call else _USUAL_NAMES[part.subject]
+        called = _USUAL_NAMES.get(part.subject) or (part.call.name if part.call else "")
+        called = called[:_LONGEST_NAME]
         name = plain = part.name or called
         number = 1
         while not part.name and name in taken:
@@ -143,8 +155,6 @@ def _part(place: str, value: Any) -> Part:
     if not isinstance(value, Mapping):
         message = f"this is {json_kind(value)}, and a part is an object: {_PART_FORM}"
         raise _Wrong(place, message, "type")
-    if "judge" in value:
-        raise _Wrong(f"{place}.judge", _JUDGE, "unknown-key")
     if "name" in value and "arguments" in value and not value.keys() & set(_SUBJECTS):
         message = "this is a call: write it in `call`, beside what you `expect`; a tool that "
         message += "answers with a reward itself stands in `evaluate_tool`"
@@ -153,10 +163,12 @@ def _part(place: str, value: Any) -> Part:
     named = [name for name in _SUBJECTS if name in value]
     if len(named) != 1:
         what = " and ".join(f"`{name}`" for name in named) or "neither"
-        message = f"a part has one of `call`, `reply` and `turns`, and this has {what}"
+        message = f"a part has one of `call`, `reply`, `turns` and `judge`, and this has {what}"
         raise _Wrong(place, message, "missing")
-    subject: _Subject = named[0]  # type: ignore[assignment]
+    subject: Subject = named[0]  # type: ignore[assignment]
     call = None
+    weight = _weight(f"{place}.weight", value.get("weight", 1))
+    name = _name(f"{place}.name", value.get("name"))
     if subject == "call":
         call = _call(f"{place}.call", value["call"])
         if "expect" not in value:
@@ -165,13 +177,109 @@ def _part(place: str, value: Any) -> Part:
     elif "expect" in value:
         message = f"what is expected stands in `{subject}` itself, not in `expect`"
         raise _Wrong(f"{place}.expect", message, "unknown-key")
+    if subject == "judge":
+        judge, call = _model_judge(f"{place}.judge", value["judge"])
+        return Part(name, subject, judge, weight, call)
     key = "expect" if subject == "call" else subject
     condition = _Reader(subject).read(f"{place}.{key}", value[key])
-    weight = _weight(f"{place}.weight", value.get("weight", 1))
-    return Part(_name(f"{place}.name", value.get("name")), subject, condition, weight, call)
+    return Part(name, subject, condition, weight, call)
 
 
-_PART_FORM = '`{"call": {"name", "arguments"}, "expect"}`, `{"reply"}` or `{"turns"}`'
+_PART_FORM = (
+    '`{"call": {"name", "arguments"}, "expect"}`, `{"reply"}`, `{"turns"}` or '
+    '`{"judge": {"rubric", "model"}}`'
+)
+
+
+def _model_judge(place: str, value: Any) -> tuple[ModelJudge, ToolCall | None]:
+    """Read a model that judges, and the call whose answer it judges, if it judges one."""
+    if not isinstance(value, Mapping):
+        message = f'this is {json_kind(value)}, and an object is needed: `{{"rubric", "model"}}`'
+        raise _Wrong(place, message, "type")
+    _known(place, value, _JUDGE_KEYS)
+    rubric = _text(f"{place}.rubric", value.get("rubric"), "what earns a high score, and what none")
+    if len(rubric) > _LONGEST_RUBRIC:
+        message = f"the rubric has {len(rubric)} characters, and {_LONGEST_RUBRIC} is the most"
+        raise _Wrong(f"{place}.rubric", message)
+    model = _text(f"{place}.model", value.get("model"), "the name of the model at its endpoint")
+    if len(model) > _LONGEST_MODEL or not model.isprintable() or model.strip() != model:
+        message = f"the name of a model has at most {_LONGEST_MODEL} characters, on one line"
+        raise _Wrong(f"{place}.model", message)
+    endpoint, key = _endpoint(place, value.get("endpoint"), value.get("key"))
+    of, call = _judged(f"{place}.of", value.get("of", "reply"))
+    price = _price(f"{place}.price", value.get("price"))
+    return ModelJudge(rubric, model, endpoint, key, of, price), call
+
+
+def _text(place: str, value: Any, what: str) -> str:
+    if value is None:
+        raise _Wrong(place, f"required: {what}", "missing")
+    if not isinstance(value, str) or not value.strip():
+        kind = "empty" if isinstance(value, str) else json_kind(value)
+        raise _Wrong(place, f"this is {kind}, and text is needed: {what}", "type")
+    return value
+
+
+def _endpoint(place: str, endpoint: Any, key: Any) -> tuple[str | None, str | None]:
+    """Read the address of a judge, and the name of the variable with its key."""
+    if key is not None and not (isinstance(key, str) and _VARIABLE.fullmatch(key)):
+        message = "this is no name of a variable: write the name, such as OPENAI_API_KEY; the key "
+        message += "itself stands in your settings, never in a task"
+        raise _Wrong(f"{place}.key", message)
+    if endpoint is None:
+        return None, key
+    if not isinstance(endpoint, str) or not is_http_url(endpoint) or not endpoint.isprintable():
+        message = f"this is no address: write one like {_ENDPOINT_FORM}, without variables, or "
+        message += "leave it out for the endpoint of your settings (OPENAI_BASE_URL)"
+        raise _Wrong(f"{place}.endpoint", message)
+    try:
+        parts = parse_address(endpoint, "an endpoint", _ENDPOINT_FORM)
+    except InputError as error:
+        raise _Wrong(f"{place}.endpoint", f"{error.what}: name the key in `key`") from None
+    if parts.query or parts.fragment:
+        message = "an address of an endpoint ends with its path: name the key in `key`"
+        raise _Wrong(f"{place}.endpoint", message)
+    if key is None and parts.scheme == "https" and not is_loopback(endpoint):
+        message = "required beside an https endpoint: the name of the variable with its key, which "
+        message += "`hudtui settings set NAME` keeps"
+        raise _Wrong(f"{place}.key", message, "missing")
+    if key is not None and not keeps_secrets(endpoint):
+        message = f"{key} would be sent in the clear: take an https address, or leave `key` out"
+        raise _Wrong(f"{place}.key", message)
+    return endpoint, key
+
+
+def _judged(
+    place: str, value: Any
+) -> tuple[Literal["reply", "transcript", "call"], ToolCall | None]:
+    """Read what a model judges."""
+    if value == "reply" or value == "transcript":
+        return value, None
+    if isinstance(value, Mapping):
+        _known(place, value, ("call",))
+        if "call" in value:
+            return "call", _call(f"{place}.call", value["call"])
+    message = 'a judge is shown `"reply"`, `"transcript"` or `{"call": {"name", "arguments"}}`'
+    raise _Wrong(place, message)
+
+
+def _price(place: str, value: Any) -> tuple[float, float] | None:
+    """Read USD for a million tokens that are read, and that are written."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        message = f"this is {json_kind(value)}, and an object is needed: "
+        raise _Wrong(place, message + '`{"input": 0.4, "output": 1.6}`, USD for a million tokens')
+    _known(place, value, ("input", "output"))
+    prices = []
+    for name in ("input", "output"):
+        if name not in value:
+            raise _Wrong(f"{place}.{name}", "required: USD for a million tokens", "missing")
+        price = _finite(f"{place}.{name}", value[name])
+        if price < 0:
+            raise _Wrong(f"{place}.{name}", f"the price {value[name]} is negative")
+        prices.append(float(price))
+    return prices[0], prices[1]
 
 
 def _call(place: str, value: Any) -> ToolCall:
@@ -236,7 +344,7 @@ def _known(place: str, value: Mapping[str, Any], names: tuple[str, ...]) -> None
 class _Reader:
     """Reads what is expected of one subject."""
 
-    def __init__(self, subject: _Subject) -> None:
+    def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._chosen = 0
         """Paths that lead to the value in hand."""

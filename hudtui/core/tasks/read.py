@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.json_records import RecordChunk
+    from hudtui.core.tasks.judges import Lacking
     from hudtui.core.tasks.validate import CheckedTask, Rules, TaskChecker
 
 LARGEST_FILE = 1 << 30
@@ -783,6 +784,7 @@ def read_tasks(
     split: str | None = None,
     folder: Path | None = None,
     token: str | None = None,
+    lacking: Lacking | None = None,
 ) -> LoadedTasks:
     """Read and check all tasks of a source into memory.
 
@@ -804,6 +806,7 @@ def read_tasks(
         folder: Where relative paths start; the current folder when None. (`folder / path` would
             hide that a path is a Hub id.)
         token: For a private dataset on the Hub.
+        lacking: See `Rules.lacking`.
 
     Raises:
         InputError: The source is missing, unreadable, or as a whole not what tasks can be.
@@ -813,6 +816,7 @@ def read_tasks(
 
     rules = Rules(
         lookup=lookup,
+        lacking=lacking,
         lock_image=lock_image,
         elsewhere=elsewhere,
         platform=platform or HUD,

@@ -500,11 +500,11 @@ def _call_names(calls: Any) -> str:
 
 
 def _subjects(parts: Any) -> str:
-    """Return what the parts of `evaluate` look at: the tools of calls, `reply`, `turns`."""
+    """Return what the parts of `evaluate` look at: tools of calls, `reply`, `turns`, `judge`."""
     found = []
     for part in parts if isinstance(parts, list) else (parts,):
         given = part if isinstance(part, Mapping) else {}
-        found += [name for name in ("reply", "turns") if name in given]
+        found += [name for name in ("reply", "turns", "judge") if name in given]
         found.append(_call_names(given.get("call")))
     return ", ".join(dict.fromkeys(filter(None, found)))
 

@@ -6,7 +6,7 @@ Imports msgspec: import this module late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from hudtui.core.tasks.agent import check_agent
 from hudtui.core.tasks.expectation_form import part_calls, read_parts
 from hudtui.core.tasks.formats import not_for_training
 from hudtui.core.tasks.json_records import decode_json, encode_json
+from hudtui.core.tasks.judges import Lacking, key_problems, no_value
 from hudtui.core.tasks.servers import Rewrite, literal_secrets
 from hudtui.core.tasks.task import FieldProblem, json_kind
 from hudtui.core.text import clean_line, did_you_mean
@@ -46,8 +47,6 @@ _MOST_PROBLEMS = 100
 _MOST_REMEMBERED = 20_000
 _INVALID: Any = object()
 """Stands for a field whose text is not JSON; a problem has been added for it."""
-
-Lacking = Callable[[str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -226,7 +225,7 @@ class TaskChecker:
             if not task.extra.keys().isdisjoint(_AGENT_FIELDS):
                 task.problems += check_agent(task.extra)
             if "evaluate" in task.extra:
-                _check_parts(task, analysis)
+                _check_parts(task, analysis, self.rules)
             for name in task.extra:
                 if (near := _slip_of(name)) is not None:
                     message = f"this is kept and means nothing here; did you mean {near!r}?"
@@ -523,17 +522,13 @@ def _check_variables(
             message = f"the variable {name} is not set, but {other} is, and is used instead"
             found.append(FieldProblem("mcp_config", message, "variable-case", "warning"))
         else:
-            why, fix = (
-                ("has no value here", "set it in the environment or in .env")
-                if lacking is None
-                else lacking(name)
-            )
+            why, fix = (lacking or no_value)(name)
             message = f"the variable {name} {why}, and the task needs it: {fix}"
             found.append(FieldProblem("mcp_config", message, "variable", "warning"))
     return found
 
 
-def _check_parts(task: CheckedTask, analysis: Analysis | None) -> None:
+def _check_parts(task: CheckedTask, analysis: Analysis | None, rules: Rules) -> None:
     """Check `evaluate`, and keep it as data, also where the record holds it as JSON text."""
     field = _data(task.problems, "evaluate", task.extra.pop("evaluate"))
     if field is _INVALID or is_empty(field):
@@ -545,10 +540,11 @@ def _check_parts(task: CheckedTask, analysis: Analysis | None) -> None:
         return
     parts, problems = read_parts(field)
     task.problems += problems
+    if rules.lookup is not None:
+        task.problems += key_problems(parts, rules.lookup, rules.lacking)
     if analysis is None or problems:
         return
-    for number, call in part_calls(parts):
-        place = f"evaluate[{number}].call"
+    for place, call in part_calls(parts):
         task.problems += check_call(place, call.name, call.arguments, analysis)
 
 

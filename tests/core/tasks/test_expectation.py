@@ -127,15 +127,14 @@ def test_an_expectation_holds_or_does_not(expect: Any, seen: Seen | str, held: f
     ("field", "place", "said"),
     [
         (["x"], "evaluate[0]", "a part is an object"),
-        ([{"expect": {}}], "evaluate[0]", "one of `call`, `reply` and `turns`"),
+        ([{"expect": {}}], "evaluate[0]", "one of `call`, `reply`, `turns` and `judge`"),
         ([{"call": CALL, "reply": {}}], "evaluate[0]", "`call` and `reply`"),
         ([{"call": CALL}], "evaluate[0].expect", "required"),
         ([{"call": "read"}], "evaluate[0].call", "an object with `name`"),
         ([{"call": {"arguments": {}}}], "evaluate[0].call.name", "no name of a tool"),
         ([part({"contains": "x"}) | {"call": {"name": "a", "args": {}}}], "call.args", "arguments"),
         ({"name": "evaluate", "arguments": {}}, "evaluate", "`evaluate_tool`"),
-        ([{"judge": {"url": "x"}}], "evaluate[0].judge", "rubric.reward"),
-        ([part({"judge": "nice?"})], "evaluate[0].expect.judge", "--ruler"),
+        ([part({"judge": "nice?"})], "evaluate[0].expect.judge", "a part of its own"),
         ([part({})], "evaluate[0].expect", "nothing is expected"),
         ([part("x")], "evaluate[0].expect", '{"contains": "text"}'),
         ([part({"contain": "x"})], "evaluate[0].expect.contain", "did you mean 'contains'?"),
@@ -189,6 +188,79 @@ def test_each_mistake_names_its_field_and_what_to_do(field: Any, place: str, sai
     assert problem.severity == "error"
     assert (problem.field or "").endswith(place)
     assert said in problem.message
+
+
+def judge_part(**more: Any) -> dict[str, Any]:
+    """Return a part that a model judges."""
+    return {"judge": {"rubric": "Is it polite?", "model": "m", **more}}
+
+
+SECURE = "https://judge.test/v1"
+DOUBLED = {"call": CALL, **judge_part()}
+
+
+@pytest.mark.parametrize(
+    ("field", "place", "said"),
+    [
+        ({"judge": "nice?"}, "judge", "an object is needed"),
+        (judge_part(url="x"), "judge.url", "it has rubric, model"),
+        (judge_part(rubrik="x"), "judge.rubrik", "did you mean 'rubric'?"),
+        ({"judge": {"model": "m"}}, "judge.rubric", "required"),
+        (judge_part(rubric="  "), "judge.rubric", "empty"),
+        (judge_part(rubric="x" * 9000), "judge.rubric", "9000 characters"),
+        ({"judge": {"rubric": "x"}}, "judge.model", "required"),
+        (judge_part(model=3), "judge.model", "text is needed"),
+        (judge_part(model="a\nb"), "judge.model", "on one line"),
+        (judge_part(endpoint="judge.test"), "judge.endpoint", "no address"),
+        (judge_part(endpoint="ftp://judge.test"), "judge.endpoint", "no address"),
+        (judge_part(endpoint="file:///etc/passwd"), "judge.endpoint", "no address"),
+        (judge_part(endpoint="${MY_JUDGE}"), "judge.endpoint", "without variables"),
+        (judge_part(endpoint=7), "judge.endpoint", "no address"),
+        (judge_part(endpoint="https://u:p@judge.test/v1"), "judge.endpoint", "name or password"),
+        (judge_part(endpoint=f"{SECURE}?key=abc"), "judge.endpoint", "ends with its path"),
+        (judge_part(endpoint=SECURE), "judge.key", "required beside an https"),
+        (judge_part(endpoint=SECURE, key="sk-abc"), "judge.key", "never in a task"),
+        (judge_part(endpoint="http://judge.test/v1", key="K"), "judge.key", "in the clear"),
+        (judge_part(of="thoughts"), "judge.of", "is shown"),
+        (judge_part(of={"reply": {}}), "judge.of.reply", "it has call"),
+        (judge_part(of={"call": {"arguments": {}}}), "judge.of.call.name", "no name"),
+        (judge_part(price=3), "judge.price", "an object"),
+        (judge_part(price={"input": 1}), "judge.price.output", "required"),
+        (judge_part(price={"input": -1, "output": 1}), "judge.price.input", "negative"),
+        (judge_part(price={"input": 1, "output": float("inf")}), "judge.price.output", "finite"),
+        ({**judge_part(), "expect": {}}, "expect", "in `judge` itself"),
+        (DOUBLED, "evaluate[0]", "`call` and `judge`"),
+        ({**judge_part(), "weight": -1}, "weight", "negative"),
+    ],
+)
+def test_each_mistake_of_a_judge_names_its_field(field: Any, place: str, said: str):
+    [problem] = read_parts([field])[1]
+    assert problem.severity == "error"
+    assert (problem.field or "").endswith(place)
+    assert said in problem.message
+    assert "sk-abc" not in problem.message
+
+
+def test_a_judge_is_read_and_said_in_words():
+    call = {"name": "read", "arguments": {"path": "a.txt"}}
+    given = [
+        judge_part(),
+        judge_part(of="transcript", endpoint=SECURE, key="MY_KEY"),
+        judge_part(of={"call": call}, endpoint="http://127.0.0.1:8000/v1"),
+        judge_part(price={"input": 0.4, "output": 2}, endpoint="http://10.0.0.5/v1"),
+    ]
+    parts, problems = read_parts(given)
+    assert not problems
+    assert [part.name for part in parts] == ["judge", "judge_2", "judge_3", "judge_4"]
+    assert [part.words() for part in parts] == [
+        "judge: Is it polite?",
+        "judge of the transcript: Is it polite?",
+        "judge of read(a.txt): Is it polite?",
+        "judge: Is it polite?",
+    ]
+    assert parts[1].judge is not None and parts[1].judge.key == "MY_KEY"
+    assert parts[2].call is not None and parts[2].call.name == "read"
+    assert parts[3].judge is not None and parts[3].judge.price == (0.4, 2.0)
 
 
 def test_nesting_has_an_end():
@@ -386,6 +458,7 @@ def test_a_thousand_expectations_are_judged_as_plain_python_judges_them(
 EVALUATE = [
     part({"json": {"path": "a", "equals": None}}, weight=0.5),
     {"reply": {"any": [{"contains": "déjà"}, {"number": 3, "tolerance": 0.5}]}, "name": "said"},
+    {"judge": {"rubric": "Höflich?\n1: ja", "model": "m", "of": {"call": CALL}}, "weight": 0.25},
 ]
 
 
