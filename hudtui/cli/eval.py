@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SHOWN_PROBLEMS = 10
 _SHOWN_CAUSES = 5
+_COUNTS = ("verdicts", "cached", "requests", "prompt_tokens", "completion_tokens")
 
 
 @top.command("eval")
@@ -225,6 +226,8 @@ def _report(
         f"end episodes={len(summary.outcomes)}/{summary.expected} failed={summary.failed} "
         f"reward={reward}{spread}"
     )
+    if judging := summary.judging:
+        console.say(judging_line(judging))
     known = _baseline(summary, request.group)
     if known.pass_1 is not None:
         console.say(f"baseline: {known.line()}")
@@ -244,6 +247,15 @@ def _report(
         return
     for line in reward_table(summary):
         console.out(line)
+
+
+def judging_line(judging: Mapping[str, float]) -> str:
+    """Return what the models that judge took, as `EvalSummary.judging`, on one line."""
+    counts = {name: f"{int(judging.get(name, 0)):,}" for name in _COUNTS}
+    asked = "{verdicts} verdicts, {cached} of them known, {requests} requests".format(**counts)
+    tokens = "{prompt_tokens} + {completion_tokens} tokens".format(**counts)
+    cost = f"${judging['cost']:,.4f}" if "cost" in judging else "cost not known"
+    return f"judges: {asked}, {tokens}, {cost}"
 
 
 def _baseline(summary: EvalSummary, group: int) -> Baseline:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import judged
+from support.scripted_chat import scripted_chat
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
@@ -522,3 +523,44 @@ def test_another_environment_has_a_player_of_its_own_by_default(own_world):
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     assert " policy=random out=other" in result.stderr.splitlines()[0]
+
+
+def _verdict(messages):
+    asked = messages[-1]["content"]
+    return json.dumps({"reason": "It is \x1b[31mfine\u202e.", "score": 0.5 * ("Reach" in asked)})
+
+
+def test_what_judges_took_is_said_at_the_end(monkeypatch):
+    with scripted_chat(_verdict) as chat:
+        asked = {"rubric": "Is it short?", "model": "m", "endpoint": chat.url, "of": "transcript"}
+        parts = [{"judge": {**asked, "price": {"input": 10, "output": 100}}}]
+        Path("tasks.json").write_text(
+            json.dumps([record(n, evaluate_tool={}, evaluate=parts) for n in (1, 2)])
+        )
+        options = ("--config", "c.yaml", "--max-turns", 1, "--group", 2)
+        first = invoke("tasks.json", *options, "--output", "out")
+        again = invoke("tasks.json", *options, "--output", "again", "--json")
+    assert first.exit_code == again.exit_code == 0, first.output + again.output
+    calls = len(chat.requests)
+    assert 2 <= calls <= 4
+    cost = calls * (5 * 10 + 7 * 100) / 1e6
+    known = f"4 verdicts, {4 - calls} of them known, {calls} requests"
+    assert f"judges: {known}, {5 * calls} + {7 * calls} tokens, ${cost:.4f}" in first.stderr
+    told = json.loads(again.stdout)
+    nothing = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0}
+    assert told["judge"] == {"verdicts": 4, "cached": 4, **nothing}
+    episode = told["tasks"][0]["episodes"][0]
+    assert episode["judge"]["cached"] == 1 and episode["parts"][0]["judge"] == "m"
+    assert told["scores"]["judge"] == 0.5
+    [line] = {one.scores.parts[0].line() for one in read_trace(Path("out/traces.jsonl"))}
+    assert line == "~ judge of the transcript: Is it short? (0.5 of 1): It is fine."
+
+
+def test_a_judge_that_is_not_there_ends_the_evaluation():
+    asked = {"rubric": "Is it short?", "model": "m", "endpoint": "http://127.0.0.1:9/v1"}
+    tasks = [record(n, evaluate_tool={}, evaluate=[{"judge": asked}]) for n in range(1)]
+    Path("tasks.json").write_text(json.dumps(tasks))
+    result = invoke("tasks.json", "--config", "c.yaml", "--max-turns", 1, "--output", "out")
+    assert result.exit_code != 0 and "Traceback" not in result.output
+    assert "the judge m gave no verdict: no answer from http://127.0.0.1:9/v1" in result.stderr
+    assert "1 verdicts, 0 of them known, 0 requests" in result.stderr

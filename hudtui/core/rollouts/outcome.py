@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class EpisodeOutcome:
     """Parts of the task's `evaluate`, and the user's own parts of the reward, by name."""
     parts: tuple[JudgedPart, ...] = ()
     """The outcome of each part of the task's `evaluate`."""
+    judge: Mapping[str, float] = field(default_factory=dict)
+    """What the models that judge took, as `info["judge"]` of a record; empty where none judges."""
 
     @property
     def failed(self) -> bool:
@@ -55,13 +58,14 @@ class EpisodeOutcome:
         """As plain data."""
         plain = {**vars(self), "usage": dict(self.usage), "own": dict(self.own)}
         plain["parts"] = [part.to_json() for part in self.parts]
-        empty = {name for name in ("own", "parts") if not plain[name]}
+        plain["judge"] = dict(self.judge)
+        empty = {name for name in ("own", "parts", "judge") if not plain[name]}
         return {name: value for name, value in plain.items() if name not in empty}
 
 
 def outcome_of(episode: Episode) -> EpisodeOutcome:
     """The outcome of an episode."""
-    usage = episode.info.get("usage")
+    usage, judge = (_numbers(episode.info.get(name)) for name in ("usage", "judge"))
     return EpisodeOutcome(
         task=episode.task_id,
         rollout=_rollout(episode),
@@ -70,8 +74,15 @@ def outcome_of(episode: Episode) -> EpisodeOutcome:
         stop=episode.stop,
         error=episode.error,
         seconds=float(episode.seconds.get("total", 0.0)),
-        usage=dict(usage) if isinstance(usage, Mapping) else {},
+        usage=usage,
+        judge=judge,
     )
+
+
+def _numbers(value: Any) -> dict[str, Any]:
+    """Return the finite numbers of a record's object, which may hold anything."""
+    items = value.items() if isinstance(value, Mapping) else ()
+    return {name: one for name, one in items if isinstance(one, int | float) and math.isfinite(one)}
 
 
 def _rollout(episode: Episode) -> int:
@@ -115,6 +126,20 @@ class EvalSummary:
         rewards = [outcome.reward for outcome in self.outcomes if not outcome.failed]
         return stdev(rewards) if len(rewards) > 1 else None
 
+    @property
+    def judging(self) -> dict[str, float]:
+        """What the models that judge took in all; empty where none judges.
+
+        `verdicts`, of which some were `cached`, `requests`, `prompt_tokens`, `completion_tokens`;
+        `cost` in USD, where it is known of every episode.
+        """
+        judged = [outcome.judge for outcome in self.outcomes if outcome.judge]
+        known = dict.fromkeys(name for one in judged for name in one)
+        sums = {name: sum(one.get(name, 0) for one in judged) for name in known}
+        if any("cost" not in one for one in judged):
+            sums.pop("cost", None)
+        return sums
+
     def by_task(self) -> dict[str, tuple[EpisodeOutcome, ...]]:
         """The outcomes of each task, in order."""
         found: dict[str, list[EpisodeOutcome]] = {}
@@ -136,6 +161,7 @@ class EvalSummary:
             "scores": _means(self.outcomes),
             "stops": stops,
             "causes": self.causes,
+            **({"judge": judging} if (judging := self.judging) else {}),
             "tasks": [
                 {
                     "task": task,

@@ -89,12 +89,13 @@ def turn_lines(event: PlayedTurn, picture: Picture) -> Content:
 
 
 def end_lines(episode: Episode) -> Content:
-    """Why the episode is over; of an episode without a reward, the evaluator's answer."""
+    """Why the episode is over, and how its parts came out; without a reward, the answer."""
     why = f": {clean_line(episode.error, 400)}" if episode.error else ""
     stop = (
         "Ended by you" if episode.stop == ENDED_BY_HAND else f"the episode is over ({episode.stop})"
     )
     lines = [Content.assemble((" ■  ", "bold $accent"), (f"{stop}{why}", "bold"))]
+    lines += [Content(f"    {part.line()}") for part in episode.scores.parts]
     failed = episode.info.get("evaluation_error")
     if failed:
         lines.append(

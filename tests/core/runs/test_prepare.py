@@ -22,6 +22,7 @@ from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.environment.episode_place import find_template
 from hudtui.core.errors import MachineError
+from hudtui.core.plain import to_plain
 from hudtui.core.runs.plan_text import readiness_text
 from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
@@ -215,6 +216,64 @@ async def test_a_run_starts_only_if_something_judges_its_tasks(
     with (project / "play.yaml").open("a") as config:
         config.write("rubric: {reward: 'rewards.py:kept'}\n")
     assert not (await _prepare(project, store, asked)).missing
+
+
+def _judged_by(project: Path, **judge: Any) -> None:
+    asked = {"rubric": "Is it polite?", "model": "m", **judge}
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task.pop("evaluate_tool", None)
+        task["evaluate"] = [{"judge": asked}]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+
+
+@pytest.mark.parametrize("engine", ["rollouts", "trl"])
+async def test_the_judges_of_tasks_are_in_the_checks_and_their_keys_travel_as_others_do(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    _judged_by(project, endpoint="https://judge.test/v1", key="JUDGE_API_KEY")
+    _machine_with(monkeypatch, 81920, 81920)
+    asked = RunRequest(host="me@box", engine=engine, policy="random")
+    prepared = await _prepare(project, store, asked)
+    assert prepared.record is None
+    [lacking] = prepared.missing
+    assert lacking.name == "judge" and lacking.options == ("JUDGE_API_KEY",)
+    assert "the judge m at https://judge.test/v1 needs it" in lacking.text
+    monkeypatch.setenv("JUDGE_API_KEY", "sk-judge-0123456789")
+    prepared = await _prepare(project, store, asked)
+    assert prepared.record is not None, prepared.missing
+    assert prepared.record.spec.secrets == ("JUDGE_API_KEY",)
+    [check] = [one for one in prepared.checks if one.name == "judge"]
+    assert check.state == "warning"
+    assert check.text.startswith("m at https://judge.test/v1 with JUDGE_API_KEY judges 4 tasks")
+    plan = json.dumps(to_plain(prepared.record.plan), default=str)
+    assert "sk-judge-0123456789" not in plan
+
+
+async def test_a_judge_of_the_settings_takes_its_address_along(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _judged_by(project)
+    _machine_with(monkeypatch, 81920, 81920)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai-0123456789")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://models.test/v1")
+    asked = RunRequest(host="me@box", engine="trl")
+    record = (await _prepare(project, store, asked)).record
+    assert record is not None
+    assert record.spec.secrets == ("OPENAI_API_KEY",)
+    assert record.spec.variables == {"OPENAI_BASE_URL": "https://models.test/v1"}
+
+
+async def test_a_judge_of_this_computer_is_no_judge_of_a_run_elsewhere(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _judged_by(project, endpoint="http://127.0.0.1:8000/v1")
+    here = RunRequest(host="local", engine="rollouts", policy="random")
+    assert not (await _prepare(project, store, here)).missing
+    _machine_with(monkeypatch, 81920, 81920)
+    there = RunRequest(host="me@box", engine="rollouts", policy="random")
+    [refused] = (await _prepare(project, store, there)).missing
+    assert refused.name == "judge" and "listens on this computer alone" in refused.text
 
 
 @pytest.mark.parametrize("engine", ["rollouts", "trl"])
