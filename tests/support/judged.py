@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -44,8 +45,13 @@ CALLS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
     "a third": [("write", {"name": "words", "text": "alpha"}), ("drop", {"name": "words"})],
     "said at once": [],
     "too long": [("look", {}), ("look", {}), ("look", {})],
+    "by a rubric": [("write", {"name": "words", "text": "alpha"})],
 }
-WORDS = {"all": "It is 42.", "said at once": "It lies in the attic."}
+WORDS = {
+    "all": "It is 42.",
+    "said at once": "It lies in the attic.",
+    "by a rubric": "Please look \u2603.",
+}
 """What the last reply says, by task."""
 SCORES = {
     "all": {"look": 1.0, "said": 1.0, "length": 1.0},
@@ -68,16 +74,35 @@ def records() -> list[dict[str, Any]]:
     return made
 
 
+def by_rubric(url: str) -> list[dict[str, Any]]:
+    """Return the record of a task that a model behind `url` judges, beside a condition."""
+    asked = {"rubric": "Is it polite?", "model": "judge", "endpoint": url}
+    parts = [
+        {"judge": asked, "weight": 0.3},
+        {"judge": {**asked, "of": {"call": LOOK}}, "name": "state", "weight": 0.5},
+        {"call": LOOK, "expect": {"json": {"path": "words", "contains": "alpha"}}, "weight": 0.2},
+    ]
+    [first, *_] = records()
+    return [{**first, "id": "by a rubric", "prompt": "Do this: by a rubric.", "evaluate": parts}]
+
+
+def verdict(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the verdict of a judge that depends on all that it is sent."""
+    sent = json.dumps([message["content"] for message in messages])
+    score = int(hashlib.sha256(sent.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
+    return json.dumps({"reason": "So it is.", "score": score})
+
+
 def write_files(folder: Path) -> None:
     """Write `judged.json`, the tasks, and `judged.yaml`, the configuration."""
     (folder / "judged.json").write_text(json.dumps(records()))
     (folder / "judged.yaml").write_text(CONFIG)
 
 
-def tasks() -> list[Task]:
-    """Return the tasks as they are read."""
+def tasks(found: Sequence[Mapping[str, Any]] | None = None) -> list[Task]:
+    """Return the tasks of records as they are read; those of `records` by default."""
     made = []
-    for one in records():
+    for one in records() if found is None else found:
         servers, parts = one["mcp_config"], one["evaluate"]
         made.append(Task(one["id"], one["prompt"], servers, extra={"evaluate": parts}))
     return made

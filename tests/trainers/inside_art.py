@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import art
 from openai import AsyncOpenAI
 from support import judged
+from support.scripted_chat import scripted_chat
 from support.tool_model import call, endpoint, message
 
 from art_integration.agent import ARTTrainingAgent
@@ -23,6 +24,7 @@ from hudtui.core.environment.client import connect
 from hudtui.core.errors import MachineError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.training.art import art_layout
 from hudtui.core.training.recipe import ART, recipe_from
@@ -170,9 +172,15 @@ async def judged_tasks() -> dict[str, Any]:
         client = AsyncOpenAI(base_url=base, api_key="none", max_retries=0)
         chat = EndpointChat(client, "tiny", RECIPE)
         played = [await playing.play(one, chat) for one in judged.tasks()]
+        with scripted_chat(judged.verdict) as judge:
+            playing.judges = Judges(lambda name: None)
+            [task] = judged.tasks(judged.by_rubric(judge.url))
+            rubric = await playing.play(task, chat)
     rewards = {one.episode.task_id: one.trajectory.reward for one in played}
     parts = {one.episode.task_id: one.episode.scores.own for one in played}
-    return {"rewards": rewards, "parts": parts, "row": art_worker._means(played)}
+    row = art_worker._means(played)
+    by_rubric = [rubric.trajectory.reward, rubric.episode.scores.own]
+    return {"rewards": rewards, "parts": parts, "row": row, "rubric": by_rubric}
 
 
 def kept_checkpoints() -> list[int]:

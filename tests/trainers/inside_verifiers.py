@@ -97,6 +97,11 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
         told["judged"] = await play(
             hud_vf_gym.load_environment("judged.json", "judged.yaml"), chat.url
         )
+    with scripted_chat(judged.reply) as chat, scripted_chat(judged.verdict) as judge:
+        Path("rubric.json").write_text(json.dumps(judged.by_rubric(judge.url)))
+        told["rubric"] = await play(
+            hud_vf_gym.load_environment("rubric.json", "judged.yaml"), chat.url
+        )
     told["wired"] = await play(env, url, [type(task)(data, env.config.taskset.task)])
     told["two"] = len(
         list(hud_vf_gym.load_environment("tasks.json", "2048.yaml", num_tasks=2).taskset)

@@ -19,13 +19,16 @@ from support import judged
 from support.games import generous
 from support.played import play
 from support.ready_python import ReadyPython
+from support.scripted_chat import scripted_chat
 from support.tool_model import call, endpoint, judgement, message
 
 from hudtui.core.environment.client import connect
 from hudtui.core.gym.config import parse_config
 from hudtui.core.plain import to_plain
+from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.trace import read_trace
+from hudtui.core.rollouts.values import Scores
 from hudtui.core.training.recipe import ART, recipe_from
 
 ROOT = Path(__file__).parents[2]
@@ -366,15 +369,17 @@ def test_nothing_that_can_be_played_ends_it_with_words(
     assert code in (1, 2) and words in output and "Traceback" not in output, output
 
 
-async def played_here() -> dict[str, float]:
-    """The rewards of the same replies as text, by task."""
+async def played_here() -> dict[str, Scores]:
+    """The scores of the same replies as text, by task."""
     config, _ = parse_config(judged.CONFIG, name="judged.yaml")
-    rewards = {}
-    for task in judged.tasks():
-        async with connect(task.mcp_config) as session:
-            episode = await play(session, config, task, ReplayPolicy(judged.replies(task.id)))
-        rewards[task.id] = episode.scores.reward
-    return rewards
+    judges, scores = Judges(lambda name: None), {}
+    with scripted_chat(judged.verdict) as judge:
+        for task in (*judged.tasks(), *judged.tasks(judged.by_rubric(judge.url))):
+            policy = ReplayPolicy(judged.replies(task.id))
+            async with connect(task.mcp_config) as session:
+                episode = await play(session, config, task, policy, judges=judges)
+            scores[task.id] = episode.scores
+    return scores
 
 
 def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
@@ -382,7 +387,9 @@ def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     a process for each."""
     inside = str(ROOT / "tests" / "trainers" / "inside_art.py")
     worker.program(inside, str(worker.folder), env={"PYTHONPATH": str(ROOT)})
-    wanted = asyncio.run(played_here())
+    scores = asyncio.run(played_here())
+    by_rubric = scores.pop("by a rubric")
+    wanted = {task: one.reward for task, one in scores.items()}
     code, output = worker.wait()
     assert code == 0, output[-5000:]
     found = json.loads(output.rpartition("RESULT ")[2].splitlines()[0])
@@ -414,6 +421,8 @@ def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     assert "--provider sky" in found["skypilot"]
     assert found["judged"]["rewards"] == wanted and len(set(wanted.values())) == 4
     assert found["judged"]["parts"] == judged.SCORES
+    assert found["judged"]["rubric"] == [by_rubric.reward, by_rubric.own]
+    assert 0 < by_rubric.own["state"] < 1
     assert found["judged"]["row"]["rewards/words"] == 1 / 3  # the mean over those that have it
     assert found["judged"]["row"]["rewards/length"] == pytest.approx(2 / 3)
     trajectory = found["agent"]

@@ -233,6 +233,20 @@ async def test_what_tasks_expect_is_judged_as_by_hudtui_to_the_bit(
         assert episode["rewards"]["task_completion"][0] == here[episode["task"]].task_completion
 
 
+async def test_a_model_judges_as_by_hudtui_to_the_bit(
+    told: dict[str, Any], world: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"tasks": "rubric.json", "config": Path("judged.yaml")}
+    with scripted_chat(judged.reply) as chat, scripted_chat(judged.verdict) as judge:
+        (world / "rubric.json").write_text(json.dumps(judged.by_rubric(judge.url)))
+        here = await played_here(world, chat, python, monkeypatch, **files)
+    [outcome] = here.values()
+    [episode] = told["rubric"]
+    assert episode["ok"] and episode["reward"] == outcome.reward
+    assert 0 < outcome.own["state"] < 1
+    assert {name: episode["metrics"][name] for name in outcome.own} == outcome.own
+
+
 def test_a_call_in_a_thought_is_never_played(told: dict[str, Any]) -> None:
     assert told["marked"] == [wanted_call(reply) for reply in any_replies(1000)]
 
