@@ -273,12 +273,15 @@ async def test_a_task_says_what_it_expects(project: Path, says: Any) -> None:
     parts = [
         {"call": answer, "expect": {"contains": "delta"}, "weight": 0.6},
         {"turns": {"most": 5}, "weight": 0.1},
+        {"judge": {"rubric": "Is it polite?", "model": "m", "endpoint": "http://10.0.0.5/v1"}},
     ]
     servers = {"files": {"command": "npx", "args": ["files", "."]}}
     task = {"id": "a", "prompt": "Write delta.", "mcp_config": servers, "evaluate": parts}
     (project / "tasks.json").write_text(json.dumps([task]))
     lines = ("read_text_file read_text_file(words.txt) contains delta 0.6",)
-    text = await says(app_of(project), *lines, "is at most 5 0.1", press=["3"], size=(160, 45))
+    asked = "judge judge: Is it polite? m at http://10.0.0.5/v1 1"
+    words = (*lines, "is at most 5 0.1", asked)
+    text = await says(app_of(project), *words, press=["3"], size=(160, 45))
     assert "kept" not in text
 
 

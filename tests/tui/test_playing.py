@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support import servers
+from support.scripted_chat import scripted_chat
 from support.waiting import until
 
 import hudtui.core.flows.playing as flow
@@ -252,6 +253,25 @@ async def test_an_episode_by_hand(open_app: Any, game: Path, settle: Any, screen
         assert screen.over and "the episode is over (done)" in screen_text(pilot.app)
         (episode,) = read_trace(game / flow.PLAYED)
         assert len(episode.turns) == 3 and "Kept in outputs/played/traces.jsonl" in screen.message
+
+
+async def test_what_a_judge_says_stands_at_the_end(
+    open_app: Any, game: Path, settle: Any, screen_text: Any
+) -> None:
+    reason = "It \x1b[2Jsays \u202eplease.\r\nTwice."
+    with scripted_chat(lambda _: json.dumps({"reason": reason, "score": 1})) as chat:
+        asked = {"rubric": "Is it polite?", "model": "m", "endpoint": chat.url}
+        one = task("small", 1)
+        del one["evaluate_tool"]
+        one["evaluate"] = [{"judge": asked, "weight": 0.6}, {"turns": {"most": 9}, "weight": 0.4}]
+        (game / "tasks.json").write_text(json.dumps([one]))
+        async with playing(open_app, settle, game, size=(160, 45)) as (screen, pilot):
+            await begun(screen, pilot)
+            await say(screen, pilot, "done()")
+            shown = screen_text(pilot.app)
+    assert "\u2713 judge: Is it polite? (0.6): It says please. Twice." in shown
+    assert "\u2713 the number of turns is at most 9 (0.4)" in shown
+    assert "\x1b" not in shown and "\u202e" not in shown
 
 
 async def test_a_start_waits_for_the_choices_that_the_screen_is_about_to_make(

@@ -354,7 +354,10 @@ _MEANING = {
     "setup_tool": 'JSON: the call (or calls) that prepare the environment; `"{}"` for none',
     "evaluate_tool": "JSON: the call (or calls) that judge the outcome",
     "metadata": "JSON: anything else about the task",
-    "evaluate": "JSON: what is expected after the last turn, in place of `evaluate_tool`",
+    "evaluate": (
+        "JSON: what is expected after the last turn, or which model judges by which rubric, in "
+        "place of `evaluate_tool`"
+    ),
 }
 
 

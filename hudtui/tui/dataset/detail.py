@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from textual.content import Content, Span
 
+from hudtui.core.environment.servers import mask_url
 from hudtui.core.json_text import pretty
+from hudtui.core.tasks.expectation import ModelJudge
 from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.core.tasks.masking import masked_config, masked_text
 from hudtui.core.tasks.table import ProblemKind, TaskRecord, TaskRow
@@ -161,10 +163,19 @@ def _evaluation(data: Mapping[str, Any]) -> Content:
         Content.assemble(
             (clean_line(part.name), "bold"),
             f"  {part.words()}",
+            (_asked(part.judge), "$foreground-muted"),
             (f"  {part.weight:g}", "$foreground-muted"),
         )
         for part in parts
     )
+
+
+def _asked(judge: ModelJudge | None) -> str:
+    """The model that judges a part, and where it is asked."""
+    if judge is None:
+        return ""
+    place = f" at {mask_url(judge.endpoint)}" if judge.endpoint is not None else ""
+    return "  " + clean_line(f"{judge.model}{place}", 200)
 
 
 def broken_content(
