@@ -251,9 +251,11 @@ def _report(
 
 def judging_line(judging: Mapping[str, float]) -> str:
     """Return what the models that judge took, as `EvalSummary.judging`, on one line."""
-    counts = {name: f"{int(judging.get(name, 0)):,}" for name in _COUNTS}
-    asked = "{verdicts} verdicts, {cached} of them known, {requests} requests".format(**counts)
-    tokens = "{prompt_tokens} + {completion_tokens} tokens".format(**counts)
+    from hudtui.core.text import plural
+
+    wanted, cached, requests, read, written = (int(judging.get(name, 0)) for name in _COUNTS)
+    asked = f"{plural(wanted, 'verdict')}, {cached:,} known, {plural(requests, 'request')}"
+    tokens = f"{read:,} + {written:,} tokens"
     cost = f"${judging['cost']:,.4f}" if "cost" in judging else "cost not known"
     return f"judges: {asked}, {tokens}, {cost}"
 

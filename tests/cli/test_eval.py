@@ -544,7 +544,7 @@ def test_what_judges_took_is_said_at_the_end(monkeypatch):
     calls = len(chat.requests)
     assert 2 <= calls <= 4
     cost = calls * (5 * 10 + 7 * 100) / 1e6
-    known = f"4 verdicts, {4 - calls} of them known, {calls} requests"
+    known = f"4 verdicts, {4 - calls} known, {calls} requests"
     assert f"judges: {known}, {5 * calls} + {7 * calls} tokens, ${cost:.4f}" in first.stderr
     told = json.loads(again.stdout)
     nothing = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0}
@@ -563,4 +563,4 @@ def test_a_judge_that_is_not_there_ends_the_evaluation():
     result = invoke("tasks.json", "--config", "c.yaml", "--max-turns", 1, "--output", "out")
     assert result.exit_code != 0 and "Traceback" not in result.output
     assert "the judge m gave no verdict: no answer from http://127.0.0.1:9/v1" in result.stderr
-    assert "1 verdicts, 0 of them known, 0 requests" in result.stderr
+    assert "1 verdict, 0 known, 0 requests" in result.stderr

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.person import ScriptedPerson
+from support.scripted_chat import scripted_chat
 
 from hudtui.core.events import Progress
 from hudtui.core.flows.trial import Trial, try_task
@@ -100,3 +101,20 @@ async def test_verdicts(tried: Task, severity: str, said: str) -> None:
     found = (await trial(ScriptedPerson(True), tried))[-1]
     assert isinstance(found, Trial) and found.severity == severity and said in found.verdict
     assert found.to_json()["ok"] is (severity != "error")
+
+
+async def test_a_judge_is_asked_about_and_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = '{"reason": "Nothing was said.", "score": 0}'
+    with scripted_chat(lambda _: said) as chat:
+        asked = {"rubric": "Is it polite?", "model": "m", "endpoint": chat.url, "key": "MY_KEY"}
+        tried = Task("t", "Ask.", BUNDLED, (BOARD,), extra={"evaluate": [{"judge": asked}]})
+        person = ScriptedPerson(True)
+        found = (await trial(person, tried))[-1]
+        assert isinstance(found, Trial) and found.severity == "error" and not found.steps
+        assert found.verdict.startswith("evaluate[0].judge.key: MY_KEY is not set")
+        monkeypatch.setenv("MY_KEY", "sk-mine-0123456789")
+        found = (await trial(ScriptedPerson(True), tried))[-1]
+    assert f"judge m: {chat.url} with MY_KEY" in person.questions[0].lines
+    assert isinstance(found, Trial) and found.severity == "success" and found.reward == 0
+    assert found.details == ("\u2717 judge: Is it polite? (0 of 1): Nothing was said.",)
+    assert chat.keys == ["Bearer sk-mine-0123456789"]
