@@ -7,6 +7,7 @@ A filter is a line of terms, and a row must match all of them:
   large ones;
 - `state:running`: the same in one field;
 - `reward:>0.5`, `step:<=40`: a comparison of a field that holds a number;
+- `reward:0.1-0.9`: a range of such a field, both ends included;
 - `-state:failed`, `!qwen`: the term must not match;
 - `"two words"`, `name:"two words"`: a term with spaces, searched for literally.
 
@@ -45,6 +46,7 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
 }
 _COMPARISON = re.compile(r"(>=|<=|>|<|=)(.*)")
+_RANGE = re.compile(r"(-?\d+(?:\.\d+)?|-?\.\d+)-(-?\d+(?:\.\d+)?|-?\.\d+)")
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ def _test(field: str | None, wanted: str, literal: bool, fields: Fields[R]) -> C
     search = _pattern(wanted, literal).search
     if field is not None:
         value = fields[field]
+        if not literal and (ends := _RANGE.fullmatch(wanted)):
+            return _within(float(ends[1]), float(ends[2]), value, search)
         return lambda row: search(value_text(value(row)) or NONE) is not None
     values = tuple(fields.values())
     return lambda row: any(
@@ -211,6 +215,23 @@ def _comparison(
         if isinstance(number, int | float):
             return compare(number, bound)
         return sign == "=" and equal(row)  # an id may be a text of digits
+
+    return holds
+
+
+def _within(
+    low: float,
+    high: float,
+    value: Callable[[R], Value],
+    search: Callable[[str], re.Match[str] | None],
+) -> Callable[[R], bool]:
+    """Test numbers by a range; in texts, such as a date, it is searched for like any other."""
+
+    def holds(row: R) -> bool:
+        held = value(row)
+        if isinstance(held, int | float):
+            return low <= held <= high
+        return search(value_text(held) or NONE) is not None
 
     return holds
 

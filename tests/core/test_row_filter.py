@@ -39,6 +39,13 @@ FIELDS: Fields[dict[str, Any]] = {
         ("reward:>0.6", [0, 3]),
         ("reward:<=0.57", [1]),
         ("reward:=10", [3]),
+        ("reward:0.57-0.62", [0, 1]),
+        ("reward:-1-0.6", [1]),
+        ("-reward:0-1", [2, 3]),
+        ("reward:0.9-0.1", []),
+        ("model:2-2.5", []),
+        ("model:2.5-3", [0]),  # no number: a text that is searched for
+        ('reward:"0.57-0.62"', []),
         ("state:=running", [0, 1]),
         ("state:=run", []),
         ("model:^-$", [3]),
