@@ -41,6 +41,7 @@ from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.chat import ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive, judging_actions
 from hudtui.core.rollouts.judging import Judges
+from hudtui.core.rollouts.measures import measure_fields, play_digest
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 from hudtui.core.rollouts.outcome import (
     METRICS,
@@ -224,7 +225,8 @@ async def evaluate(
         "config": config_digest(config),
         "max_turns": config.max_turns if max_turns is None else max_turns,
     }
-    store = _Store(out_dir, tasks, group, lookup)
+    played = await asyncio.to_thread(play_digest, config, max_turns)
+    store = _Store(out_dir, tasks, group, lookup, player=policy.name, played=played)
     over = store.restore(record, resume=resume)
     total = len(tasks) * group
     jobs = deque(_Job(task, n) for task in tasks for n in range(group) if (task.id, n) not in over)
@@ -488,12 +490,21 @@ class _Store:
     """
 
     def __init__(
-        self, out_dir: Path, tasks: Sequence[Task], group: int, lookup: Lookup | None
+        self,
+        out_dir: Path,
+        tasks: Sequence[Task],
+        group: int,
+        lookup: Lookup | None,
+        *,
+        player: str,
+        played: str,
     ) -> None:
         self._traces = out_dir / TRACES
         self._metrics = out_dir / METRICS
         self._group = group
         self._lookup = lookup
+        self._player, self._played = player, played
+        self._tasks = {task.id: task for task in tasks}
         self._open: dict[str, list[EpisodeOutcome]] = {task.id: [] for task in tasks}
         self._steps = 0
 
@@ -545,7 +556,11 @@ class _Store:
         collected.append(outcome)
         if len(collected) == self._group:
             self._steps += 1
-            append_line(self._metrics, metrics_line(self._steps, collected, tasks=len(self._open)))
+            measured = measure_fields(
+                self._tasks[outcome.task], collected, player=self._player, played=self._played
+            )
+            line = metrics_line(self._steps, collected, tasks=len(self._open), measured=measured)
+            append_line(self._metrics, line)
 
 
 def _holds_evaluation(traces: Path, *, resume: bool) -> bool:

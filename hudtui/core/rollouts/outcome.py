@@ -190,11 +190,18 @@ def summarise(
     return EvalSummary(tuple(ordered), len(tasks) * group)
 
 
-def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -> dict[str, Any]:
+def metrics_line(
+    step: int,
+    outcomes: Sequence[EpisodeOutcome],
+    *,
+    tasks: int,
+    measured: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The metrics of one task's rollouts, as a line of `metrics.jsonl`.
 
     The step of as many as there are tasks. Episodes that broke off count in `episodes`, `errors`,
-    `turns` and `seconds` alone; without another there is no `reward`.
+    `turns` and `seconds` alone; without another there is no `reward`. `measured` are fields of
+    `measures.measure_fields`.
     """
     rewards = [outcome.reward for outcome in outcomes if not outcome.failed]
     line: dict[str, Any] = {
@@ -215,7 +222,7 @@ def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -
     for name in ("prompt_tokens", "completion_tokens"):
         if any(name in outcome.usage for outcome in outcomes):
             line[name] = sum(outcome.usage.get(name, 0) for outcome in outcomes)
-    return line
+    return {**line, **(measured or {})}
 
 
 def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
