@@ -20,10 +20,12 @@ from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 
 if TYPE_CHECKING:
+    from hudtui.core.flows.baseline import Known
     from hudtui.core.platform import Platform
     from hudtui.core.results.baseline import Baseline
     from hudtui.core.rollouts.evaluate import EvalPrepared, EvalRequest
     from hudtui.core.rollouts.outcome import EvalSummary
+    from hudtui.core.settings import Settings
 
 _SHOWN_PROBLEMS = 10
 _SHOWN_CAUSES = 5
@@ -188,7 +190,8 @@ async def _play(request: EvalRequest, platform: Platform, *, as_json: bool) -> E
             elif isinstance(event, EvalFinished):
                 finished = event
     assert prepared is not None and finished is not None
-    _report(request, prepared, finished.summary, as_json=as_json)
+    known = await _known(request, prepared, settings)
+    _report(request, prepared, finished.summary, known, as_json=as_json)
     return finished.summary
 
 
@@ -217,8 +220,22 @@ def _announce(prepared: EvalPrepared) -> None:
         )
 
 
+async def _known(request: EvalRequest, prepared: EvalPrepared, settings: Settings) -> Known:
+    """What this evaluation and the earlier ones of the project say of the tasks."""
+    from hudtui.core.flows.baseline import known_after
+    from hudtui.core.project import Project
+
+    project = Project(settings.folder, settings.platform)
+    return await known_after(request, prepared, project)
+
+
 def _report(
-    request: EvalRequest, prepared: EvalPrepared, summary: EvalSummary, *, as_json: bool
+    request: EvalRequest,
+    prepared: EvalPrepared,
+    summary: EvalSummary,
+    known: Known,
+    *,
+    as_json: bool,
 ) -> None:
     spread = "" if summary.reward_std is None else f" reward_std={summary.reward_std:.3f}"
     reward = "none" if summary.reward is None else f"{summary.reward:.3f}"
@@ -228,8 +245,8 @@ def _report(
     )
     if judging := summary.judging:
         console.say(judging_line(judging))
-    known = _baseline(summary, request.group)
-    if known.pass_1 is not None:
+    own = _baseline(summary, request.group)
+    if known.players:
         console.say(f"baseline: {known.line()}")
     if as_json:
         console.out_json(
@@ -241,7 +258,8 @@ def _report(
                 "job": None if prepared.job is None else to_plain(prepared.job),
                 "problems": [to_plain(problem) for problem in prepared.problems],
                 **summary.to_json(),
-                "baseline": known.to_json(),
+                "baseline": own.to_json(),
+                "known": known.to_json(),
             }
         )
         return

@@ -23,6 +23,7 @@ from hudtui.core.runs.request import RunRequest
 
 if TYPE_CHECKING:
     from hudtui.core.events import Progress
+    from hudtui.core.flows.baseline import Known
     from hudtui.core.project import Project
     from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord, RunStore
@@ -167,6 +168,7 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
 
     See `run`.
     """
+    from hudtui.core.flows.baseline import with_baseline
     from hudtui.core.flows.start import agree_to_start
     from hudtui.core.flows.trust import require_run
     from hudtui.core.project import open_project
@@ -184,8 +186,9 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
     if how.emit_script:
         runlog.print_script(prepared.require())
         return
+    prepared, known = await with_baseline(prepared, project)
     if how.dry_run:
-        _print_dry_run(prepared, store, as_json=as_json)
+        _print_dry_run(prepared, store, known, as_json=as_json)
         if prepared.record is None:
             raise typer.Exit(InputError.exit_code)
         return
@@ -231,12 +234,18 @@ async def _prepare(request: RunRequest, store: RunStore, project: Project, how: 
 
     Where a person can be asked, offer to fix what the run lacks until the person declines.
     """
+    from hudtui.core.flows.baseline import measurer
     from hudtui.core.flows.prepare import fix
     from hudtui.core.runs.prepare import prepare_run
 
     while True:
         prepared = await prepare_run(
-            request, project.workspace(), project.settings(), store, starts=not how.emit_script
+            request,
+            project.workspace(),
+            project.settings(),
+            store,
+            starts=not how.emit_script,
+            measure=measurer(project.folder, store),
         )
         if not console.interactive() or how.only_looks or how.yes:
             return prepared
@@ -266,12 +275,15 @@ async def _push(name: str, project: Project) -> None:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def _print_dry_run(prepared: Preparation, store: RunStore, *, as_json: bool) -> None:
+def _print_dry_run(
+    prepared: Preparation, store: RunStore, known: Known | None, *, as_json: bool
+) -> None:
     """Print what would be done: in words, or for a program."""
     from hudtui.core.runs.plan_text import preparation_json, readiness_text
 
     if as_json:
-        console.out_json(preparation_json(prepared, store))
+        baseline = {} if known is None else {"baseline": known.to_json()}
+        console.out_json({**preparation_json(prepared, store), **baseline})
         return
     for line in (*_check_lines(prepared, fixes=True), *_plan_lines(prepared, store)):
         console.out(line)

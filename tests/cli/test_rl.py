@@ -234,6 +234,44 @@ def test_a_dry_run_of_a_training_says_what_is_known_of_its_cost(
     )
 
 
+def test_what_was_evaluated_stands_in_the_plan_of_a_training(workspace: Path) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    tasks[0]["mcp_config"]["text-2048"]["command"] = "${HUDTUI_PYTHON:-python3}"
+    many = [{**tasks[0], "id": f"t{number}"} for number in range(6)]
+    for task, target in zip(many, (4, 4, 64, 64, 64, 64), strict=True):
+        judge = {"name": "max_number", "arguments": {"target": target}}
+        task["evaluate_tool"] = {"name": "evaluate", "arguments": judge}
+    (workspace / "tasks.json").write_text(json.dumps(many))
+    training = ("rl", "tasks.json", "-e", "trl", "--host", "local", "-m", "org/model", "--dry-run")
+    unknown = json.loads(hudtui(*training, "--json", code=None).stdout)["baseline"]
+    assert unknown["players"] == [] and "no evaluation of these tasks" in unknown["line"]
+    assert unknown["command"] == "hudtui eval tasks.json -c play.yaml -p openai:org/model -r 16"
+    play = ("eval", "tasks.json", "-c", "play.yaml")
+    ended = hudtui(*play, "-p", "random", "-r", "4", code=0)
+    assert "baseline: mean reward: random 0." in ended.stderr
+    told = json.loads(hudtui(*play, "-p", "greedy", "--json", code=0).stdout)
+    assert {one["player"] for one in told["known"]["players"]} == {"random", "greedy"}
+    found = json.loads(
+        hudtui(*training, "--select", "difficulty:0.01-0.99", "--json", code=None).stdout
+    )
+    assert found["selected"]["kept"] == 4 and found["selected"]["too_easy"] == 2
+    assert {one["player"]: one["tasks"] for one in found["baseline"]["players"]} == {
+        "random": 4,
+        "greedy": 4,
+    }
+    (check,) = [one for one in found["checks"] if one["name"] == "baseline"]
+    assert check["text"] == found["baseline"]["line"] and "just now" in check["text"]
+    assert "org/model was not evaluated" in check["text"] and check["fix"]
+    many[0]["prompt"] = "Reach 4."
+    (workspace / "tasks.json").write_text(json.dumps(many))
+    (workspace / "play.yaml").write_text(CONFIG + "defaults: {max_turns: 7}\n")
+    changed = json.loads(hudtui(*training, "--json", code=None).stdout)["baseline"]
+    assert changed["players"] == [] and changed["stale"] == 5, "the changed task is another one"
+    (workspace / "play.yaml").write_text(CONFIG)
+    changed = json.loads(hudtui(*training, "--json", code=None).stdout)["baseline"]
+    assert [one["tasks"] for one in changed["players"]] == [5, 5] and changed["stale"] == 1
+
+
 def test_a_key_for_the_guard_is_told_of_and_may_not_be_the_user_s_own(
     workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

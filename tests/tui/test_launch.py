@@ -10,6 +10,7 @@ import json
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,13 +32,16 @@ from hudtui.core.compute import lifecycle
 from hudtui.core.compute.hardware import Hardware
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
+from hudtui.core.flows import baseline as baselines
 from hudtui.core.flows import start as starting
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.rollouts.evaluate import EvalRequest, run_eval
 from hudtui.core.runs import prepare as preparing
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
+from hudtui.core.settings import load_settings
 from hudtui.core.training.engines import recipe_for
 from hudtui.core.training.plan import PlanFile
 from hudtui.core.training.recipe import Recipe
@@ -235,6 +239,43 @@ async def test_a_task_file_that_is_cut_off_is_said(says: Any, workspace: Path, f
         "bracket or a quote is missing."
     )
     await says(app, words, run_before=failed)
+
+
+async def test_what_was_evaluated_comes_under_the_plan_that_is_shown_already(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read, reading = threading.Event(), threading.Event()
+    stored = baselines.stored_measures
+
+    def late(*args: Any) -> Any:
+        reading.set()
+        assert may_read.wait(30)
+        return stored(*args)
+
+    tasks = (workspace / "tasks.json").read_text()
+    (workspace / "tasks.json").write_text(tasks.replace('"python"', '"${HUDTUI_PYTHON:-python3}"'))
+    request = EvalRequest("tasks.json", Path("configs/2048.yaml"), policy="random", limit=2)
+    async for _ in run_eval(request, load_settings(workspace)):
+        pass
+    monkeypatch.setattr(baselines, "stored_measures", late)
+    async with open_app(workspace, size=(120, 35)) as (app, pilot):
+        app.open_screen("launch")
+        screen = app.screen
+        await until(pilot, lambda: screen.record is not None and reading.is_set())
+        record, turns = screen.record, screen.query_one("#launch-max_turns")
+        assert "baseline" not in {check.name for check in screen.prepared.checks}
+        turns.focus()
+        await pilot.press("7")
+        assert turns.value == "7", "no key waits for it"
+        await pilot.press("backspace")
+        may_read.set()
+        await until(
+            pilot,
+            lambda: screen.prepared is not None and screen.prepared.checks[-1].name == "baseline",
+        )
+        shown = str(screen.query_one("#launch-plan").content)
+        assert "baseline: mean reward: random 0." in shown and "2 of 4 tasks" in shown
+        assert screen.record is not None and screen.record.spec.tasks == record.spec.tasks
 
 
 async def test_a_page_down_shows_a_plan_that_is_out_of_sight(

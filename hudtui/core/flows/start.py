@@ -14,6 +14,7 @@ from hudtui.core.compute.lifecycle import offer_title
 from hudtui.core.compute.limits import money
 from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import HudtuiError, MachineError
+from hudtui.core.flows.baseline import measurer
 from hudtui.core.flows.person import Person
 from hudtui.core.flows.rent import wallet_line
 from hudtui.core.flows.stop import rental
@@ -125,8 +126,14 @@ async def agree_to_request(
     """
     settings = await asyncio.to_thread(project.settings)
     settings.require_trust()  # a key that is not agreed to would count as missing
+    store = project.runs
     prepared = await prepare_run(
-        request, project.workspace(), settings, project.runs, providers=providers
+        request,
+        project.workspace(),
+        settings,
+        store,
+        providers=providers,
+        measure=measurer(project.folder, store),
     )
     record = prepared.require()
     await asyncio.to_thread(require_run, record.spec, settings)

@@ -59,7 +59,7 @@ class Baseline:
     spread: Estimate | None
     """Share of groups in which not all rewards are equal: those that a training by group
     comparison learns from. None where no task has two episodes."""
-    difficulty: Mapping[str, float]
+    solved: Mapping[str, float]
     """Share of solved episodes by task."""
 
     def line(self) -> str:
@@ -86,7 +86,7 @@ class Baseline:
             "pass@1": None if self.pass_1 is None else self.pass_1.to_json(),
             **{f"pass@{k}": one.to_json() for k, one in self.pass_k.items()},
             "spread": None if self.spread is None else self.spread.to_json(),
-            "difficulty": dict(self.difficulty),
+            "solved": dict(self.solved),
         }
 
 

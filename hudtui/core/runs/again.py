@@ -59,6 +59,7 @@ def request_again(record: RunRecord) -> RunRequest:
         engine=spec.engine,
         name=record.name,
         tasks=spec.tasks.path if spec.tasks else None,
+        select=None,  # the file holds the selected tasks alone
         config=Path(spec.config.path) if spec.config else None,
         training=None,  # the settings are those of the file, too
         settings=dict(spec.training),

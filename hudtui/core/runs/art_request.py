@@ -39,6 +39,7 @@ class ArtRequest(RunRequest):
         *(
             "engine",
             "tasks",
+            "select",
             "config",
             "training",
             "policy",

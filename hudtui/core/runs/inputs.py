@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.files import read_text, write_atomic
 from hudtui.core.runs.checks import Check, Remedy, fine, lacking, missing, refused, warning
 from hudtui.core.runs.request import REMOTE, RunRequest
-from hudtui.core.text import plural
+from hudtui.core.text import clean_line, plural
 from hudtui.core.variables import EPISODE_VARIABLES, Lookup
 from hudtui.core.workspace import Workspace, last_dataset_name, lost_dataset_name, make_state_dir
 
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from hudtui.core.runs.work import Work
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import TaskReader
+    from hudtui.core.tasks.select import Measured, Selected
     from hudtui.core.tasks.task import Task
+
+    Measurer = Callable[[Sequence[Task], GymConfig, Work], Measured]
+    """Returns the difficulties that are known of the tasks of a run."""
 
 OWN_VARIABLES = ("HUDTUI_PYTHON", *EPISODE_VARIABLES)
 """Task variables that no setting is sent for: the machine, or the episode, has its own value."""
@@ -50,6 +54,8 @@ class Inputs:
     config_file: Path | None = None
     reward_files: tuple[Path, ...] = ()
     """Files with the code of the configuration's own reward, the named file first."""
+    selected: Selected | None = None
+    """The choice among the tasks; None where all are taken."""
 
     @property
     def local_image(self) -> LockFile | None:
@@ -62,10 +68,17 @@ class Inputs:
         return self.lock.image if self.lock is not None and self.lock.image_here is None else None
 
 
-def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: TaskReader) -> Inputs:
+def read_inputs(
+    work: Work,
+    workspace: Workspace,
+    settings: Settings,
+    read: TaskReader,
+    measure: Measurer | None = None,
+) -> Inputs:
     """Read the lock file, tasks and configuration, and the Hub if the tasks are on the Hub.
 
-    Writes at most a copy of the tasks into `.hudtui/`.
+    Writes at most a copy of the tasks into `.hudtui/`. `measure` knows the difficulties that the
+    request may select tasks by.
     """
     lock, lock_checks = _lock(workspace)
     source, source_checks = _task_source(work.request, workspace, lock)
@@ -86,6 +99,12 @@ def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: Task
                 error.where, file=name
             )  # the path that the user knows, relative to the project
         return Inputs((*file_checks, refused("config", error)), lock, tasks, task_file)
+    selected: Selected | None = None
+    if work.request.select and source is not None and tasks:
+        selected, selection = _select(work, tasks, config_in(config, config_file), measure)
+        file_checks = (*file_checks, selection)
+        tasks = () if selected is None else selected.kept
+        task_file = _copy(tasks, source, workspace) if tasks else None
     actions = plural(len(config.mappings), "action") if config.mappings else "the tools as they are"
     policy_checks = _policy(work.request, config)
     checks = (
@@ -94,7 +113,45 @@ def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: Task
         *policy_checks,
         *_scores(work, config, tasks),
     )
-    return Inputs(checks, lock, tasks, task_file, config, config_file, code)
+    return Inputs(checks, lock, tasks, task_file, config, config_file, code, selected)
+
+
+def config_in(config: GymConfig, file: Path) -> GymConfig:
+    """Return a configuration that knows its file by its whole path.
+
+    The code of its reward lies beside it.
+    """
+    return replace(config, path=str(file))
+
+
+def _select(
+    work: Work, tasks: tuple[Task, ...], config: GymConfig, measure: Measurer | None
+) -> tuple[Selected | None, Check]:
+    """Choose among the tasks as the request says; those that are held out stay.
+
+    None if the choice cannot be made, or leaves too few.
+    """
+    from hudtui.core.tasks.select import Measured, names_difficulty, select_tasks
+
+    text = work.request.select or ""
+    held_out = 0 if work.job is None else work.job.recipe.held_out
+    others = tasks[: len(tasks) - held_out] if held_out < len(tasks) else tasks
+    measured = Measured()
+    try:
+        if measure is not None and names_difficulty(text):
+            measured = measure(tasks, config, work)
+        selected = select_tasks(others, text, measured)
+    except HudtuiError as error:
+        return None, refused("tasks", error)
+    kept = (*selected.kept, *tasks[len(others) :])
+    selected = replace(selected, kept=kept, total=len(tasks), held_out=len(tasks) - len(others))
+    fewest = work.request.features.fewest_tasks
+    unmeasured = selected.unmeasured == len(others)
+    fix = f"{measured.command} measures them." if selected.unmeasured and measured.command else None
+    if len(kept) - selected.held_out >= fewest:
+        return selected, Check("tasks", "fine", clean_line(selected.text, 400))
+    needs = f"; this run needs at least {fewest}" if not unmeasured else ""
+    return None, missing("tasks", selected.text + needs, fix or "Widen what is selected.")
 
 
 def _scores(work: Work, config: GymConfig, tasks: Sequence[Task]) -> Iterator[Check]:

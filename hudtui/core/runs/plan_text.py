@@ -47,6 +47,9 @@ def plan_lines(
         PlanLine("run", f"{record.id}  (engine {record.engine})"),
         *_machine_lines(record, prepared),
     ]
+    selected = None if prepared is None else prepared.inputs.selected
+    if selected is not None:
+        lines.append(PlanLine("tasks", clean_line(selected.text, 300)))
     if features_of(record.engine).trains:
         recipe = recipe_for(spec)
         lines.append(
@@ -228,6 +231,8 @@ def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
         "ready": record is not None,
         "checks": [check.to_json() for check in prepared.checks],
     }
+    if prepared.inputs.selected is not None:
+        found["selected"] = prepared.inputs.selected.to_json()
     if record is None:
         return found
     rent = record.spec.rent

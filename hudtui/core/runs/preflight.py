@@ -37,6 +37,7 @@ from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from hudtui.core.lockfile import LockFile
+    from hudtui.core.runs.inputs import Measurer
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import TaskReader
     from hudtui.core.training.model import ModelAssessment
@@ -78,14 +79,19 @@ class Checks:
 
 
 def check(
-    work: Work, site: RunSite, workspace: Workspace, settings: Settings, read: TaskReader
+    work: Work,
+    site: RunSite,
+    workspace: Workspace,
+    settings: Settings,
+    read: TaskReader,
+    measure: Measurer | None = None,
 ) -> Checks:
     """Check everything that a run needs, those of its machine included.
 
     Reads files, and the Hub where tasks or the model are there; writes at most a copy of the tasks
     into `.hudtui/`.
     """
-    inputs = read_inputs(work, workspace, settings, read)
+    inputs = read_inputs(work, workspace, settings, read, measure)
     model = _assess(work, site, inputs, workspace, settings)
     servers = tuple(_servers(inputs, settings))
     routes = tuple(_routes(servers)) if site.remote else ()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.remote.hosts import LOCAL, find_host, pod_host
 from hudtui.core.runs.checks import Check, missing, refused, warning
+from hudtui.core.runs.inputs import Inputs
 from hudtui.core.runs.launch import draft_run
 from hudtui.core.runs.preflight import check
 from hudtui.core.runs.request import RunRequest
@@ -21,7 +22,7 @@ from hudtui.core.runs.resolve import resolve
 from hudtui.core.runs.site import RunSite, choose_machine
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.runs.work import read_work
+from hudtui.core.runs.work import Work, read_work
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.forecast import Forecast
+    from hudtui.core.runs.inputs import Measurer
     from hudtui.core.runs.site import LookAt
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import TaskReader
@@ -48,6 +50,9 @@ class Preparation:
     """Cost of the rented machine until its limits."""
     forecast: Forecast | None = None
     """Expected time and cost of the training; None for rollouts and rehearsals."""
+    work: Work | None = None
+    inputs: Inputs = Inputs()  # noqa: RUF009 - frozen
+    """The tasks and the configuration as they were read."""
 
     @property
     def missing(self) -> tuple[Check, ...]:
@@ -79,6 +84,7 @@ async def prepare_run(
     starts: bool = True,
     read: TaskReader | None = None,
     look_at: LookAt | None = None,
+    measure: Measurer | None = None,
 ) -> Preparation:
     """Check everything that a run needs, and plan it.
 
@@ -86,7 +92,8 @@ async def prepare_run(
     according to the settings unless they are given. `starts` is False if the plan is only shown:
     the provider then need not know this computer's SSH key. `read` reads the tasks; pass the reader
     of an earlier plan to avoid reading an unchanged file again. `look_at` returns the hardware of a
-    machine, and may cache it.
+    machine, and may cache it. `measure` knows the difficulties that the request may select tasks
+    by.
 
     Raises:
         InputError: An option is invalid.
@@ -100,9 +107,10 @@ async def prepare_run(
     site = await choose_machine(
         work, folder, settings, providers=providers, starts=starts, look_at=look_at
     )
-    checks = await asyncio.to_thread(check, work, site, workspace, settings, read)
+    checks = await asyncio.to_thread(check, work, site, workspace, settings, read, measure)
+    seen = Preparation(checks.results, choice=site.choice, work=work, inputs=checks.inputs)
     if not checks.complete:
-        return Preparation(checks.results, choice=site.choice)
+        return seen
     try:
         spec = await asyncio.to_thread(resolve, work, site, checks, workspace)
         host = find_host(site.host or LOCAL if spec.rent is None else pod_host(spec.rent.machine))
@@ -110,10 +118,12 @@ async def prepare_run(
         expected = await asyncio.to_thread(_forecast, record, site, store)
         room = await _disk_checks(record, site, host)
     except HudtuiError as error:
-        return Preparation((*checks.results, refused("plan", error)), choice=site.choice)
+        return replace(seen, checks=(*checks.results, refused("plan", error)))
     results = (*checks.results, *room, *_cost_checks(expected))
     planned = None if room else record
-    return Preparation(results, planned, site.choice, _estimate(spec), expected)
+    return replace(
+        seen, checks=results, record=planned, estimate=_estimate(spec), forecast=expected
+    )
 
 
 async def _disk_checks(record: RunRecord, site: RunSite, host: Host) -> tuple[Check, ...]:

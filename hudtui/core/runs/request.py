@@ -72,6 +72,15 @@ class RunRequest(JobOptions):
         place=-1,
         group=WHAT,
     )
+    select: str | None = knob(
+        None,
+        "Take only the tasks that match: metadata.kind:read, or difficulty:0.1-0.9 as measured by "
+        "hudtui eval (0 always solved, 1 never).",
+        *("--select",),
+        metavar="FILTER",
+        unset="all tasks",
+        group=WHAT,
+    )
     engine: str = knob(
         TRAINER,
         "Engine of the run: trl and art train, rollouts only plays the tasks.",

@@ -581,6 +581,19 @@ class LaunchScreen(HudtuiScreen):
         self.query_one(PlanPane).show(self.prepared, plan, summary, problem)
         self._say_ready(problem)
         self.refresh_bindings()
+        if self.prepared is not None and problem is None:
+            self.start(partial(self._add_baseline, self.prepared, plan, summary), group="baseline")
+
+    async def _add_baseline(
+        self, prepared: Preparation, plan: tuple[PlanLine, ...], summary: str
+    ) -> None:
+        """Show what earlier evaluations say, under a plan that is shown already."""
+        from hudtui.core.flows.baseline import with_baseline
+
+        with_known, _ = await with_baseline(prepared, self.app.project)
+        if self.prepared is prepared and with_known is not prepared:
+            self.prepared = with_known
+            self.query_one(PlanPane).show(with_known, plan, summary, None)
 
     def _say_ready(self, problem: HudtuiError | None = None) -> None:
         """Say whether the run can be started, with its expected and its highest cost."""
@@ -619,6 +632,7 @@ class LaunchScreen(HudtuiScreen):
             where.note_on_border("")
 
     async def _prepare(self) -> tuple[Preparation, tuple[PlanLine, ...], str]:
+        from hudtui.core.flows.baseline import measurer
         from hudtui.core.runs.plan_text import plan_lines, plan_summary
         from hudtui.core.runs.prepare import prepare_run
         from hudtui.core.runs.store import RunStore
@@ -643,6 +657,7 @@ class LaunchScreen(HudtuiScreen):
             providers=providers,
             read=self._tasks,
             look_at=self._look_at,
+            measure=measurer(workspace.folder, store),
         )
         if prepared.record is None:
             return prepared, (), ""

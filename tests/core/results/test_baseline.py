@@ -75,7 +75,7 @@ def test_a_baseline_is_one_line():
         {"a": episodes(1, 0, 0, 0), "b": episodes(0, 0, 0, 0), "c": episodes(1, 1, 1, 1), "d": []},
         group=4,
     )
-    assert known.difficulty == {"a": 0.25, "b": 0.0, "c": 1.0}
+    assert known.solved == {"a": 0.25, "b": 0.0, "c": 1.0}
     assert known.pass_1.value == pytest.approx(np.mean([0.25, 0, 1]))
     assert known.pass_k[4].value == pytest.approx(2 / 3)
     assert known.spread.value == pytest.approx(1 / 3)
