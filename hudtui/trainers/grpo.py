@@ -38,6 +38,7 @@ from hudtui.trainers.records import (
     say,
     say_error,
 )
+from hudtui.trainers.refill import Refilled, refill
 from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySource, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
 from hudtui.trainers.steps import PAUSES, REHEARSED
@@ -308,25 +309,35 @@ def make_trainer(
     def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
         chosen = [by_id[task] for task in prompts]
         split = "train" if trainer.model.training else "eval"
-        played = asyncio.run(
-            players.play(
-                chosen,
+        step = trainer.state.global_step + (split == "train")
+        times = recipe.refill_groups if split == "train" else 0
+
+        async def play(wanted: Sequence[Task]) -> Sequence[TrainingEpisode]:
+            return await players.play(
+                wanted,
                 replies_of(trainer, server, cpu=not gpu),
                 peers=_Processes(trainer.accelerator)
                 if trainer.accelerator.num_processes > 1
                 else None,
-                info={
-                    "step": trainer.state.global_step + (split == "train"),
-                    "split": split,
-                    "model": recipe.model,
-                },
+                info={"step": step, "split": split, "model": recipe.model},
+                compares=not times,
             )
-        )
+
+        if not times:
+            refilled = Refilled(list(asyncio.run(play(chosen))), tuple(chosen), ())
+            played: Sequence[TrainingEpisode] = refilled.episodes
+        else:
+            size, seed = recipe.num_generations, f"{recipe.seed} {step}"
+            work = refill(chosen, play, size=size, times=times, pool=train, seed=seed)
+            refilled = asyncio.run(work)
+            played = refilled.played
+            players.compare(refilled.episodes)
+            journal.refilled(refilled, first=len(chosen))
         if trainer.accelerator.is_main_process:
-            journal.keep(chosen, played, split=split)
+            journal.keep(refilled.tasks, played, split=split)
             for text in journal.warnings():
                 say(f"warning: {text}")
-        return for_trainer(played)
+        return for_trainer(refilled.episodes)
 
     trainer = GRPOTrainer(
         model=model,

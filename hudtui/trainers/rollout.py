@@ -82,12 +82,14 @@ class EpisodeRunner:
         *,
         peers: RankSync | None = None,
         info: dict[str, Any] | None = None,
+        compares: bool = True,
     ) -> list[TrainingEpisode]:
         """Play one episode of each task, all at the same time.
 
         All of them again where every one breaks off. A task may come several times. `peers` are the
         other processes that play episodes of the step, None if there are none. `info` is kept in
-        the records of the episodes.
+        the records of the episodes. Without `compares` nothing is said of rewards that are all
+        equal.
 
         Raises:
             RunError: No episode could be played because of the environment, the model cannot be
@@ -100,7 +102,9 @@ class EpisodeRunner:
             pauses=self.pauses,
             any_of_all=(peers or SingleRank()).any,
         )
-        self._complain(played, alone=peers is None)
+        self._complain(played)
+        if compares and peers is None:  # of several processes none knows the others' rewards
+            self.compare(played)
         return _without_unjudged(tasks, played)
 
     async def _play(
@@ -213,17 +217,18 @@ class EpisodeRunner:
             reward,
         )
 
-    def _complain(self, played: Sequence[TrainingEpisode], *, alone: bool) -> None:
+    def compare(self, played: Sequence[TrainingEpisode]) -> None:
+        """Warn if there is nothing to learn from the episodes of a step."""
+        if text := _nothing_to_learn(played):
+            self.warn(text)
+
+    def _complain(self, played: Sequence[TrainingEpisode]) -> None:
         broken = [one.episode for one in played if not one.episode.ok]
         for episode in broken:
             why = clean_line(episode.error or "", 300)
             self._say(
                 f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}"
             )
-        if alone and (
-            text := _nothing_to_learn(played)
-        ):  # of several processes none knows the others' rewards
-            self.warn(text)
         missing = [
             one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found
         ]

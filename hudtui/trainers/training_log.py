@@ -24,8 +24,11 @@ from hudtui.core.tasks.task import Task
 from hudtui.core.training.export import checkpoints
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
+from hudtui.trainers.refill import Refilled
 from hudtui.trainers.replies import RankSync, SingleRank
 from hudtui.trainers.rollout import TrainingEpisode
+
+REWARD = "reward"
 
 
 class TrainingLog:
@@ -75,6 +78,22 @@ class TrainingLog:
             write_episode(
                 self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup)
             )
+
+    def refilled(self, refilled: Refilled, *, first: int) -> None:
+        """Count the groups of a step that were refilled.
+
+        The reward of the step is that of its `first` episodes, before any was given up: those that
+        are trained on are a choice of neither easy nor hopeless ones.
+        """
+        counts = {
+            "groups_refilled": float(refilled.groups),
+            "groups_without_spread": float(refilled.flat),
+            "refill_episodes": float(len(refilled.played) - first),
+        }
+        for name, value in counts.items():
+            self._counts.setdefault(name, []).append(value)
+        rewards = [one.reward for one in refilled.played[:first] if one.reward is not None]
+        self._counts.setdefault(REWARD, []).extend(rewards)
 
     def warnings(self) -> list[str]:
         """Return what went wrong with the telemetry since the last call."""
@@ -157,7 +176,10 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
             if self._tokens is not None:
                 row["tokens_per_s"] = (tokens - self._tokens) / seconds
             self._tokens = tokens
-        row |= self._journal.means()
+        means = self._journal.means()
+        if REWARD in means and REWARD in row:
+            row["reward_trained"] = row[REWARD]
+        row |= means
         if state.is_world_process_zero:
             append_line(self._path, row)
             print(_line(row), flush=True)  # noqa: T201

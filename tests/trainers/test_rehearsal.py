@@ -52,6 +52,27 @@ def rehearse(folder: Path, python: str, *words: str) -> subprocess.CompletedProc
     )
 
 
+def test_groups_without_a_spread_are_refilled_and_counted(
+    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    folder = workspace(own_world / "w", task_records())
+    # As good as no chance in the sampling: the episodes of a group are one another's copies.
+    words = ("temperature=0.01", "refill_groups=1", "warm_start=10")
+    settings = [part for word in words for part in ("--set", word)]
+    done = rehearse(folder, trainer_python, *settings, "--steps", "2")
+    assert done.returncode == 0, done.stderr[-3000:]
+    run = Path(json.loads(done.stdout)["folder"])
+    rows = [row for row in read_rows(run / "out" / "metrics.jsonl") if "reward" in row]
+    assert [row["step"] for row in rows] == [1, 2]
+    for row in rows:
+        assert (row["groups_refilled"], row["groups_without_spread"]) == (0, 1)
+        assert row["refill_episodes"] == REHEARSAL["num_generations"]
+        assert row["reward_trained"] == pytest.approx(row["reward"], abs=1e-6)
+    episodes = [one for one in read_trace(run / "out" / "traces.jsonl") if one.info["step"] == 1]
+    assert len(episodes) == 2 * REHEARSAL["num_generations"]
+    assert len({one.task_id for one in episodes}) == 2, "the place was given to another task"
+
+
 def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_loads(
     own_world: Path,
     trainer_python: str,

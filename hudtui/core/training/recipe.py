@@ -53,6 +53,14 @@ class Recipe:
         label="group",
         group=TRAINING,
     )
+    refill_groups: int = knob(
+        0,
+        "Times a step that groups whose episodes all got the same reward are played again with "
+        "other tasks. Each costs as many episodes as these groups have.",
+        minimum=0,
+        maximum=16,
+        label="refill groups",
+    )
     batch_size: int = knob(
         8,
         "Episodes that one GPU computes gradients for at once.",
@@ -437,6 +445,8 @@ def recipe_text(recipe: Recipe) -> str:
     """
     adapter = f"LoRA of rank {recipe.lora_rank}" if recipe.lora else "all weights"
     batch = f"batch {recipe.batch_size} x {recipe.gradient_accumulation} a GPU"
+    if recipe.refill_groups:
+        batch += f", groups without a spread refilled up to {plural(recipe.refill_groups, 'time')}"
     if recipe.groups_per_step is not None:  # ART
         batch = f"{plural(recipe.groups_per_step, 'task')} a step"
     return (

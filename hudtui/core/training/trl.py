@@ -348,6 +348,11 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
         raise _only_for_rehearsals()
     where = layout(spec.gpus, recipe, spec.gpu_memory, spec.shape)
     recipe.check_batch(len(where.train))
+    if recipe.refill_groups and len(where.train) > 1:
+        raise InputError(
+            f"groups are refilled on one training GPU, and this run trains on {len(where.train)}",
+            fix="Leave out refill_groups, or take at most two GPUs: one serves, one trains.",
+        )
     check_memory(where.memory or (), spec.gpu_memory)
     return where
 

@@ -23,7 +23,7 @@ from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.environment.episode_place import find_template
 from hudtui.core.errors import MachineError
 from hudtui.core.plain import to_plain
-from hudtui.core.runs.plan_text import readiness_text
+from hudtui.core.runs.plan_text import plan_lines, readiness_text
 from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.site import default_engine
@@ -63,6 +63,22 @@ async def test_the_plan_goes_by_the_memory_of_the_machine_that_is_named(
     _machine_with(monkeypatch, 8192, 8192)
     (missing,) = (await _prepare(project, store, asked)).missing
     assert missing.name == "plan" and "it has 8" in missing.text
+
+
+async def test_groups_are_refilled_on_one_training_gpu_alone(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = RunRequest(host="me@box", model="Qwen/Qwen2.5-3B-Instruct")
+    asked = replace(asked, settings={"refill_groups": 2})
+    _machine_with(monkeypatch, 49152, 49152)
+    prepared = await _prepare(project, store, asked)
+    assert prepared.record is not None, "one of two GPUs serves"
+    texts = [line.text for line in plan_lines(prepared.record, store, prepared)]
+    assert any("groups without a spread refilled up to 2 times" in text for text in texts)
+    _machine_with(monkeypatch, *(4 * [49152]))
+    (missing,) = (await _prepare(project, store, asked)).missing
+    assert missing.text.startswith("groups are refilled on one training GPU, and this run trains")
+    assert missing.fix is not None and missing.fix.startswith("Leave out refill_groups")
 
 
 def _machine_without_gpu(monkeypatch: pytest.MonkeyPatch, *, gib: float, free: float) -> None:
