@@ -16,7 +16,6 @@ from hudtui.cli.sources import SourceOptions, TakesCommand, given_command, read_
 
 if TYPE_CHECKING:
     from hudtui.core.flows.generate import Generated
-    from hudtui.core.gym.generate import Draft
 
 
 class _RunsByItself(HelpGroup):
@@ -137,7 +136,7 @@ async def init(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--tools",
+            "--only",
             metavar="NAMES",
             help="Only these tools: names with commas, also with * and ?; repeatable.",
         ),
@@ -166,7 +165,7 @@ async def init(
     It has the system prompt, and the tool call that each action becomes.
 
     The agent gets the environment's tools, without setup and evaluation, and without those whose
-    description says that they are deprecated, unless --tools names them. An existing file is never
+    description says that they are deprecated, unless --only names them. An existing file is never
     overwritten without --force.
     """
     if to_stdout and output is not None:
@@ -205,7 +204,7 @@ async def init(
     assert made is not None  # there was no question to decline
     if as_json:
         found = [finding.to_json() for finding in made.findings]
-        console.out_json({**_summary(made.draft, target), "findings": found, "yaml": made.text})
+        console.out_json({**_summary(made, target), "findings": found, "yaml": made.text})
         return
     if target is None:
         typer.echo(made.text, nl=False)
@@ -218,7 +217,8 @@ def _names(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name for text in given or () for part in text.split(",") if (name := part.strip()))
 
 
-def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
+def _summary(made: Generated, target: Path | None) -> dict[str, Any]:
+    plan = made.draft
     return {
         "file": None if target is None else str(target),
         "name": plan.name,
@@ -234,6 +234,7 @@ def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
         ],
         "left_out": [{"tool": item.tool, "reason": item.reason} for item in plan.left_out],
         "per_value": {tool: list(names) for tool, names in plan.per_value.items()},
+        "estimated_tokens": made.tokens.to_json(),
     }
 
 
@@ -243,6 +244,7 @@ def _report(made: Generated, *, per_value: bool) -> None:
     for finding in made.findings:
         console.say(finding.render(str(made.file or "generated.yaml")))
     console.say(made.summary)
+    console.say(made.tokens.line())
     for action in made.draft.actions:
         for note in action.notes:
             console.say(f"note: {action.name}: {note}")

@@ -6,6 +6,7 @@ Its `Analysis`, the results of its tools, and how both are read from a server's 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -29,6 +30,8 @@ class Tool:
     kind: ToolKind = "agent"
     hub: str | None = None
     """Name of the hub tool that dispatches to this function; None for an ordinary tool."""
+    deprecated: bool = False
+    """The server says so beside the description: in the title, an annotation or the schema."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui env show --json`."""
@@ -249,7 +252,8 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
                 "out"
             )
             schema = None
-        tools[name] = Tool(name, _text(entry.get("description")), schema)
+        old = _is_deprecated(entry, schema)
+        tools[name] = Tool(name, _text(entry.get("description")), schema, deprecated=old)
     hubs = {
         name: functions
         for name, tool in tools.items()
@@ -257,6 +261,16 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
     }
     hidden = {f"int_{name}" for names in hubs.values() for name in names}
     return [replace(tool, kind=_kind(tool.name, hidden)) for tool in tools.values()], warnings
+
+
+def _is_deprecated(entry: Mapping[str, Any], schema: Mapping[str, Any] | None) -> bool:
+    notes = [schema, *(entry.get(name) for name in ("annotations", "_meta", "meta"))]
+    places = [entry, *(note for note in notes if isinstance(note, Mapping))]
+    titles = [title for place in places if isinstance(title := place.get("title"), str)]
+    return any(place.get("deprecated") is True for place in places) or any(
+        re.search(r"(?i)[(\[]deprecated\b|\bdeprecated[)\]]|\Adeprecated\b", title)
+        for title in titles
+    )
 
 
 def hub_functions(tool: Tool) -> tuple[str, ...] | None:

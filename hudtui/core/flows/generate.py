@@ -19,9 +19,10 @@ from hudtui.core.gym.environment_name import config_file_name
 from hudtui.core.gym.generate import (
     ALL_TOOLS,
     Draft,
+    TokenEstimate,
     ToolChoice,
     draft_config,
-    prompt_tokens,
+    estimate_tokens,
     render,
     usable_draft,
 )
@@ -44,6 +45,8 @@ class Generated:
     text: str
     """The YAML."""
     findings: tuple[Finding, ...]
+    tokens: TokenEstimate
+    """Tokens of the system prompt and of the tools' schemas."""
     file: Path | None = None
     """File of the configuration, as the user named it: relative to the project, or absolute."""
 
@@ -56,9 +59,9 @@ class Generated:
 
     @property
     def report(self) -> str:
-        """The file, its actions and the number of findings in one line."""
+        """The file, its actions and tokens, and the number of findings in one line."""
         found = f"; lint has {plural(len(self.findings), 'finding')}" if self.findings else ""
-        return f"{self.file}: {self.summary}{found}"
+        return f"{self.file}: {self.summary}; {self.tokens.line()}{found}"
 
 
 def default_file(environment: str, *, folder: Path = Path("configs")) -> Path:
@@ -112,7 +115,8 @@ def make_config(
     findings = lint(
         text, name=str(file or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools}
     )
-    return Generated(draft, text, findings, file)
+    tokens = estimate_tokens(draft, analysis.tools)
+    return Generated(draft, text, findings, tokens, file)
 
 
 async def write_config(
@@ -258,7 +262,7 @@ async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | Non
         size = "no tool is ticked"
         if ticked:
             draft = await asyncio.to_thread(draft_config, analysis, choice=choice)
-            size = f"a system prompt of about {prompt_tokens(draft):,} tokens"
+            size = estimate_tokens(draft, analysis.tools).line()
         choices = [Choice(_WRITE, f"Write it with {len(ticked)} of {len(tools)} tools", size)]
         for name, tool in tools.items():
             tick = "x" if name in ticked else " "

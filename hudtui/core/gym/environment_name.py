@@ -68,6 +68,11 @@ _VALUED = re.compile(
     r"|add-host|hostname|ipc|shm-size|device|runtime|pull)"
 )
 """Options of `docker run` that take a value."""
+_VALUED_RUNNER = re.compile(
+    r"-[pc]|--(?:from|with|with-requirements|with-editable|python|package|index|index-url"
+    r"|default-index|extra-index-url|find-links|directory|project|env-file|prefix|registry|cache)"
+)
+"""Options of programs that run packages (`uvx`, `npx`, ...) that take a value."""
 
 
 def environment_name(source: str) -> str:
@@ -215,11 +220,21 @@ def _from_command(pieces: list[str]) -> str:
                 return _from_command(rest[index:])
         target = next((piece for piece in rest if not piece.startswith("-")), "")
         return target.rpartition("@")[2]
-    packages = [piece for piece in rest if not piece.startswith("-") and piece not in _VERBS]
+    packages = [piece for piece in _plain_words(rest) if piece not in _VERBS]
     if not packages:
         return program
     name = packages[0].removeprefix("@") if packages[0].startswith("@") else packages[0]
     return name.partition("@")[0].partition("==")[0].rpartition("/")[2]
+
+
+def _plain_words(arguments: list[str]) -> list[str]:
+    """The arguments of a program that runs packages, without options and their values."""
+    pairs = itertools.pairwise(["", *arguments])
+    return [
+        piece
+        for before, piece in pairs
+        if not piece.startswith("-") and not _VALUED_RUNNER.fullmatch(before)
+    ]
 
 
 def _image_of(arguments: list[str]) -> str:

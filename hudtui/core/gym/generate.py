@@ -7,6 +7,7 @@ arguments; `render` writes the draft as YAML. Screens take single actions (`acti
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -140,6 +141,8 @@ class ToolChoice:
                 if any(fnmatchcase(tool.name, pattern) for pattern in self.only)
                 else "it is not among the wanted ones"
             )
+        if tool.deprecated:
+            return "its server says that it is deprecated"
         return (
             "its description says that it is deprecated"
             if _DEPRECATED.search(tool.description)
@@ -693,9 +696,38 @@ def _prompt(plan: Draft) -> list[str]:
     return [*lines, *DONE_LINES]
 
 
-def prompt_tokens(plan: Draft) -> int:
-    """Return about how many tokens the system prompt of a draft has: one for four characters."""
-    return -(-len("\n".join(_prompt(plan))) // 4)
+@dataclass(frozen=True)
+class TokenEstimate:
+    """About how many tokens a configuration costs in every episode: one for four characters."""
+
+    prompt: int
+    """Those of the system prompt."""
+    schemas: int
+    """Those of the tools as JSON, as a trainer or an endpoint takes them that calls by itself."""
+
+    def line(self) -> str:
+        """The numbers in one line."""
+        return f"about {self.prompt:,} tokens of prompt, {self.schemas:,} of schemas (estimated)"
+
+    def to_json(self) -> dict[str, int]:
+        """The numbers as JSON."""
+        return {"prompt": self.prompt, "schemas": self.schemas}
+
+
+def estimate_tokens(plan: Draft, tools: Iterable[Tool]) -> TokenEstimate:
+    """Return about how many tokens a draft costs; `tools` are the environment's."""
+    called = {action.tool for action in plan.actions}
+    schemas = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema or {}}
+        for tool in tools
+        if tool.name in called
+    ]
+    text = json.dumps(schemas, ensure_ascii=False, default=str)
+    return TokenEstimate(_tokens("\n".join(_prompt(plan))), _tokens(text))
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // 4)
 
 
 def _described(argument: DraftArgument) -> str:

@@ -63,6 +63,9 @@ _FOLDER_TOOLS = frozenset(
     {"directory", "dir", "folder", "tree", "list", "search", "ls", "cd", "mkdir", "glob", "find"}
 )
 """Words in the name of a tool on files that works on folders."""
+_SHEET_WORDS = frozenset(
+    {"excel", "spreadsheet", "workbook", "worksheet", "sheet", "xlsx", "cell", "range"}
+)
 _OF_FILES: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"source", "src", "from"}), "notes.txt"),
     (frozenset({"destination", "dest", "dst", "target", "to"}), "archive/notes.txt"),
@@ -71,6 +74,7 @@ _OF_FILES: tuple[tuple[frozenset[str], str], ...] = (
 """Parts of a parameter's name, and the text that suits it in a tool on files."""
 _NAMED_TEXTS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"url", "uri", "href", "link"}), "https://example.com"),
+    (frozenset({"repo", "repository"}), "."),
     (frozenset({"directory", "dir", "folder", "cwd"}), "docs"),
     (frozenset({"path", "file", "filename"}), "notes.txt"),
     (frozenset({"query", "search", "question"}), "weather tomorrow"),
@@ -80,8 +84,14 @@ _NAMED_TEXTS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"command", "cmd"}), "ls"),
     (frozenset({"timezone", "tz"}), "Europe/Paris"),
     (frozenset({"city", "location", "place"}), "Paris"),
-    (frozenset({"sql"}), "SELECT 1"),
+    (frozenset({"time"}), "14:30"),
+    (frozenset({"expression", "formula"}), "2 * (3 + 4)"),
+    (frozenset({"worksheet", "sheet"}), "Sheet1"),
+    (frozenset({"cell"}), "A1"),
+    (frozenset({"range"}), "A1:C3"),
+    (frozenset({"table"}), "items"),
     (frozenset({"branch"}), "main"),
+    (frozenset({"revision", "commit", "ref", "sha"}), "HEAD"),
     (frozenset({"language", "lang", "locale"}), "en"),
     (frozenset({"user", "username", "owner", "author"}), "alice"),
     (frozenset({"replacement", "newtext", "newstr", "newstring"}), "goodbye"),
@@ -106,6 +116,28 @@ _NAMED_TEXTS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"name", "title"}), "example"),
 )
 """Parts of a parameter's name, and the text that suits it."""
+_OF_SQL: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"select"}), "SELECT * FROM items"),
+    (frozenset({"create"}), "CREATE TABLE items (id INTEGER, name TEXT)"),
+    (frozenset({"insert", "write"}), "INSERT INTO items (name) VALUES ('example')"),
+    (frozenset({"update"}), "UPDATE items SET name = 'example' WHERE id = 1"),
+    (frozenset({"delete"}), "DELETE FROM items WHERE id = 1"),
+)
+"""Words in a description or in a tool's name, and the statement of SQL that suits them."""
+_TIME_WORDS: tuple[tuple[str, str], ...] = (
+    ("HH:MM:SS", "14:30:00"),
+    ("HH:MM", "14:30"),
+    ("YYYY-MM-DD", "2025-01-31"),
+    ("ISO 8601", "2025-01-31T12:00:00Z"),
+)
+"""Words of a description for how a time is written, and such a time."""
+_STATED = re.compile(
+    r"""(?:\be\.?\s?g\.|\bfor\ example\b|\bfor\ instance\b|\bexamples?\s?:|\bsuch\ as\b)
+    [,:]?\s*(?:(?P<quote>['"`])(?P<text>[^'"`\n]{1,60})(?P=quote)
+    |(?P<bare>[^\s'"`,;()]{2,40})(?=[,;)]|\.?\s*$))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""An example that a description states: `e.g. 'A1:D20'`, `(e.g., main, HEAD~1)`."""
 _TEXTS = ("hello", "a", "1", "abc", "A", "2025-01-31", "a@b.co", "https://example.com", "")
 
 
@@ -625,12 +657,26 @@ def _words_of(name: str) -> set[str]:
     return known
 
 
-def _natural_text(name: str, tool: str) -> str:
-    """A text that suits a parameter of a tool, by their names.
+def _stated_example(description: str) -> str:
+    """The first example that a description states; empty where it states none."""
+    match = _STATED.search(description[:_LONGEST_PATTERN])
+    return clean_line((match["text"] or match["bare"]).rstrip("."), 60) if match else ""
+
+
+def _natural_text(name: str, tool: str, description: str) -> str:
+    """A text that suits a parameter of a tool, by their names and the parameter's description.
 
     An address for `url`, a file for `path`; else its own name.
     """
     words, doing = _words_of(name), _words_of(tool)
+    if "sql" in words or re.search(r"\bSQL\b", description):
+        hints = _words_of(description.lower()) | doing
+        return next((text for verbs, text in _OF_SQL if verbs & hints), _OF_SQL[0][1])
+    time = next((text for form, text in _TIME_WORDS if form in description), None)
+    if time is not None:
+        return time
+    if doing & _SHEET_WORDS and words & {"path", "file", "filename"}:
+        return "report.xlsx"
     if (
         doing & _FILE_WORDS
         and (example := next((text for named, text in _OF_FILES if words & named), None))
@@ -651,12 +697,15 @@ def _texts(plain: Mapping[str, Any], name: str, tool: str) -> Iterator[str]:
     """
     form, pattern = plain.get("format"), plain.get("pattern")
     natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
-    natural = natural or _natural_text(name, tool)
+    given = plain.get("description")
+    description = given if isinstance(given, str) else ""
+    natural = natural or _natural_text(name, tool, description)
+    stated = _stated_example(description)
     least, most = _count(plain, "minLength", _LONGEST_TEXT), _number(plain, "maxLength")
     if isinstance(pattern, str):
         yield from _matches(pattern, least)
     longest = None if most is None else max(int(most), 0)
-    for text in (natural, *_TEXTS):
+    for text in (*filter(None, (stated,)), natural, *_TEXTS):
         yield text.ljust(least, "x")[:longest]
 
 

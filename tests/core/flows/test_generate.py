@@ -3,6 +3,7 @@ written."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,10 @@ async def test_asks_for_the_file_and_for_one_action_a_value(project: Project) ->
         "right",
     ]
     assert made.summary == "2 actions: left, right, and done" and made.findings == ()
-    assert made.report == "configs/text-2048.yaml: 2 actions: left, right, and done"
+    assert made.report == (
+        "configs/text-2048.yaml: 2 actions: left, right, and done; "
+        f"about {made.tokens.prompt} tokens of prompt, {made.tokens.schemas} of schemas (estimated)"
+    )
 
 
 async def test_what_is_given_is_not_asked(project: Project, tmp_path: Path) -> None:
@@ -114,12 +118,16 @@ async def test_which_of_several_tools_the_agent_gets_is_asked(project: Project) 
     )
     assert ticks[2] == ["[ ]", "[ ]", "[ ]"] and asked[2].choices[0].help == "no tool is ticked"
     assert any("tick one" in text for text in person.said), "without a tool nothing is written"
-    sizes = [int(question.choices[0].help.split()[-2]) for question in (asked[0], asked[1])]
+    pattern = r"about (\d+) tokens of prompt, (\d+) of schemas \(estimated\)"
+    sizes = [
+        [int(number) for number in re.fullmatch(pattern, question.choices[0].help).groups()]
+        for question in asked
+        if question.choices[0].help != "no tool is ticked"
+    ]
+    assert sizes[0][0] > sizes[1][0] and sizes[0][1] > sizes[1][1]
     prompt = yaml.safe_load(made.text)["system_prompt"]
-    assert (
-        sizes[0] > sizes[1]
-        and abs(int(asked[-1].choices[0].help.split()[-2]) - len(prompt) / 4) <= 2
-    )
+    assert abs(sizes[-1][0] - len(prompt) / 4) <= 2
+    assert sizes[-1] == [made.tokens.prompt, made.tokens.schemas]
 
 
 async def test_who_leaves_the_list_of_tools_writes_nothing(project: Project) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import old_gym
 
-from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.environment.values import Analysis, Tool, read_tools
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.environment_name import config_file_name
@@ -572,6 +572,12 @@ class TestEnvironment:
         ("tcp://host:8765", "host-8765"),
         ("npx -y @modelcontextprotocol/server-everything@2026.8.31", "server-everything"),
         ("uvx mcp-server-time==1.0 --local-timezone UTC", "mcp-server-time"),
+        ("uvx --with 'mcp<2' mcp-server-sqlite@2025.4.25 --db-path x.db", "mcp-server-sqlite"),
+        ("uvx --from shop-servers shop-server", "shop-server"),
+        ("uvx -p 3.12 --with=mcp==1.30.0 mcp-server-time", "mcp-server-time"),
+        ("npx -y -p @org/servers shop-server", "shop-server"),
+        ("npx --package=@org/servers -y shop-server", "shop-server"),
+        ("uv run --directory servers/shop --with mcp shop-server", "shop-server"),
         ("python -m hudtui.envs.text_2048 --http", "text_2048"),
         ("python3 servers/my_server.py", "my_server"),
         ("-- python3 servers/my_server.py", "my_server"),
@@ -837,3 +843,84 @@ def test_usages_make_sense_and_deprecated_tools_stay_out() -> None:
     assert [action.name for action in chosen.actions] == ["read_file"]
     with pytest.raises(InputError, match="no tool read_fil "):
         draft_config(found, choice=ToolChoice(("read_fil",)))
+
+
+def text(description: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description, **more}
+
+
+@pytest.mark.parametrize(
+    ("tool", "properties", "usage"),
+    [
+        # Statements of SQL, by the description and the name of the tool.
+        ("read_query", {"query": text("SELECT SQL query to execute")}, '"SELECT * FROM items"'),
+        (
+            "write_query",
+            {"query": text("SQL query to execute")},
+            "\"INSERT INTO items (name) VALUES ('example')\"",
+        ),
+        (
+            "create_table",
+            {"query": text("CREATE TABLE SQL statement")},
+            '"CREATE TABLE items (id INTEGER, name TEXT)"',
+        ),
+        ("delete_rows", {"sql": text()}, '"DELETE FROM items WHERE id = 1"'),
+        ("run", {"sql": text()}, '"SELECT * FROM items"'),
+        ("web_search", {"query": text("What to look for")}, '"weather tomorrow"'),
+        ("describe_table", {"table_name": text()}, '"items"'),
+        # Examples that a description states.
+        ("now", {"timezone": text("IANA name (e.g., 'Asia/Tokyo', 'Etc/UTC')")}, '"Asia/Tokyo"'),
+        ("show", {"what": text("A commit, for example HEAD~1, or a branch")}, '"HEAD~1"'),
+        ("read", {"at": text("e.g. 'A1:D20'. Default: the used range.")}, '"A1:D20"'),
+        ("say", {"tone": text('Such as "friendly".')}, '"friendly"'),
+        ("say", {"tone": text("Example: `warm`")}, '"warm"'),
+        ("say", {"tone": text("e.g. the one that you like best")}, '"tone"'),
+        ("say", {"tone": text("e.g. 'loud'", enum=["soft", "warm"])}, '"soft"'),
+        ("say", {"tone": text("e.g. 'loud'", maxLength=3)}, '"lou"'),
+        ("say", {"tone": text("e.g. 'loud'", examples=["calm"])}, '"calm"'),
+        ("say", {"tone": text("e.g. '<tool>x</tool>'")}, '"[tool]x[/tool]"'),
+        # Times, repositories, sheets, sums.
+        ("convert", {"time": text("Time in 24-hour format (HH:MM)")}, '"14:30"'),
+        ("plan", {"when": text("A day as YYYY-MM-DD")}, '"2025-01-31"'),
+        ("git_show", {"repo_path": text(), "revision": text()}, '".", "HEAD"'),
+        ("calculate", {"expression": text()}, '"2 * (3 + 4)"'),
+        (
+            "read_range",
+            {"path": text(), "sheet": text(), "range": text()},
+            '"report.xlsx", "Sheet1", "A1:C3"',
+        ),
+    ],
+)
+def test_an_example_is_what_the_description_states_or_the_names_suggest(
+    tool: str, properties: dict[str, Any], usage: str
+) -> None:
+    made = Tool(tool, "", schema(properties, *properties))
+    (action,) = draft_config(analysis(made)).actions
+    expected = usage.replace("[tool]", "\\x3ctool>").replace("[/tool]", "\\x3c/tool>")
+    assert action.usage == f"{tool}({expected})"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"title": "Read File (Deprecated)"},
+        {"title": "Deprecated: read"},
+        {"annotations": {"title": "[deprecated] Read"}},
+        {"annotations": {"deprecated": True}},
+        {"_meta": {"deprecated": True}},
+        {"inputSchema": {"type": "object", "deprecated": True}},
+    ],
+)
+def test_a_tool_that_its_server_calls_deprecated_stays_out(more: dict[str, Any]) -> None:
+    plain = {"inputSchema": {"type": "object"}}
+    entries = [
+        {"name": "old", **plain, **more},
+        {"name": "new", **plain, "title": "Find deprecated calls", "annotations": {}},
+    ]
+    plan = draft_config(analysis(*read_tools(entries)[0]))
+    assert [action.tool for action in plan.actions] == ["new"]
+    assert [(item.tool, item.reason) for item in plan.left_out] == [
+        ("old", "its server says that it is deprecated")
+    ]
+    chosen = draft_config(analysis(*read_tools(entries)[0]), choice=ToolChoice(("old",)))
+    assert [action.tool for action in chosen.actions] == ["old"]
