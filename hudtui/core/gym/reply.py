@@ -29,6 +29,9 @@ _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
 _INSIDE = re.compile(r"\"\"\"|'''|[\"']|</?think>|</tool>")
 
+_MOST_THOUGHTS = 8
+"""Thoughts of a reply that are told apart from what is said between them."""
+
 MAX_DIGITS = 4_300
 """Digits of a whole number. Reading one takes time with the square of its length."""
 
@@ -186,11 +189,17 @@ def as_thought(text: str) -> str:
 def spoken(text: str) -> str:
     """What a reply says: its text without thoughts and without the tool text.
 
-    The tool text where nothing else is said.
+    The tool text where nothing else is said. Of very many thoughts, all up to the last end of one
+    counts as thought.
     """
     start = 0
-    while (end := _end_of_thought(text, start)) >= 0:
+    for _ in range(_MOST_THOUGHTS):
+        end = _end_of_thought(text, start)
+        if end < 0:
+            break
         start = end + len(_THINK_END)
+    else:  # each look may take as long as the text
+        start = text.rfind(_THINK_END) + len(_THINK_END)
     text = text[start:].partition(_THINK)[0]
     pieces = [piece.strip() for piece in _TOOL_TEXT.split(text)]
     said, called = filter(None, pieces[::2]), filter(None, pieces[1::2])

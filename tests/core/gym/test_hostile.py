@@ -17,6 +17,7 @@ import pytest
 
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.reply import spoken
 
 ROUNDS = 3_000_000
 """Rounds of a plain loop in 100 ms of a quiet machine (Xeon, Python 3.11)."""
@@ -523,3 +524,26 @@ def test_deep_arguments_reach_the_answer() -> None:
         "syntax",
         106,
     )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tail"),
+    [
+        ("<tool></think>", ""),
+        ("<tool></think>", "</tool>"),
+        ('<tool>"</think>"', "</tool>"),
+        ('<tool>\\"</think>', "</tool>"),
+        ("</think><think>", ""),
+        ("<think><tool></think>", ""),
+    ],
+)
+def test_what_is_said_beside_very_many_thoughts_is_found_in_linear_time(pattern: str, tail: str):
+    text = pattern * (2_000_000 // len(pattern)) + tail
+    began = time.process_time()
+    spoken(f"{text}It is 42.")
+    assert time.process_time() - began < 8
+
+
+def test_after_many_thoughts_what_stands_behind_the_last_one_is_said():
+    assert spoken("It is 41.</think>" * 5000 + "It is 42.<tool>done()</tool>") == "It is 42."
+    assert spoken("<think>It is 41.</think>So: " * 5000 + "It is 42.") == "So: It is 42."
