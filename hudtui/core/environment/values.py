@@ -156,6 +156,8 @@ class ToolResult:
     is_error: bool = False
     over: bool = False
     """The environment says that the episode ends with this answer."""
+    malformed: bool = False
+    """It lacks content, or a text: an agent is shown what there is, and nothing is judged by it."""
 
     @property
     def text(self) -> str:
@@ -342,7 +344,16 @@ def read_result(raw: Mapping[str, Any]) -> ToolResult:
             content if isinstance(content, list) else [] if content is None else [content]
         )
     )
-    return ToolResult(blocks, raw.get("structuredContent"), raw.get("isError") is True)
+    structured = raw.get("structuredContent")
+    lacks = not isinstance(content, list | str | Mapping) and structured is None
+    malformed = lacks or any(map(_lacks_text, content if isinstance(content, list) else ()))
+    return ToolResult(blocks, structured, raw.get("isError") is True, malformed=malformed)
+
+
+def _lacks_text(entry: Any) -> bool:
+    """True for a block of text whose text is none."""
+    is_text = isinstance(entry, Mapping) and entry.get("type") == "text"
+    return is_text and not isinstance(entry.get("text"), str)
 
 
 def _block(entry: Any) -> ContentBlock:

@@ -361,6 +361,8 @@ class EpisodePlayer:
             if result is None:
                 return None
             seen.append(seen_answer(result))
+            if result.malformed:
+                return f"{part.call.name} gave an answer without content, which every answer has"
             said = result.text or "no reason given"
             if result.is_error and not self._has(part.call.name):
                 return f"the environment has no tool {part.call.name}; it answered: {said}"

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 from support.played import play
 
-from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResult
+from hudtui.core.environment.values import (
+    ContentBlock,
+    Session,
+    Tool,
+    ToolResult,
+    read_result,
+)
 from hudtui.core.errors import ConnectError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.values import GymConfig
@@ -106,6 +112,41 @@ async def test_the_end_state_is_judged_after_the_last_turn():
         "✓ the last reply is 42 (0.3)",
         "✗ the number of turns is at most 1 (0 of 0.1): 2",
     ]
+
+
+TEXT = {"type": "text", "text": "alpha delta"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        ({}, True),
+        ({"content": None}, True),
+        ({"content": 7}, True),
+        ({"isError": False}, True),
+        ({"content": [{"type": "text", "text": 5}]}, True),
+        ({"content": [{"type": "text"}]}, True),
+        ({"content": [TEXT, {"type": "text", "text": None}]}, True),
+        ({"content": []}, False),
+        ({"content": [{"type": "text", "text": ""}]}, False),
+        ({"content": [TEXT]}, False),
+        ({"content": "alpha delta"}, False),
+        ({"structuredContent": {"a": 1}}, False),
+        ({"content": [{"type": "image", "data": "", "mimeType": "image/png"}]}, False),
+    ],
+)
+async def test_an_answer_that_lacks_what_every_answer_has_is_no_score(raw: Any, fault: bool):
+    class Odd(Files):
+        async def call_tool(
+            self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
+        ) -> ToolResult:
+            return read_result(raw)
+
+    parts = [{"call": READ, "expect": {"not": {"contains": "omega"}}}]
+    episode = await played(task(parts), ["<tool>done()</tool>"], Odd())
+    assert episode.ok is not fault
+    if fault:
+        assert "read_file gave an answer without content" in str(episode.error)
 
 
 async def test_a_tool_that_judges_may_be_used_by_the_agent_too():
