@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import random
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+from hudtui.core.errors import InputError
 from hudtui.core.row_filter import RowFilter, Value, parse_filter
 from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.task import Task, task_record
 from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
+from hudtui.core.text import clean_line, did_you_mean
 
 DIFFICULTY = "difficulty"
 """Field of a filter with the measured difficulty of a task, see `Measured`."""
@@ -145,13 +147,15 @@ def select_tasks(tasks: Sequence[Task], text: str, measured: Measured) -> Select
     task without a measure matches no filter of the difficulty.
 
     Raises:
-        InputError: The text compares with something that is not a number.
+        InputError: The text compares with something that is not a number, or names a field that no
+            task has.
     """
     fields = _RecordPaths({DIFFICULTY: lambda row: row.difficulty})
     for name in ("id", "prompt"):
         fields[name] = partial(_of_record, name=name)
     wanted = parse_filter(text, fields)
     rows = [_Row(task_record(task), measured.difficulty.get(task.id)) for task in tasks]
+    _require_fields(wanted.fields, rows)
     by_difficulty = DIFFICULTY in wanted.fields
     kept, left_out, unmeasured = list[int](), list[_Row](), 0
     for place, row in enumerate(rows):
@@ -177,6 +181,20 @@ def select_tasks(tasks: Sequence[Task], text: str, measured: Measured) -> Select
         len(left_out) - easy - hard,
         measured.source if by_difficulty else "",
     )
+
+
+def _require_fields(names: Iterable[str], rows: Sequence[_Row]) -> None:
+    known = dict.fromkeys(
+        (DIFFICULTY, *TASK_FIELDS, *(name for row in rows for name in row.record))
+    )
+    for name in names:
+        first = name.partition(".")[0]
+        if first not in known:
+            near = did_you_mean(first, known)
+            raise InputError(
+                f"no task has a field {clean_line(first, 40)!r}",
+                fix=f"Did you mean {near}?" if near else f"Fields: {', '.join(known)}.",
+            )
 
 
 def _of_record(row: _Row, name: str) -> Value:

@@ -201,6 +201,9 @@ async def test_too_few_selected_tasks_are_refused_with_what_to_do(project: Proje
     assert "keeps 2 of 8 tasks" in lack.text and "at least 4" in lack.text
     (lack,) = (await prepare(project, select="difficulty:>much")).missing
     assert "not a number" in lack.text
+    (lack,) = (await prepare(project, select="dificulty:0.1-0.9")).missing
+    assert "no task has a field 'dificulty'" in lack.text
+    assert lack.fix == "Did you mean difficulty?"
 
 
 async def test_tasks_are_selected_by_what_stands_in_them_too(project: Project) -> None:
