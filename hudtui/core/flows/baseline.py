@@ -70,11 +70,16 @@ class PlayerKnown:
         known = self.baseline
         if known.spread is None:
             return "one episode a task is too few to say what a training would learn from"
-        if known.spread.high - known.spread.low > _WIDE:
-            return f"only {plural(known.episodes, 'episode')}: too few to rely on"
-        if known.episodes < known.group * self.tasks:
+        if not self.whole_groups:
             return "fewer episodes a task than a group has: a rough estimate"
+        if known.spread.high - known.spread.low > _WIDE:
+            return f"of only {plural(self.tasks, 'task')}: the shares are as good as unknown"
         return ""
+
+    @property
+    def whole_groups(self) -> bool:
+        """True if as many episodes were played as a group of each task has."""
+        return self.baseline.episodes >= self.baseline.group * self.tasks
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -102,9 +107,12 @@ class Known:
         return next((one for one in self.players if one.player == self.subject), None)
 
     @property
-    def certain(self) -> bool:
-        """True if all that a training wants to know beforehand is known."""
-        return self.subject is None or (self.model is not None and not self.model.too_few)
+    def complete(self) -> bool:
+        """True if another evaluation of these tasks would say little more."""
+        model = self.model
+        if self.subject is None or model is None:
+            return self.subject is None
+        return model.tasks == self.tasks and model.whole_groups
 
     def line(self) -> str:
         """All of it in one line."""
@@ -144,8 +152,8 @@ class Known:
         """The line as a check of a run; None where it says nothing that could help."""
         if self.subject is None and not self.players:
             return None
-        state: CheckState = "fine" if self.certain else "warning"
-        fix = None if self.certain else f"Find out: {self.command}"
+        state: CheckState = "fine" if self.complete else "warning"
+        fix = None if self.complete else f"Find out: {self.command}"
         if fix is not None and self.subject is not None:
             fix += " (with OPENAI_BASE_URL or --base-url where the model is served)"
         return Check("baseline", state, clean_line(self.line(), 600), fix)
@@ -189,12 +197,13 @@ def known_of(
     wanted = {task_digest(task): task.id for task in tasks}
     same = [one for one in measures if one.task_digest in wanted and one.play_digest == played]
     measured = {one.task_digest for one in same}
-    others = {digest: name for digest, name in wanted.items() if digest not in measured}
-    stale = {
-        digest
-        for digest, name in others.items()
-        if any(_is_earlier(one, digest, name, played) for one in measures)
-    }
+    changed_play = {one.task_digest for one in measures}
+    changed_task = {one.task for one in measures if one.play_digest == played}
+    stale = [
+        name
+        for digest, name in wanted.items()
+        if digest not in measured and (digest in changed_play or name in changed_task)
+    ]
     players = [
         _player(player, list(each.values()), group) for player, each in by_player(same).items()
     ]
@@ -206,11 +215,6 @@ def known_of(
         command,
         time.time() if now is None else now,
     )
-
-
-def _is_earlier(one: Measure, digest: str, name: str, played: str) -> bool:
-    """Return whether a measure is of the same task before it or its configuration was changed."""
-    return one.task == name and (one.task_digest == digest or one.play_digest == played)
 
 
 def _player(player: str, measures: Sequence[Measure], group: int) -> PlayerKnown:

@@ -11,6 +11,7 @@ import pytest
 from hudtui.core.flows.baseline import Known, known_of, measurer, with_baseline
 from hudtui.core.project import Project, open_project
 from hudtui.core.rollouts.measures import Measure, play_digest, read_measures, task_digest
+from hudtui.core.runs.again import request_again
 from hudtui.core.runs.inputs import config_in
 from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
@@ -65,20 +66,23 @@ def test_what_a_training_would_learn_from_is_said_of_its_own_model_alone() -> No
 
 def test_too_few_episodes_are_said() -> None:
     single = known(*played(MODEL, 1.0))
-    assert "one episode a task is too few to say" in single.line() and not single.certain
+    assert "one episode a task is too few to say" in single.line() and not single.complete
     (check,) = [single.check()]
     assert check is not None and check.state == "warning" and check.fix is not None
     wide = known(measure(0, MODEL, 1.0, 0.0, 0.0, 1.0))
-    assert "too few to rely on" in wide.line() and "1 of 4 tasks" in wide.line()
+    assert "of only 1 task: the shares are as good as unknown" in wide.line()
+    assert "1 of 4 tasks" in wide.line() and not wide.complete, "three are not measured"
+    few = known(*played(MODEL, 1.0, 0.0, 0.0, 1.0), *played("random", 0.0)).check()
+    assert few is not None and few.state == "fine", "no other evaluation would say more"
     many = [Task(f"m{number}", "Play.") for number in range(60)]
     measures = [
         Measure(one.id, task_digest(one), "p", MODEL, (1.0, 0.0), 1, 0.5, NOW) for one in many
     ]
     rough = known_of(many, "p", measures, group=4, subject=MODEL, now=NOW)
-    assert "fewer episodes a task than a group has" in rough.line()
+    assert "fewer episodes a task than a group has" in rough.line() and not rough.complete
     whole = [replace(one, rewards=(1.0, 0.0, 1.0, 0.0), solved=2) for one in measures]
     sure = known_of(many, "p", whole, group=4, subject=MODEL, now=NOW)
-    assert sure.certain and "a training would learn from 100% of the groups" in sure.line()
+    assert sure.complete and "a training would learn from 100% of the groups" in sure.line()
 
 
 def test_measures_from_before_a_change_do_not_count_and_are_said() -> None:
@@ -226,3 +230,17 @@ async def test_a_baseline_is_no_part_of_a_rehearsal(project: Project) -> None:
     (check,) = [one for one in prepared.checks if one.name == "baseline"]
     assert "greedy 0.50" in check.text and "org/model was not evaluated" in check.text
     assert "-p openai:org/model -r 16" in (check.fix or "")
+
+
+async def test_a_run_that_is_started_again_plays_the_tasks_that_were_selected(
+    project: Project,
+) -> None:
+    await evaluated(project, greedy=(0.0, 0.5, 0.5, 0.5, 0.5, 1.0))
+    first = await prepare(project, select="difficulty:0.1-0.9")
+    assert first.record is not None
+    store = project.runs
+    await store.run(store.add, first.record)
+    (project.folder / "outputs" / "greedy" / "metrics.jsonl").unlink()
+    request = request_again(first.record)
+    again = await prepare_run(request, project.workspace(), project.settings(), store)
+    assert kept(again) == kept(first) == ["t1", "t2", "t3", "t4"]
