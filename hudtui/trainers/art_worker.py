@@ -64,6 +64,7 @@ from hudtui.trainers.records import (
     say,
     say_error,
 )
+from hudtui.trainers.refill import refill
 from hudtui.trainers.steps import PAUSES, REHEARSED, play_step
 
 ART = ".art"
@@ -319,14 +320,34 @@ class Training:
         step = done + 1
         chosen = tasks_of_step(self.tasks, done, recipe.groups_per_step or 2, seed=recipe.seed)
         info = {"step": step, "split": "train", "model": recipe.model}
-        played = await play_step(
-            lambda: gatherer.groups(chosen, self._chat(model, step), info=info, version=done),
-            lambda made: [one.episode for group in made for one in group],
-            lambda text: say(f"warning: {text}"),
-            pauses=self.pauses,
+        size = recipe.num_generations
+
+        async def play(tasks: Sequence[Task]) -> list[Played]:
+            made = await play_step(
+                lambda: gatherer.groups(
+                    tasks[::size], self._chat(model, step), info=info, version=done
+                ),
+                lambda made: [one.episode for group in made for one in group],
+                lambda text: say(f"warning: {text}"),
+                pauses=self.pauses,
+            )
+            return [one for group in made for one in group]
+
+        refilled = await refill(
+            [task for task in chosen for _ in range(size)],
+            play,
+            lambda one: one.trajectory.reward if one.episode.ok else None,
+            size=size,
+            times=recipe.refill_groups,
+            pool=self.tasks,
+            seed=f"{recipe.seed} {step}",
+            warn=lambda text: say(f"warning: {text}"),
         )
-        groups = await asyncio.gather(*map(self._judged, played, chosen))
-        self._keep(chosen, played)
+        played = _grouped(refilled.episodes, size)
+        by_id = {task.id: task for task in self.tasks}
+        learned = [by_id[group[0].episode.task_id] for group in played]
+        groups = await asyncio.gather(*map(self._judged, played, learned))
+        self._keep(refilled.tasks[::size], _grouped(refilled.played, size))
         rewards = [one.trajectory.reward for group in played for one in group]
         groups = [group for group in groups if group.trajectories]  # ART takes no empty ones
         equal = all(_equal([one.reward for one in group.trajectories]) for group in groups)
@@ -341,10 +362,11 @@ class Training:
             "begins"
         )
         result = await self._learn(backend, model, groups, step)
-        split = [one for group in played for one in group]
+        first = refilled.played[: refilled.first]
         await model.log(groups, metrics=dict(result.metrics), step=result.step, split="train")
         row = {
-            **_row(split, step, recipe.steps),
+            **_row(first, step, recipe.steps),
+            **(refilled.counts if recipe.refill_groups else {}),
             **{
                 name: float(value)
                 for name, value in result.metrics.items()
@@ -601,6 +623,10 @@ def tasks_of_step(tasks: Sequence[Task], done: int, count: int, *, seed: int) ->
         random.Random(f"{seed} {epoch}").shuffle(order)
         chosen.append(tasks[order[place]])
     return chosen
+
+
+def _grouped(episodes: Sequence[Played], size: int) -> list[Sequence[Played]]:
+    return [episodes[at : at + size] for at in range(0, len(episodes), size)]
 
 
 # --- records --------------------------------------------------------------------------------------

@@ -328,11 +328,20 @@ def make_trainer(
             played: Sequence[TrainingEpisode] = refilled.episodes
         else:
             size, seed = recipe.num_generations, f"{recipe.seed} {step}"
-            work = refill(chosen, play, size=size, times=times, pool=train, seed=seed)
+            work = refill(
+                chosen,
+                play,
+                lambda one: one.reward,
+                size=size,
+                times=times,
+                pool=train,
+                seed=seed,
+                warn=players.warn,
+            )
             refilled = asyncio.run(work)
             played = refilled.played
             players.compare(refilled.episodes)
-            journal.refilled(refilled, first=len(chosen))
+            journal.refilled(refilled)
         if trainer.accelerator.is_main_process:
             journal.keep(refilled.tasks, played, split=split)
             for text in journal.warnings():

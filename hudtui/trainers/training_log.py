@@ -79,20 +79,16 @@ class TrainingLog:
                 self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup)
             )
 
-    def refilled(self, refilled: Refilled, *, first: int) -> None:
+    def refilled(self, refilled: Refilled[TrainingEpisode]) -> None:
         """Count the groups of a step that were refilled.
 
-        The reward of the step is that of its `first` episodes, before any was given up: those that
+        The reward of the step is that of its first episodes, before any was given up: those that
         are trained on are a choice of neither easy nor hopeless ones.
         """
-        counts = {
-            "groups_refilled": float(refilled.groups),
-            "groups_without_spread": float(refilled.flat),
-            "refill_episodes": float(len(refilled.played) - first),
-        }
-        for name, value in counts.items():
+        for name, value in refilled.counts.items():
             self._counts.setdefault(name, []).append(value)
-        rewards = [one.reward for one in refilled.played[:first] if one.reward is not None]
+        first = refilled.played[: refilled.first]
+        rewards = [one.reward for one in first if one.reward is not None]
         self._counts.setdefault(REWARD, []).extend(rewards)
 
     def warnings(self) -> list[str]:

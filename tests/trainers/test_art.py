@@ -189,6 +189,21 @@ def test_a_rehearsal_leaves_the_records_of_art_and_those_of_hudtui(
     )
 
 
+def test_groups_without_a_spread_are_refilled_and_counted(worker: Worker, read_rows: Rows) -> None:
+    hopeless = [record(number) for number in range(4)]
+    for task in hopeless:
+        del task["evaluate_tool"]
+        task["evaluate"] = [{"reply": {"contains": "what nobody ever says"}}]
+    worker.tasks(hopeless)
+    code, output = worker.run(recipe={"steps": 1, "refill_groups": 1})
+    assert code == 0, output
+    (row,) = read_rows(worker.folder / "out" / "metrics.jsonl")
+    assert (row["groups_refilled"], row["groups_without_spread"]) == (0, 2)
+    assert row["refill_episodes"] == 4 and row["reward"] == 0
+    episodes = list(read_trace(worker.folder / "out" / "traces.jsonl"))
+    assert {one.task_id for one in episodes} == {"t0", "t1", "t2", "t3"} and len(episodes) == 8
+
+
 def test_its_episodes_are_traces_of_one_job_and_examples_of_calls_in_text_are_left_out(
     worker: Worker,
 ) -> None:

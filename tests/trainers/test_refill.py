@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from hudtui.core.errors import InputError
+from hudtui.core.errors import InputError, RunError
 from hudtui.core.rollouts.values import Episode, Scores
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.tasks.task import Task
-from hudtui.core.training.engines import features_of
+from hudtui.core.training.engines import features_of, find_engine
 from hudtui.core.training.recipe import Recipe, check_taken
 from hudtui.trainers.refill import Refilled, has_spread, refill
 from hudtui.trainers.rollout import TrainingEpisode
@@ -29,8 +31,13 @@ class Table:
     def __init__(self, rewards: Mapping[str, Sequence[float | None]]) -> None:
         self.rewards = rewards
         self.played: list[list[str]] = []
+        self.warned: list[str] = []
+        self.plays = 99
+        """Number of times that it can be played."""
 
     async def play(self, tasks: Sequence[Task]) -> list[TrainingEpisode]:
+        if len(self.played) == self.plays:
+            raise RunError("none of the episodes could be played")
         self.played.append([task.id for task in tasks])
         seen: dict[str, int] = {}
         made = []
@@ -39,9 +46,20 @@ class Table:
             made.append(episode(task, self.rewards.get(task.id, (0.0, 1.0))[place]))
         return made
 
-    async def refill(self, *numbers: int, times: int = 1, seed: str = "0 1") -> Refilled:
+    async def refill(
+        self, *numbers: int, times: int = 1, seed: str = "0 1"
+    ) -> Refilled[TrainingEpisode]:
         chosen = [TASKS[number] for number in numbers for _ in range(2)]
-        return await refill(chosen, self.play, size=2, times=times, pool=TASKS, seed=seed)
+        return await refill(
+            chosen,
+            self.play,
+            lambda one: one.reward,
+            size=2,
+            times=times,
+            pool=TASKS,
+            seed=seed,
+            warn=self.warned.append,
+        )
 
 
 def ids(episodes: Sequence[TrainingEpisode]) -> list[str]:
@@ -60,7 +78,7 @@ def ids(episodes: Sequence[TrainingEpisode]) -> list[str]:
     ],
 )
 def test_a_spread_is_two_different_rewards(rewards: Sequence[float | None], spread: bool) -> None:
-    assert has_spread([episode(TASKS[0], reward) for reward in rewards]) is spread
+    assert has_spread(rewards) is spread
 
 
 async def test_a_step_with_a_spread_is_played_once() -> None:
@@ -103,6 +121,20 @@ async def test_episodes_that_broke_off_give_their_place_away_too() -> None:
     assert found.groups == 1 and None not in [one.reward for one in found.episodes]
 
 
+async def test_tasks_that_cannot_be_played_do_not_end_the_training() -> None:
+    table = Table({"t0": (1.0, 1.0)})
+    table.plays = 1
+    found = await table.refill(0, 1, times=3)
+    assert ids(found.episodes) == ["t0", "t0", "t1", "t1"] and (found.groups, found.flat) == (0, 1)
+    assert table.warned == [
+        "groups without a spread stay as they are: none of the episodes could be played"
+    ]
+    table.plays = 0
+    table.played.clear()
+    with pytest.raises(RunError):
+        await table.refill(0, 1)
+
+
 async def test_a_step_that_is_done_again_draws_the_same_tasks() -> None:
     drawn = []
     for seed in ("0 1", "0 1", "0 2", "1 1"):
@@ -120,6 +152,11 @@ def test_its_number_is_bounded() -> None:
 
 
 def test_an_engine_that_cannot_refill_says_so() -> None:
-    check_taken(["refill_groups"], "trl", features_of("trl"))
-    with pytest.raises(InputError, match="the engine art has no setting refill_groups"):
-        check_taken(["refill_groups"], "art", features_of("art"))
+    for engine in ("trl", "art"):
+        check_taken(["refill_groups"], engine, features_of(engine))
+    request, recipe = RunRequest(engine="art"), Recipe(refill_groups=1)
+    art = find_engine("art")
+    assert list(art.check(request, recipe)) == []
+    (error,) = art.check(request, replace(recipe, ruler="openai/o3"))
+    assert "groups are not refilled where a judge compares" in error.what
+    assert error.fix == "Leave out refill_groups, or ruler."

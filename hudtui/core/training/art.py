@@ -151,6 +151,12 @@ class Art(Training):
         """See `Engine.check`."""
         if recipe.model == TINY:
             yield _no_tiny()
+        if recipe.refill_groups and recipe.ruler is not None:
+            yield InputError(
+                "groups are not refilled where a judge compares the episodes (ruler)",
+                why="It judges a step once, and its scores decide what has a spread.",
+                fix="Leave out refill_groups, or ruler.",
+            )
 
     def memory(
         self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float

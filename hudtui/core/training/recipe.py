@@ -253,6 +253,7 @@ ALSO_ART = (
         "learning_rate",
         "steps",
         "num_generations",
+        "refill_groups",
         "max_tokens",
         "max_seq_len",
         "max_turns",
