@@ -31,6 +31,9 @@ from hudtui.envs.text_2048.players import PREFERENCE, greedy_move, read_board
 
 _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 
+_SHOWN = re.compile(r"<tool>([^<>\n]{1,500})</tool>")
+"""A call in a system prompt."""
+
 POLICY_NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
 
 
@@ -123,7 +126,8 @@ class RandomPolicy:
     """Any of the calls that a configuration allows, each as likely.
 
     With a board of 2048 in view it moves, and replies `done` when no move is left; elsewhere it
-    takes any action that needs no argument, until the limit of turns.
+    takes the calls that the system prompt shows and any action that needs no argument, until the
+    limit of turns.
 
     Raises:
         InputError: No action of the configuration can be called without knowing the environment.
@@ -283,9 +287,18 @@ def _carriers(arguments: Mapping[str, object], direction: str) -> list[str]:
 
 
 def plain_calls(config: GymConfig) -> list[str]:
-    """The actions that can be called without arguments, as tool texts."""
+    """Calls that need no knowledge of the environment, as tool texts.
+
+    They are the examples of the system prompt; an action that has none there is called without
+    arguments, where that is possible.
+    """
     interpreter = Interpreter(config, None)
-    texts = (f"{name}()" for name in config.mappings)
+    shown: dict[str, list[str]] = {}
+    for text in dict.fromkeys(_SHOWN.findall(config.system_prompt)):
+        action = interpreter.interpret(f"<tool>{text}</tool>").action
+        if action is not None and _arguments(interpreter, text) is not None:
+            shown.setdefault(action.name, []).append(text)
+    texts = [text for name in config.mappings for text in shown.get(name, [f"{name}()"])]
     return [text for text in texts if _arguments(interpreter, text) is not None]
 
 

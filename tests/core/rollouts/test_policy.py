@@ -155,6 +155,21 @@ async def test_random_plays_what_is_no_2048(make_config):
     assert {"look()</tool>", "wait()</tool>"} <= said
 
 
+async def test_random_plays_the_calls_that_the_prompt_shows(make_config):
+    config = make_config(
+        "system_prompt: |\n"
+        "  <tool>add(1, 2)</tool> <tool>add(3, 4)</tool> <tool>add(1, 2)</tool>\n"
+        '  <tool>look()</tool> <tool>jump("x")</tool> <tool>add(</tool> <tool>done()</tool>\n'
+        "action_mappings:\n  add: {_tool: add, _parser: {positional: [a, b]}, a: {from_arg: a}, "
+        "b: {from_arg: b}}\n  look: {_tool: look}\n  wait: {_tool: wait}\n"
+    )
+    calls = ["add(1, 2)", "add(3, 4)", "look()", "wait()"]
+    assert plain_calls(config) == calls
+    policy = make_policy("random", config)
+    said = {(await policy(board(""))).partition("<tool>")[2] for _ in range(60)}
+    assert said == {f"{call}</tool>" for call in calls}
+
+
 @pytest.mark.parametrize(
     ("name", "text"), [("greedy", CROSSED), ("random", "action_mappings: {}\n")]
 )
