@@ -124,7 +124,8 @@ def _template(name: str, config: dict[str, Any], analysis: Analysis) -> dict[str
         *_choices(
             "evaluate_tool",
             evaluate,
-            "No tool judges the outcome: set `rubric.reward` in the configuration.",
+            "No tool judges the outcome: say in `evaluate` what is expected of a call's answer or "
+            "of the last reply, or set `rubric.reward` in the configuration.",
         ),
         "Then: hudtui tasks check FILE --env ENVIRONMENT, and hudtui tasks test FILE",
     ]

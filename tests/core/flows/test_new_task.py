@@ -113,7 +113,8 @@ async def test_the_file_is_asked_for_and_lies_in_the_project() -> None:
 def test_an_environment_without_such_tools() -> None:
     record = write(analysis=Analysis("plain", tools=(Tool("move", "Moves."),))).record
     assert "setup_tool" not in record and "evaluate_tool" not in record
-    assert any("rubric.reward" in note for note in record["metadata"]["template"])
+    notes = record["metadata"]["template"]
+    assert any("`evaluate`" in note and "rubric.reward" in note for note in notes)
 
 
 @pytest.mark.parametrize("name", ["board-tasks.json", "mine.jsonl", "sub/new.json"])
