@@ -35,6 +35,8 @@ _MOST_NAMES = 8
 """Actions that a summary names."""
 _WRITE = ""
 """Value of the choice that ends the list of tools; no tool has an empty name."""
+_ALL = " "
+"""Value of the choice that ticks all tools or none; a tool has to have letters in its name."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,10 @@ async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | Non
         if ticked:
             draft = await asyncio.to_thread(draft_config, analysis, choice=choice)
             size = estimate_tokens(draft, analysis.tools).line()
-        choices = [Choice(_WRITE, f"Write it with {len(ticked)} of {len(tools)} tools", size)]
+        choices = [
+            Choice(_WRITE, f"Write it with {len(ticked)} of {len(tools)} tools", size),
+            Choice(_ALL, "Untick all" if ticked else "Tick all"),
+        ]
         for name, tool in tools.items():
             tick = "x" if name in ticked else " "
             choices.append(
@@ -272,7 +277,9 @@ async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | Non
         chosen = await person.choose("Which tools does the agent get?", choices, value=at)
         if chosen is None:
             return None
-        if chosen != _WRITE:
+        if chosen == _ALL:
+            ticked, at = set() if ticked else set(tools), _ALL
+        elif chosen != _WRITE:
             ticked, at = ticked ^ {chosen}, chosen
         elif ticked:
             return choice

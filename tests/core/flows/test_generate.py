@@ -110,7 +110,7 @@ async def test_which_of_several_tools_the_agent_gets_is_asked(project: Project) 
         for question in person.questions
         if question.title == "Which tools does the agent get?"
     ]
-    ticks = [[choice.label[:3] for choice in question.choices[1:]] for question in asked]
+    ticks = [[choice.label[:3] for choice in question.choices[2:]] for question in asked]
     assert ticks[0] == ["[x]", "[x]", "[ ]"], "what is deprecated is left out, unless it is ticked"
     assert (
         ticks[-1] == ["[ ]", "[x]", "[x]"]
@@ -128,6 +128,17 @@ async def test_which_of_several_tools_the_agent_gets_is_asked(project: Project) 
     prompt = yaml.safe_load(made.text)["system_prompt"]
     assert abs(sizes[-1][0] - len(prompt) / 4) <= 2
     assert sizes[-1] == [made.tokens.prompt, made.tokens.schemas]
+
+
+async def test_all_tools_are_unticked_and_ticked_at_once(project: Project) -> None:
+    every = ScriptedPerson("a.yaml", " ", " ", "")
+    made = await write_config(project, found(*SEVERAL), every)
+    assert made is not None and len(made.draft.actions) == 3
+    labels = [question.choices[1].label for question in every.questions[1:]]
+    assert labels == ["Untick all", "Tick all", "Untick all"]
+    one = ScriptedPerson("b.yaml", " ", "old", "")
+    made = await write_config(project, found(*SEVERAL), one)
+    assert made is not None and [action.tool for action in made.draft.actions] == ["old"]
 
 
 async def test_who_leaves_the_list_of_tools_writes_nothing(project: Project) -> None:
