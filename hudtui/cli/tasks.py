@@ -158,7 +158,10 @@ async def test(
 ) -> None:
     """Set one task up in its environment and evaluate it right away, without an agent.
 
-    Finds a broken setup or evaluator before a training does. Exit code 1 if the test fails.
+    Then its `solution` is played, if it has one, in an environment of its own.
+
+    Finds a broken setup, evaluator or solution before a training does. Exit code 1 if the test
+    fails.
     """
     from hudtui.cli.person import Terminal
     from hudtui.core.flows.trial import Trial, try_task
@@ -283,7 +286,8 @@ def _show_trial(trial: Trial, out: Callable[[str], None]) -> None:
             json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400
         )
         out(
-            f"{clean_line(step.tool)} {arguments}  {'failed' if step.failed else 'answered'} in "
+            f"{'solution: ' if step.solution else ''}{clean_line(step.tool)} {arguments}  "
+            f"{'failed' if step.failed else 'answered'} in "
             f"{step.seconds:.1f} s"
         )
         out(textwrap.indent(step.answer, "  "))

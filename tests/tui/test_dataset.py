@@ -285,6 +285,18 @@ async def test_a_task_says_what_it_expects(project: Path, says: Any) -> None:
     assert "kept" not in text
 
 
+async def test_a_task_shows_its_solution_to_the_user(project: Path, says: Any) -> None:
+    servers = {"files": {"command": "npx", "args": ["files", "."]}}
+    parts = [{"reply": {"contains": "delta"}}]
+    read = {"name": "read_text_file", "arguments": {"path": "words.txt"}}
+    task = {"id": "a", "prompt": "Which?", "mcp_config": servers, "evaluate": parts}
+    task["solution"] = [read, {"reply": "It is delta."}]
+    (project / "tasks.json").write_text(json.dumps([task]))
+    lines = ("Solution never shown to the agent", "read_text_file", "words.txt", "It is delta.")
+    text = await says(app_of(project), *lines, press=["3"], size=(160, 45))
+    assert "kept" not in text
+
+
 async def test_a_file_is_opened_and_every_task_is_there(
     open_app: Any, mixed: Path, settle: Any, screen_text: Any
 ) -> None:

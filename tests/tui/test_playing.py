@@ -331,6 +331,21 @@ async def test_a_policy_plays_pauses_and_gets_the_episode_back(
         assert "the episode is over" in screen.message.lower() or "reward" in screen.message
 
 
+async def test_the_solution_of_a_task_plays_it(open_app: Any, game: Path, settle: Any) -> None:
+    tasks = json.loads((game / "tasks.json").read_text())
+    moves = [{"name": "move", "arguments": {"direction": way}} for way in ("left", "down")]
+    tasks[0]["solution"] = moves
+    (game / "tasks.json").write_text(json.dumps(tasks))
+    async with playing(open_app, settle, game) as (screen, pilot):
+        screen._choose(policy="solution", max_turns=1)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: screen.over)
+        assert screen.playing.by == ["solution"] * 3
+        (episode,) = read_trace(game / flow.PLAYED)
+        calls = [turn.call and turn.call["arguments"] for turn in episode.turns]
+        assert (calls, episode.stop) == ([*(move["arguments"] for move in moves), None], "done")
+
+
 async def test_turns_of_a_policy_are_shown_one_by_one_and_the_cursor_follows(
     open_app: Any, game: Path, settle: Any
 ) -> None:

@@ -491,6 +491,11 @@ class Playing:
                 if self._commands:
                     continue
                 began = perf_counter()
+                solution = getattr(self._complete, "solution", None)
+                if solution is not None:
+                    turn = await player.follow(solution)
+                    yield self._by_policy(player, turn)
+                    continue
                 try:
                     said = await self._unless_interrupted(self._ask(player))
                 except HudtuiError as failure:
@@ -498,9 +503,7 @@ class Playing:
                     continue
                 if said is not None:
                     turn = await player.step(said, seconds=perf_counter() - began)
-                    self._left = None if self._left is None else self._left - 1
-                    self.running = self.running and self._left != 0
-                    yield self._over(player, turn, self.policy or "")
+                    yield self._by_policy(player, turn)
             elif asked != number:
                 asked, began = number, perf_counter()
                 yield ReplyWanted(number, error)
@@ -512,6 +515,12 @@ class Playing:
         """Let the policy play, for at most `turns` turns."""
         self._left = turns
         self.running = self._complete is not None and (turns is None or turns > 0)
+
+    def _by_policy(self, player: EpisodePlayer, turn: Turn) -> PlayedTurn:
+        """A turn of the policy, which counts in those that it plays before it pauses."""
+        self._left = None if self._left is None else self._left - 1
+        self.running = self.running and self._left != 0
+        return self._over(player, turn, self.policy or "")
 
     def _over(self, player: EpisodePlayer, turn: Turn, by: str) -> PlayedTurn:
         self.by.append(by)

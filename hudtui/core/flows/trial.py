@@ -1,7 +1,8 @@
 """Test a task.
 
 Set it up and evaluate it at once, which shows a broken set-up or evaluator before anything is
-trained on it.
+trained on it. A task with a `solution` is set up once more, on a connection of its own, and its
+solution is played, which shows whether the task can be solved.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core.errors import HudtuiError
@@ -19,10 +20,13 @@ from hudtui.core.flows.person import Person
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.json_text import pretty
 from hudtui.core.project import Project
+from hudtui.core.tasks.solution import Solution, solution_of
 from hudtui.core.tasks.task import Task
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool, ToolResult
+    from hudtui.core.rollouts.judging import Judges
+    from hudtui.core.rollouts.values import Episode
     from hudtui.core.settings import Settings
 
 
@@ -36,6 +40,8 @@ class Step:
     """As the environment wrote it: not cleaned for display."""
     failed: bool
     seconds: float
+    solution: bool = False
+    """True if it was made while the solution was played."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Trial:
     details: tuple[str, ...] = ()
     """Reason why the test failed, and what to do."""
     seconds: float = 0.0
+    solved: bool | None = None
+    """True if the task's solution solves it; None if it has none, or it was not played."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of `hudtui tasks test --json`."""
@@ -63,6 +71,7 @@ class Trial:
             "verdict": self.verdict,
             "details": list(self.details),
             "reward": self.reward,
+            "solved": self.solved,
             "seconds": round(self.seconds, 3),
             "steps": [
                 {
@@ -70,6 +79,7 @@ class Trial:
                     "arguments": dict(step.arguments),
                     "answer": step.answer,
                     "failed": step.failed,
+                    "solution": step.solution,
                     "seconds": round(step.seconds, 3),
                 }
                 for step in self.steps
@@ -112,11 +122,13 @@ async def try_task(
     judges = judge_lines(task, settings.lookup)
     servers = json.dumps([task.mcp_config, judges], sort_keys=True, default=repr)
     if servers not in agreed:
+        again = "Then they start once more, and the task's solution is played."
         lines = (
             *server_lines(task.mcp_config),
             *judges,
             "",
             "The task is set up and evaluated at once; no agent plays.",
+            *((again,) if solution_of(task) is not None else ()),
         )
         if not await person.confirm(f"Test {task.id}?", lines, yes="Test"):
             return
@@ -129,76 +141,133 @@ async def try_task(
 
 
 async def _trial(task: Task, settings: Settings) -> Trial:
-    from hudtui.core.environment.bundled import with_python_variable
-    from hudtui.core.environment.client import connect
-    from hudtui.core.gym.values import GymConfig
-    from hudtui.core.rollouts.episode import EpisodePlayer
     from hudtui.core.rollouts.judging import Judges
     from hudtui.core.tasks.expectation_form import parts_of
     from hudtui.core.tasks.judges import key_problems
 
-    began, timeout = time.monotonic(), settings.client_timeout
-    lookup, folder = with_python_variable(settings.lookup), settings.folder
-    steps: list[Step] = []
-
-    def outcome(
-        severity: Literal["success", "warning", "error"],
-        verdict: str,
-        *details: str,
-        reward: float | None = None,
-    ) -> Trial:
-        return Trial(
-            task.id, verdict, severity, reward, tuple(steps), details, time.monotonic() - began
-        )
-
+    began = time.monotonic()
     for problem in key_problems(parts_of(task), settings.lookup, settings.lacking):
-        return outcome("error", f"{problem.field}: {problem.message}")
+        return Trial(task.id, f"{problem.field}: {problem.message}", "error", None, ())
     judges = Judges(settings.lookup)
+    first = await _attempt(task, settings, judges)
+    trial = _opening_trial(task, first)
+    solution = solution_of(task)
+    if solution is not None and trial.severity != "error":
+        second = await _attempt(task, settings, judges, solution)
+        trial = _solved_trial(task, trial, second)
+    return replace(trial, seconds=time.monotonic() - began)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A task that was set up, played by its solution or not at all, and evaluated."""
+
+    steps: tuple[Step, ...]
+    episode: Episode | None = None
+    error: tuple[str, ...] = ()
+    """Reason why there is no episode, and what to do."""
+
+    @property
+    def complaint(self) -> tuple[str, ...]:
+        """What broke; empty if nothing did."""
+        if self.episode is None:
+            return (f"the environment failed: {self.error[0]}", *self.error[1:])
+        wrong = self.episode.info.get("evaluation_error")
+        if wrong is None:
+            return (str(self.episode.error),) if self.episode.stop == "error" else ()
+        if not wrong.startswith("the evaluator "):
+            return (f"the evaluator is broken: {wrong}",)
+        fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
+        return (wrong, fix)
+
+
+async def _attempt(
+    task: Task, settings: Settings, judges: Judges, solution: Solution | None = None
+) -> _Attempt:
+    """Play a task on a connection of its own: its solution, or nothing."""
+    from hudtui.core.environment.bundled import with_python_variable
+    from hudtui.core.environment.client import connect
+    from hudtui.core.gym.values import GymConfig
+    from hudtui.core.rollouts.episode import EpisodePlayer
+
+    timeout, folder = settings.client_timeout, settings.folder
+    lookup = with_python_variable(settings.lookup)
+    steps: list[Step] = []
     try:
         async with connect(
             task.mcp_config, lookup=lookup, timeout=timeout, folder=folder
         ) as session:
-            player = EpisodePlayer(
-                _Recorder(session, steps), GymConfig(), task, timeout=timeout, judges=judges
-            )
+            recorder = _Recorder(session, steps, solution=solution is not None)
+            player = EpisodePlayer(recorder, GymConfig(), task, timeout=timeout, judges=judges)
             await player.start()
+            while solution is not None and player.stop is None:
+                await player.follow(solution)
             episode = await player.finish()
     except HudtuiError as error:
-        first, *rest = error.lines()
-        return outcome("error", f"the environment failed: {first}", *rest)
-    if (complaint := episode.info.get("evaluation_error")) is not None:
-        if not complaint.startswith("the evaluator "):
-            return outcome("error", f"the evaluator is broken: {complaint}")
-        fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
-        return outcome("error", complaint, fix)
-    if episode.stop == "error":
-        return outcome("error", str(episode.error))
-    parts = [part.line() for part in episode.scores.parts]
+        return _Attempt(tuple(steps), error=tuple(error.lines()))
+    return _Attempt(tuple(steps), episode)
+
+
+def _opening_trial(task: Task, attempt: _Attempt) -> Trial:
+    """The outcome of a task that was evaluated before anything was done."""
+    if attempt.complaint:
+        verdict, *details = attempt.complaint
+        return Trial(task.id, verdict, "error", None, attempt.steps, tuple(details))
     if not task.judged:
-        return outcome(
-            "success", "setup works; no evaluator: set `rubric.reward` in the configuration"
-        )
-    reward = episode.scores.task_completion
-    if (told := reward_warning(reward)) is not None:
-        return outcome("warning", told, reward=reward)
+        verdict = "setup works; no evaluator: set `rubric.reward` in the configuration"
+        return Trial(task.id, verdict, "success", None, attempt.steps)
+    assert attempt.episode is not None
+    scores = attempt.episode.scores
+    reward = scores.task_completion
+    if (message := reward_warning(reward)) is not None:
+        return Trial(task.id, message, "warning", reward, attempt.steps)
+    parts = tuple(part.line() for part in scores.parts)
     if reward >= 1:
         verdict = (
             f"reward {reward:g} before anything was done: this task gives full marks without a move"
         )
-        return outcome("warning", verdict, *parts, reward=reward)
-    return outcome(
-        "success",
-        f"setup and evaluation work: reward {reward:g} before the first move",
-        *parts,
-        reward=reward,
+        return Trial(task.id, verdict, "warning", reward, attempt.steps, parts)
+    verdict = f"setup and evaluation work: reward {reward:g} before the first move"
+    return Trial(task.id, verdict, "success", reward, attempt.steps, parts)
+
+
+def _solved_trial(task: Task, trial: Trial, attempt: _Attempt) -> Trial:
+    """The outcome of a test after the solution was played, too."""
+    steps = (*trial.steps, *attempt.steps)
+    if attempt.complaint:
+        verdict, *details = attempt.complaint
+        said = f"the solution cannot be played: {verdict}"
+        return replace(trial, severity="error", verdict=said, steps=steps, details=tuple(details))
+    if not task.judged:
+        verdict = f"{trial.verdict}; so nothing says whether the solution solves the task"
+        return replace(trial, verdict=verdict, steps=steps)
+    assert attempt.episode is not None
+    episode = attempt.episode
+    reward = episode.scores.task_completion
+    if episode.solved:
+        verdict = f"{trial.verdict}; the solution solves it: reward {reward:g}"
+        return replace(trial, verdict=verdict, steps=steps, solved=True)
+    lines = [part.line() for part in episode.scores.parts if part.score < 1]
+    refused = [
+        f"{turn.call['tool']} answered with an error: {turn.observation}"
+        for turn in episode.turns
+        if turn.is_error and turn.call is not None
+    ]
+    return replace(
+        trial,
+        severity="error",
+        verdict=f"the solution does not solve it: reward {reward:g}",
+        steps=steps,
+        details=(*lines, *refused),
+        solved=False,
     )
 
 
 class _Recorder:
     """A session that records the calls that go through it."""
 
-    def __init__(self, session: Session, steps: list[Step]) -> None:
-        self._session, self._steps = session, steps
+    def __init__(self, session: Session, steps: list[Step], *, solution: bool) -> None:
+        self._session, self._steps, self._solution = session, steps, solution
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -208,16 +277,17 @@ class _Recorder:
         self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
     ) -> ToolResult:
         began = time.monotonic()
+
+        def keep(answer: str, *, failed: bool) -> None:
+            seconds = time.monotonic() - began
+            self._steps.append(Step(name, arguments, answer, failed, seconds, self._solution))
+
         try:
             result = await self._session.call_tool(name, arguments, timeout=timeout)
         except HudtuiError as error:
-            self._steps.append(
-                Step(name, arguments, "\n".join(error.lines()), True, time.monotonic() - began)
-            )
+            keep("\n".join(error.lines()), failed=True)
             raise
-        self._steps.append(
-            Step(name, arguments, _text(result), result.is_error, time.monotonic() - began)
-        )
+        keep(_text(result), failed=result.is_error)
         return result
 
 

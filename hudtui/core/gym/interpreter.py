@@ -362,6 +362,13 @@ class Interpreter:
             return meaning
         return meaning._replace(error=replace(meaning.error, column=None))
 
+    def direct_call(self, tool: str, arguments: Mapping[str, Any]) -> Interpretation:
+        """Return the meaning of a call of a tool itself, which no action has to lead to."""
+        parts = Reply(None, spell_call(tool, arguments), 0, (), True, None, None)
+        action = _new(Action, (tool, dict(arguments)))
+        call = _new(McpCall, (tool, dict(arguments)))
+        return _meaning(parts, action, draft=call, unchecked="the call is the task's own")
+
     def _called(self, parts: Reply, call: Call) -> Interpretation:
         mapping = self.config.mappings.get(call.name)
         if call.name == DONE:

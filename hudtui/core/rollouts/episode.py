@@ -77,6 +77,7 @@ from hudtui.core.tasks.expectation import (
     seen_answer,
 )
 from hudtui.core.tasks.expectation_form import parts_of
+from hudtui.core.tasks.solution import Solution
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.text import clean_line
 
@@ -292,6 +293,28 @@ class EpisodePlayer:
         thought = f"{as_thought(said)}\n" if said or self.config.parser.use_thinking else ""
         return await self._play(f"{thought}<tool>{meaning.tool}</tool>", meaning, seconds, began)
 
+    async def follow(self, solution: Solution) -> Turn:
+        """Play the next step of the task's solution: a call, or the reply that ends it.
+
+        Its calls may be of any tool, and no limit of turns ends them. A call that is answered with
+        an error does not end them either: the task's judgement says what they reach.
+
+        Raises:
+            RuntimeError: The episode has not begun, or it is over.
+        """
+        self._require_open()
+        began, number = perf_counter(), len(self._turns)
+        said = ""
+        if number < len(solution.calls):
+            call = solution.calls[number]
+            meaning = self._interpreter.direct_call(call.name, call.arguments)
+        else:
+            said = f"{solution.reply} " if solution.reply else ""
+            meaning = self._interpreter.interpret_call(DONE, {})
+        thought = f"{as_thought('')}\n" if self.config.parser.use_thinking else ""
+        reply = f"{thought}{said}<tool>{meaning.tool}</tool>"
+        return await self._play(reply, meaning, 0.0, began, own=True)
+
     def say(self, reply: str) -> None:
         """Record a reply without a call, of a model that calls tools by itself.
 
@@ -320,14 +343,17 @@ class EpisodePlayer:
         seconds: float,
         began: float,
         tokens: Mapping[str, int] | None = None,
+        *,
+        own: bool = False,
     ) -> Turn:
+        """Play a reply; with `own`, of the task's solution."""
         self._format.add(meaning)
         self._last_reply = reply
         self._messages.append({"role": "assistant", "content": reply})
-        turn = await self._act(reply, meaning, seconds, tokens or {})
+        turn = await self._act(reply, meaning, seconds, tokens or {}, own=own)
         self._turns.append(turn)
         self._seconds["play"] += seconds + perf_counter() - began
-        if self.stop is None and len(self._turns) >= self.max_turns:
+        if self.stop is None and not own and len(self._turns) >= self.max_turns:
             self._end("max_turns")
         return turn
 
@@ -515,14 +541,20 @@ class EpisodePlayer:
         return None
 
     async def _act(
-        self, reply: str, meaning: Interpretation, seconds: float, tokens: Mapping[str, int]
+        self,
+        reply: str,
+        meaning: Interpretation,
+        seconds: float,
+        tokens: Mapping[str, int],
+        *,
+        own: bool,
     ) -> Turn:
         """Carry out what a reply means, and show the agent what came of it."""
         call = meaning.call
         refusal = meaning.error.message if meaning.error is not None else None
         result: ToolResult | None = None
         took = 0.0
-        if call is not None and refusal is None and not meaning.done:
+        if call is not None and refusal is None and not meaning.done and not own:
             refusal = self._forbidden(call.tool, call.arguments)
         if meaning.action is not None and not meaning.done:
             self._attempts += 1
@@ -607,7 +639,8 @@ async def drive(
 ) -> Episode:
     """Play an episode to its end.
 
-    The player can still be used after a cancellation. `on_turn` is called with each turn; it may be
+    A policy with a `solution` is not asked: that is played instead (`SolutionPolicy`). The player
+    can still be used after a cancellation. `on_turn` is called with each turn; it may be
     async.
 
     Returns:
@@ -617,15 +650,22 @@ async def drive(
         asyncio.CancelledError: The caller was cancelled. Nothing is evaluated then; the session can
             be used further.
     """
+    solution: Solution | None = getattr(complete, "solution", None)
     try:
         await player.start()
         while player.stop is None:
             began, before = perf_counter(), _usage(complete)
-            reply = await complete(player.messages)
-            spent = {name: count - before.get(name, 0) for name, count in _usage(complete).items()}
-            turn = await player.step(
-                reply, seconds=perf_counter() - began, tokens=spent if any(spent.values()) else None
-            )
+            if solution is not None:
+                turn = await player.follow(solution)
+            else:
+                reply = await complete(player.messages)
+                now = _usage(complete).items()
+                spent = {name: count - before.get(name, 0) for name, count in now}
+                turn = await player.step(
+                    reply,
+                    seconds=perf_counter() - began,
+                    tokens=spent if any(spent.values()) else None,
+                )
             if on_turn is not None:
                 answer = on_turn(player, turn)
                 if inspect.isawaitable(answer):

@@ -53,7 +53,7 @@ from hudtui.core.rollouts.outcome import (
     read_outcomes,
     summarise,
 )
-from hudtui.core.rollouts.policy import PolicySource, default_policy, policy_source
+from hudtui.core.rollouts.policy import SOLUTION, PolicySource, default_policy, policy_source
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
 from hudtui.core.rollouts.trace import (
@@ -67,6 +67,7 @@ from hudtui.core.rollouts.values import Complete, Episode
 from hudtui.core.settings import DEFAULT_BASE_URL, looks_secret
 from hudtui.core.tasks.judges import require_keys, required_powers
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
+from hudtui.core.tasks.solution import solution_of
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line, did_you_mean, none_of
 from hudtui.core.trust import require
@@ -641,6 +642,10 @@ async def run_eval(
     if warning is not None:
         yield warning
     tasks = read.tasks
+    if asked == SOLUTION:
+        tasks, notice = solvable_tasks(tasks, request.tasks)
+        if notice is not None:
+            yield Notice("warning", notice)
     if (notice := judging_actions(config, tasks)) is not None:
         yield Notice("warning", notice)
     at_once = min(request.concurrency, len(tasks) * request.group)
@@ -804,6 +809,26 @@ def read_playable_tasks(
         servers = parse_source(source, folder=folder, lookup=lookup).mcp_config()
         chosen = tuple(replace(task, mcp_config=servers) for task in chosen)
     return replace(read, tasks=chosen), warning
+
+
+def solvable_tasks(tasks: tuple[Task, ...], source: str) -> tuple[tuple[Task, ...], str | None]:
+    """Return the tasks that have a solution, and a warning about the others.
+
+    Raises:
+        InputError: None has one.
+    """
+    solved = tuple(task for task in tasks if solution_of(task) is not None)
+    if not solved:
+        raise InputError(
+            f"{none_of(len(tasks), 'task')} has a solution to play",
+            fix="Write the calls that solve a task into its field `solution`.",
+            where=Location(source),
+        )
+    bare = [task.id for task in tasks if solution_of(task) is None]
+    if not bare:
+        return solved, None
+    many = f"{len(bare):,} of {len(tasks):,} tasks have no solution and are not played"
+    return solved, f"{many}: {clean_line(bare[0], 80)} is the first"
 
 
 def tasks_file(tasks: str, folder: Path) -> Path:

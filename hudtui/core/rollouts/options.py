@@ -67,8 +67,8 @@ class EvalOptions(EpisodeOptions):
 
     policy: str | None = knob(
         None,
-        "random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint; by default "
-        "greedy for 2048, else random.",
+        "random, greedy, solution (of each task), replay:TRACE, or openai:MODEL for a model behind "
+        "an endpoint; by default greedy for 2048, else random.",
         "--policy",
         "-p",
     )
@@ -119,7 +119,8 @@ class PlayTaskOptions(EpisodeOptions):
     )
     policy: str | None = knob(
         None,
-        "random, greedy, replay:TRACE, or openai:MODEL; without one, you play by hand.",
+        "random, greedy, solution (of the task), replay:TRACE, or openai:MODEL; without one, you "
+        "play by hand.",
         "--policy",
         "-p",
         unset="by hand",

@@ -2,6 +2,7 @@
 
     random                  2048: any direction; elsewhere: any action that needs no argument
     greedy                  2048: the move with the most points at once
+    solution                the calls of each task's `solution`
     replay:<trace file>     the replies of recorded episodes, word for word
     openai:<model>          a model behind an OpenAI-compatible endpoint
 
@@ -25,6 +26,7 @@ from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Complete, Message
+from hudtui.core.tasks.solution import solution_of
 from hudtui.core.tasks.task import Task
 from hudtui.envs.text_2048.game import Board, possible
 from hudtui.envs.text_2048.players import PREFERENCE, greedy_move, read_board
@@ -34,7 +36,8 @@ _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 _SHOWN = re.compile(r"<tool>([^<>\n]{1,500})</tool>")
 """A call in a system prompt."""
 
-POLICY_NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
+SOLUTION = "solution"
+POLICY_NAMES = ("random", "greedy", SOLUTION, "replay:<trace file>", "openai:<model>")
 
 
 def policy_names(config: GymConfig | None) -> tuple[str, ...]:
@@ -44,8 +47,8 @@ def policy_names(config: GymConfig | None) -> tuple[str, ...]:
     where the configuration is None: it is not known.
     """
     if config is None or len(direction_calls(config)) == len(PREFERENCE):
-        return ("greedy", "random")
-    return ("random",)
+        return ("greedy", "random", SOLUTION)
+    return ("random", SOLUTION)
 
 
 def default_policy(config: GymConfig) -> str:
@@ -99,6 +102,8 @@ def policy_source(
     if kind == "greedy" and not rest:
         GreedyPolicy(config)
         return PolicySource(name, lambda task, rollout: GreedyPolicy(config))
+    if name == SOLUTION:
+        return PolicySource(name, lambda task, rollout: SolutionPolicy(task))
     if kind == "replay" and rest:
         return PolicySource(name, _recorded(typed_path(rest)))
     if kind == "openai" and rest:
@@ -192,6 +197,30 @@ class GreedyPolicy:
         if move is None:
             return self._say("No move is possible any more.", "done()")
         return self._say(f"{move.capitalize()} gains most now.", self._calls[move])
+
+
+class SolutionPolicy:
+    """The solution that a task has: `episode.drive` plays its calls and asks for no reply.
+
+    Attributes:
+        solution: None where the task has none.
+    """
+
+    wants_images = False
+
+    def __init__(self, task: Task) -> None:
+        self.solution = solution_of(task)
+        self._task = task.id
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        """Refuse: there is no solution to play.
+
+        Raises:
+            PolicyError: Always.
+        """
+        raise PolicyError(
+            f"task {self._task} has no solution", fix="Write its calls into the field `solution`."
+        )
 
 
 class ReplayPolicy:

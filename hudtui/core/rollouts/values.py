@@ -18,6 +18,9 @@ ENDED = ("done", "max_turns", "context")
 ENDED_BY_HAND = "ended"
 """`Episode.stop` of an episode that the person who played it ended."""
 
+SOLVED = 1.0
+"""Task completion from which an episode counts as solved."""
+
 Message = Mapping[str, Any]
 """A chat message: `{"role": "system"|"user"|"assistant", "content": str | list of parts}` (OpenAI's
 form)."""
@@ -40,6 +43,15 @@ def plain_number(value: float) -> float:
     """
     short = f"{value:.12g}"
     return float(short) if len(short) < 12 else value
+
+
+def is_solved(completion: float, at: float = SOLVED) -> bool:
+    """Return whether a task is done: that is what its own evaluator says, the task completion.
+
+    The whole reward does not: a rubric adds parts to it, and takes weights off. `at` is where
+    another bound than 1 counts.
+    """
+    return completion >= at
 
 
 @dataclass(frozen=True)
@@ -134,3 +146,8 @@ class Episode:
     def ok(self) -> bool:
         """True if the episode reached an end of its own: by `done`, or by a limit."""
         return self.stop in ENDED
+
+    @property
+    def solved(self) -> bool:
+        """True if the task is done; see `is_solved`."""
+        return self.ok and is_solved(self.scores.task_completion)

@@ -272,7 +272,9 @@ def _tasks(
     read: TaskReader,
 ) -> tuple[tuple[Task, ...], Path | None, tuple[Check, ...]]:
     """Return the tasks that can be used, and a file with exactly these."""
+    from hudtui.core.rollouts.policy import SOLUTION
     from hudtui.core.tasks.read import find_source
+    from hudtui.core.tasks.solution import without_solution
 
     lock_image = None if lock is None else lock.image
     try:
@@ -306,6 +308,9 @@ def _tasks(
         tasks, more = _on_platform(tasks, workspace, settings, lock_image)
         checks += more
         plain = False
+    open_tasks = tuple(map(without_solution, tasks))
+    if request.policy != SOLUTION and open_tasks != tasks:
+        tasks, plain = open_tasks, False
     file = workspace.folder / source if plain else _copy(tasks, source, workspace)
     return tasks, file, tuple(checks)
 
@@ -356,7 +361,8 @@ def _shown(source: str, workspace: Workspace) -> str:
 def _copy(tasks: Sequence[Task], source: str, workspace: Workspace) -> Path:
     """Write the tasks into one file, and return its path.
 
-    Tasks from the Hub, or with the lock file's image, need it.
+    Tasks from the Hub, with the lock file's image, or with solutions need it: no machine that
+    trains gets a solution.
     """
     from hudtui.core.tasks.task import task_record
 

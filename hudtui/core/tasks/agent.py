@@ -54,7 +54,12 @@ def agent_settings(task: Task) -> AgentSettings:
 
     What `check_agent` reports as wrong counts as not given.
     """
-    return _read(task.extra, [])
+    return settings_in(task.extra)
+
+
+def settings_in(fields: Mapping[str, Any]) -> AgentSettings:
+    """Return the settings in the further fields of a task; see `agent_settings`."""
+    return _read(fields, [])
 
 
 def check_agent(fields: Mapping[str, Any]) -> list[FieldProblem]:

@@ -133,7 +133,8 @@ def convert(
         yield Progress("download", f"{source.repo} from the Hub")
         source = download(source, token=token)
     _check_targets(targets, source)
-    layout, selection = DatasetLayout(), selection or TaskSelection()
+    files = bool(targets) and all(target.is_task_file for target in targets)
+    layout, selection = DatasetLayout(solutions=files), selection or TaskSelection()
     # A field that first appears late needs a column from the beginning. The layout is kept, so it
     # fits the second time.
     for _ in range(2):

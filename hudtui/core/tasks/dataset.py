@@ -26,6 +26,7 @@ from hudtui.core.tasks.publish import CardFacts, Pushed, push
 from hudtui.core.tasks.read import TaskSource, find_source, lock_image, scan
 from hudtui.core.tasks.select import task_filter, test_rows
 from hudtui.core.tasks.servers import LOCAL, REMOTE, REPLACED, SECRETS, SEVERAL, config_rewriter
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
 from hudtui.core.tasks.validate import CheckedTask, Rules
 from hudtui.core.tasks.write import DatasetLayout, Format, Target
@@ -525,7 +526,8 @@ def preview(
 
 def _with_columns(found: DatasetPreview, names: tuple[str, ...]) -> DatasetPreview:
     """Return a preview with further columns that its rows have no values for."""
-    further = tuple(name for name in names if name not in found.columns)
+    known = (*found.columns, SOLUTION)
+    further = tuple(name for name in names if name not in known)
     rows = tuple((*row, *(None for _ in further)) for row in found.rows)
     return replace(found, columns=(*found.columns, *further), rows=rows)
 

@@ -19,12 +19,14 @@ from hudtui.core.environment.validation import NotCheckedError, Validator
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
 from hudtui.core.platform import HUD, Platform
-from hudtui.core.tasks.agent import check_agent
+from hudtui.core.tasks.agent import check_agent, settings_in
 from hudtui.core.tasks.expectation_form import part_calls, read_parts
 from hudtui.core.tasks.formats import not_for_training
 from hudtui.core.tasks.json_records import decode_json, encode_json
 from hudtui.core.tasks.judges import Lacking, key_problems, no_value
 from hudtui.core.tasks.servers import Rewrite, literal_secrets
+from hudtui.core.tasks.solution import FIELD as SOLUTION
+from hudtui.core.tasks.solution import calls_in, check_solution
 from hudtui.core.tasks.task import FieldProblem, json_kind
 from hudtui.core.text import clean_line, did_you_mean
 from hudtui.core.variables import EPISODE_VARIABLES, Lookup, substitute_tree
@@ -226,6 +228,8 @@ class TaskChecker:
                 task.problems += check_agent(task.extra)
             if "evaluate" in task.extra:
                 _check_parts(task, analysis, self.rules)
+            if SOLUTION in task.extra:
+                _check_solution(task, analysis)
             for name in task.extra:
                 if (near := _slip_of(name)) is not None:
                     message = f"this is kept and means nothing here; did you mean {near!r}?"
@@ -331,7 +335,7 @@ class TaskChecker:
 
 
 _FIELDS = frozenset(TASK_FIELDS)
-_KNOWN_FIELDS = (*TASK_FIELDS, "evaluate", "agent_config", "system_prompt")
+_KNOWN_FIELDS = (*TASK_FIELDS, "evaluate", SOLUTION, "agent_config", "system_prompt")
 
 
 @lru_cache(maxsize=1024)  # the tasks of a file have the same further fields
@@ -341,6 +345,7 @@ def _slip_of(name: str) -> str | None:
 
 
 _AGENT_FIELDS = frozenset(("agent_config", "system_prompt"))
+_KEPT_FROM_AGENT = ("setup", "evaluate", "lifecycle", "hidden")
 _V4_FIELDS = frozenset(("prompt", "mcp_config"))
 """Only v4 tasks have both."""
 
@@ -546,6 +551,39 @@ def _check_parts(task: CheckedTask, analysis: Analysis | None, rules: Rules) -> 
         return
     for place, call in part_calls(parts):
         task.problems += check_call(place, call.name, call.arguments, analysis)
+
+
+def _check_solution(task: CheckedTask, analysis: Analysis | None) -> None:
+    """Check `solution`, and keep it as data, also where the record holds it as JSON text."""
+    steps = _data(task.problems, SOLUTION, task.extra.pop(SOLUTION))
+    if steps is _INVALID or is_empty(steps):
+        return
+    if isinstance(steps, list):
+        steps = [_plain_call(task, SOLUTION, step) for step in steps]
+    task.extra[SOLUTION] = steps
+    problems = check_solution(steps)
+    if not problems:
+        problems = check_calls(SOLUTION, calls_in(steps), analysis)
+    task.problems += problems or _unreachable(task, steps, analysis)
+
+
+def _unreachable(
+    task: CheckedTask, steps: list[Any], analysis: Analysis | None
+) -> list[FieldProblem]:
+    """Return a warning for each call of a solution that the agent cannot make in this task."""
+    agent = settings_in(task.extra)
+    judges = task.evaluate_tool if isinstance(task.evaluate_tool, list) else [task.evaluate_tool]
+    judging = {call.get("name") for call in judges if isinstance(call, dict)}
+    found = []
+    for number, call in enumerate(calls_in(steps)):
+        tool = None if analysis is None else analysis.tool(call["name"])
+        closed = call["name"] in judging or not agent.allows(call["name"])
+        if closed or (tool is not None and tool.kind in _KEPT_FROM_AGENT):
+            message = f"the agent cannot call {clean_line(call['name'], 60)} in this task, so that "
+            message += "this does not prove that it can solve it"
+            place = f"{SOLUTION}[{number}].name"
+            found.append(FieldProblem(place, message, "unreachable", "warning"))
+    return found
 
 
 def _plain_call(task: CheckedTask, name: str, call: Any) -> Any:

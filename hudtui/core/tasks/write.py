@@ -31,6 +31,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.files import temporary_path
 from hudtui.core.tasks.json_records import encode_column
 from hudtui.core.tasks.read import JSON_MARK
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
 Format = Literal["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"]
@@ -52,13 +53,18 @@ class DatasetLayout:
 
     HUD's six, all of them text, and further ones for the fields that are only kept. A kept field
     whose values are all text becomes a column of text. Any other becomes a column of JSON, marked
-    as such so that it is read back as what it was.
+    as such so that it is read back as what it was. A `solution` is no column: it stays in task
+    files, and never reaches those who train.
+
+    Args:
+        solutions: Keep solutions, for a task file.
 
     Attributes:
         kept: Name of each kept field -> how it is written, in the order of their appearance.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, solutions: bool = False) -> None:
+        self._left_out = () if solutions else (SOLUTION,)
         self.kept: dict[str, Literal["text", "json"]] = {}
 
     def covers(self, tasks: Sequence[CheckedTask]) -> bool:
@@ -69,7 +75,7 @@ class DatasetLayout:
         before = dict(self.kept)
         for task in tasks:
             for name, value in task.extra.items():
-                if self.kept.get(name) != "json":
+                if name not in self._left_out and self.kept.get(name) != "json":
                     self.kept[name] = "text" if isinstance(value, str) else "json"
         return before == self.kept
 
@@ -355,6 +361,11 @@ class Target:
     format: Format
     replaces_source: bool = False
     """True if the target may be the task file that is read."""
+
+    @property
+    def is_task_file(self) -> bool:
+        """True if tasks are written as they stand in task files."""
+        return self.format in ("json", "tasks-jsonl")
 
 
 class DatasetWriter:

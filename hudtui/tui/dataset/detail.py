@@ -17,6 +17,7 @@ from hudtui.core.json_text import pretty
 from hudtui.core.tasks.expectation import ModelJudge
 from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.core.tasks.masking import masked_config, masked_text
+from hudtui.core.tasks.solution import calls_in
 from hudtui.core.tasks.table import ProblemKind, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
@@ -34,7 +35,7 @@ LONGEST = 20_000
 LONGEST_BAR = 32
 
 GLYPHS = {"ok": ("✓", "$success"), "warning": ("!", "$warning"), "error": ("✗", "bold $error")}
-_SHOWN = ("mcp_config", "setup_tool", "evaluate_tool", "evaluate", "metadata")
+_SHOWN = ("mcp_config", "setup_tool", "evaluate_tool", "evaluate", "solution", "metadata")
 """Fields of a task with a place of their own."""
 _JSON = {"key": "$primary", "text": "$success"}
 
@@ -139,6 +140,7 @@ def task_content(
         Content(""),
         _heading("Evaluation"),
         _evaluation(data),
+        *_solution(data.get("solution")),
         Content(""),
         _heading("Servers", "secrets masked"),
         json_content(masked_config(data.get("mcp_config"), platform)),
@@ -150,6 +152,19 @@ def task_content(
             shown = _long(value) if isinstance(value, str) else json_content(value)
             lines += [Content(""), _heading(clean_line(name, 80), "kept"), shown]
     return Content("\n").join(lines)
+
+
+def _solution(steps: Any) -> list[Content]:
+    """The calls that solve a task, and the reply at their end; empty where it names none."""
+    if not steps:
+        return []
+    lines = [Content(""), _heading("Solution", "never shown to the agent; `test` plays it")]
+    calls = calls_in(steps)
+    if calls:
+        lines.append(told_calls(calls))
+    if "reply" in steps[-1]:
+        lines.append(Content.assemble(("reply  ", "bold"), _long(str(steps[-1]["reply"]))))
+    return lines
 
 
 def _evaluation(data: Mapping[str, Any]) -> Content:
@@ -282,7 +297,9 @@ def trial_content(trial: Trial) -> Content:
         Content.assemble((f"{glyph} ", style), (clean_line(trial.verdict, 2000), style)),
         *(_muted(clean_line(line, 600)) for line in trial.details),
     ]
-    for step in trial.steps:
+    for number, step in enumerate(trial.steps):
+        if step.solution and not trial.steps[number - 1].solution:
+            lines += [Content(""), _heading("Solution", "on a connection of its own")]
         mark = ("✗ error", "bold $error") if step.failed else ("✓ answered", "$success")
         lines += [
             Content(""),

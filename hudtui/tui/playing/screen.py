@@ -43,6 +43,7 @@ PACE = 0.2
 _SCRIPTED = {
     "greedy": "greedy: 2048, the move with the most points at once",
     "random": "random: any of the calls that the configuration allows",
+    "solution": "solution: the calls of the task's own solution",
 }
 _MOST_TASKS = 1_000
 _LATE = (

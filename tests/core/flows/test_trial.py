@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,40 @@ async def test_a_judge_is_asked_about_and_tried(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(found, Trial) and found.severity == "success" and found.reward == 0
     assert found.details == ("\u2717 judge: Is it polite? (0 of 1): Nothing was said.",)
     assert chat.keys == ["Bearer sk-mine-0123456789"]
+
+
+MOVES = [{"name": "move", "arguments": {"direction": way}} for way in ("left", "down") * 2]
+
+
+@pytest.mark.parametrize(
+    ("target", "solution", "severity", "solved", "said"),
+    [
+        (4, MOVES, "success", True, "before the first move; the solution solves it: reward 1"),
+        (2048, MOVES, "error", False, "the solution does not solve it: reward 0."),
+        (4, [{"name": "jump"}], "error", False, "the solution does not solve it"),
+        (4, [{"reply": "4"}], "error", False, "the solution does not solve it"),
+    ],
+)
+async def test_a_solution_is_played_on_a_connection_of_its_own(
+    target: int, solution: list[dict[str, Any]], severity: str, solved: bool, said: str
+) -> None:
+    board = ToolCall("setup", {"name": "board", "arguments": {"board_size": 4, "seed": 0}})
+    tried = replace(task(target=target, setup=board), extra={"solution": solution})
+    person = ScriptedPerson(True)
+    found = (await trial(person, tried))[-1]
+    assert "the task's solution is played" in "\n".join(map(str, person.questions[0].lines))
+    assert isinstance(found, Trial)
+    assert (found.severity, found.solved) == (severity, solved), found
+    assert said in found.verdict
+    calls = [step.tool for step in found.steps if step.solution]
+    played = [call["name"] for call in solution if "name" in call]
+    assert calls == ["setup", *played, "evaluate"]
+    if played == ["jump"]:
+        assert "jump answered with an error" in found.details[0]
+
+
+async def test_a_broken_set_up_is_told_before_a_solution_is_played() -> None:
+    tried = task(setup=ToolCall("setup", {"name": "bored"}))
+    found = (await trial(ScriptedPerson(True), replace(tried, extra={"solution": MOVES})))[-1]
+    assert isinstance(found, Trial) and "the setup failed" in found.verdict
+    assert found.solved is None and not any(step.solution for step in found.steps)

@@ -261,13 +261,22 @@ async def test_many_episodes_share_an_endpoint(stub, make_config, new_session, t
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (PLAIN, ("greedy", "random")),
-        (ONE, ("greedy", "random")),
-        ("action_mappings:\n  left: {_tool: move, direction: {static: left}}\n", ("random",)),
-        ("action_mappings:\n  look: {_tool: look}\n", ("random",)),
-        ("allow_unmapped: true\n", ("random",)),
+        (PLAIN, ("greedy", "random", "solution")),
+        (ONE, ("greedy", "random", "solution")),
+        (
+            "action_mappings:\n  left: {_tool: move, direction: {static: left}}\n",
+            ("random", "solution"),
+        ),
+        ("action_mappings:\n  look: {_tool: look}\n", ("random", "solution")),
+        ("allow_unmapped: true\n", ("random", "solution")),
     ],
 )
 def test_the_player_of_2048_is_offered_for_2048_alone(make_config, text, names):
     config = make_config(text)
     assert policy_names(config) == names and default_policy(config) == names[0]
+
+
+async def test_a_task_without_a_solution_is_named(make_config, task):
+    complete = policy_source("solution", make_config(ONE)).for_episode(task, 0)
+    with pytest.raises(PolicyError, match="task board has no solution"):
+        await complete(())

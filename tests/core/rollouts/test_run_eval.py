@@ -172,3 +172,39 @@ async def test_actions_whose_tool_judges_are_told_of(project):
         text.startswith("left, right, up, down cannot be called: the tool judges task one")
         for text in told
     )
+
+
+SOLVED = {
+    "id": "solved",
+    "solution": [{"name": "move", "arguments": {"direction": way}} for way in ("left", "down")] * 2,
+    "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 4}},
+}
+
+
+async def test_the_solutions_of_tasks_are_played_beyond_the_limit_of_turns(project):
+    tasks = [RECORD, {**RECORD, **SOLVED}]
+    Path("tasks.json").write_text(json.dumps(tasks))
+    events = await carry_out(project, policy="solution", group=2)
+    (warning,) = (one.message for one in events if isinstance(one, Notice))
+    assert "1 of 2 tasks have no solution and are not played: one is the first" in warning
+    episodes = [one.episode for one in events if isinstance(one, EpisodeDone)]
+    assert [episode.task_id for episode in episodes] == ["solved", "solved"]
+    for episode in episodes:
+        assert (episode.stop, episode.solved) == ("done", True)
+        calls = [turn.call and turn.call["arguments"]["direction"] for turn in episode.turns]
+        assert calls == ["left", "down", "left", "down", None]
+
+
+async def test_tasks_without_a_solution_are_refused_before_anything_starts(project):
+    with pytest.raises(InputError, match="has a solution to play"):
+        await carry_out(project, policy="solution")
+    assert not Path("outputs").exists()
+
+
+async def test_no_other_player_is_shown_a_solution_and_no_trace_keeps_it(project):
+    secret = {**SOLVED, "solution": [*SOLVED["solution"], {"reply": "the-hidden-words"}]}
+    Path("tasks.json").write_text(json.dumps([{**RECORD, **secret}]))
+    events = await carry_out(project, policy="greedy")
+    trace = (events[-1].out_dir / "traces.jsonl").read_text()
+    assert len(trace.splitlines()) == 1 and "Play." in trace
+    assert "the-hidden-words" not in trace and "solution" not in trace

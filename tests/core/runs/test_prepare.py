@@ -938,3 +938,30 @@ async def test_a_remembered_dataset_that_is_gone_is_named(
         project, store, RunRequest(host="local", engine="rollouts", tasks="tasks.json")
     )
     assert not any("is gone" in check.text for check in named.checks)
+
+
+@pytest.mark.parametrize(
+    ("asked", "travels"),
+    [
+        (RunRequest(host="me@box"), False),
+        (RunRequest(engine="rollouts", policy="random"), False),
+        (RunRequest(engine="rollouts", policy="solution"), True),
+    ],
+    ids=["training", "playing", "solving"],
+)
+async def test_a_solution_travels_only_to_where_it_is_played(
+    project: Path,
+    store: RunStore,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: RunRequest,
+    travels: bool,
+) -> None:
+    _machine_with(monkeypatch, 81920)
+    tasks = json.loads((project / "tasks.json").read_text())
+    tasks[1]["solution"] = [{"name": "move", "arguments": {"direction": "left"}}]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    prepared = await _prepare(project, store, asked)
+    ref = prepared.require().spec.tasks
+    carried = Path(ref.path).read_text()
+    assert ("solution" in carried) is travels
+    assert [task["id"] for task in json.loads(carried)] == [task["id"] for task in tasks]
