@@ -1,7 +1,8 @@
 """Write `tasks.json`: 60 tasks of three kinds for the filesystem server, and the files they use.
 
 Each task expects something of the files after the last turn, or of the last reply. No tool of the
-server answers with a reward, and none is needed.
+server answers with a reward, and none is needed. The solution of each proves that it can be solved;
+no agent is shown it.
 
     python make_tasks.py
 """
@@ -45,6 +46,9 @@ def write(word: str) -> dict[str, Any]:
             },
             {"turns": {"most": 2}, "weight": 0.1},
         ],
+        "solution": [
+            {"name": "write_file", "arguments": {"path": "answer.txt", "content": word}},
+        ],
     }
 
 
@@ -55,6 +59,11 @@ def find(word: str, place: str) -> dict[str, Any]:
         "prompt": f"One of the files in notes names the {word}. In which file does it lie? Say the "
         "name of the file in your last reply.",
         "evaluate": [{"reply": {"matches": f"\\b{place}(?:\\.txt)?\\b"}, "name": "said"}],
+        "solution": [
+            {"name": "list_directory", "arguments": {"path": "notes"}},
+            {"name": "read_text_file", "arguments": {"path": f"notes/{place}.txt"}},
+            {"reply": f"It lies in {place}.txt."},
+        ],
     }
 
 
@@ -68,6 +77,12 @@ def move(word: str) -> dict[str, Any]:
         "evaluate": [
             {"call": there, "expect": {"error": False}, "name": "arrived", "weight": 2},
             {"call": here, "expect": {"error": True}, "name": "gone", "weight": 1},
+        ],
+        "solution": [
+            {
+                "name": "move_file",
+                "arguments": {"source": f"{word}.txt", "destination": f"archive/{word}.txt"},
+            },
         ],
     }
 

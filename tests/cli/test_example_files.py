@@ -76,6 +76,36 @@ def test_a_player_that_does_its_task_gets_everything_and_touches_no_other_episod
     assert after == before
 
 
+def test_the_solutions_solve_all_three_kinds(example):
+    words = ["eval", "tasks.json", "--config", "files.yaml", "--policy", "solution"]
+    trusted = {"HUDTUI_TRUST": str(Path.cwd())}
+    result = CliRunner().invoke(build(), [*words, "--output", "out"], env=trusted)
+    assert result.exit_code == 0, result.output
+    episodes = list(read_trace(Path("out", "traces.jsonl")))
+    assert {episode.task_id.partition("-")[0] for episode in episodes} == {"write", "find", "move"}
+    assert len(episodes) == 6 and all(episode.solved for episode in episodes)
+
+
+def test_a_test_says_by_which_part_a_solution_fails(example):
+    tasks = json.loads(Path("tasks.json").read_text())
+    tasks[0]["solution"][0]["arguments"]["content"] = "umber"
+    Path("tasks.json").write_text(json.dumps(tasks))
+    words, trusted = ["tasks", "test", "tasks.json", "--task"], {"HUDTUI_TRUST": str(Path.cwd())}
+    result = CliRunner().invoke(build(), [*words, "write-amber"], env=trusted)
+    assert result.exit_code == 1
+    assert "write-amber: the solution does not solve it: reward 0.1" in result.output
+    assert "✗ read_text_file(answer.txt)" in result.output
+    result = CliRunner().invoke(build(), [*words, "write-birch", "--json"], env=trusted)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["solved"], told["reward"]) == (True, 0.1)
+    assert [step["tool"] for step in told["steps"] if step["solution"]] == [
+        "write_file",
+        "read_text_file",
+    ]
+    assert not Path("folder", "answer.txt").exists()
+
+
 def test_a_player_that_does_nothing_gets_no_task(example):
     episodes = evaluate(lambda messages: "<think>No.</think> <tool>done()</tool>")
     scores = {task: episode.scores.task_completion for task, episode in episodes.items()}
