@@ -211,7 +211,7 @@ async def stats(
     results: Results,
     wanted: Filter = None,
     solved_at: Annotated[
-        float, typer.Option("--solved-at", help="Reward from which an episode counts as solved.")
+        float, typer.Option("--solved-at", help="The task's own reward from which it is solved.")
     ] = 1.0,
     k: Annotated[
         list[int] | None,
@@ -286,7 +286,8 @@ async def stats(
                 f"{'█' * round(40 * bar.count / most)}".rstrip()
             )
     if table.rates:
-        console.out(f"\npass@k (solved: a reward of {solved_at:g} or more)")
+        bound = f"solved: an own reward of the task of {solved_at:g} or more"
+        console.out(f"\npass@k ({bound})")
         for place, rate in table.rates.items():
             console.out(f"  pass@{place:<4} {rate:.3f}  ({plural(table.counted[place], 'task')})")
     for title, found in (("failures", causes), ("not solved", missed)):

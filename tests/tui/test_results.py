@@ -141,7 +141,7 @@ async def test_two_groups_stand_beside_each_other(says: Any, outputs: Path) -> N
         "episodes 4 4",
         "reward 0.600 ± 0.000 0.680 ± 0.142",
         "lowest, highest 0.600, 0.600 0.520, 0.800",
-        "solved 0 (reward 1 or more) 0 (reward 1 or more)",
+        "solved 0 (own reward 1 or more) 0 (own reward 1 or more)",
         "pass@k 1: 0.00 2: 0.00 4: 0.00 1: 0.00 2: 0.00 4: 0.00",
         "task completion 0.500 0.625",
         "ended max_turns 4 max_turns 4",

@@ -63,7 +63,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     head = _head(line)
     info = head.info
     usage = mapping(info.get("usage"))
-    has_reward = head.scores.get("reward_found") is not False
+    has_reward = head.scores.get("reward_found") is not False and info.get("judged") is not False
     parts = {
         part: head.scores.get(part) for part in _PARTS if has_reward or part != "task_completion"
     }

@@ -23,10 +23,8 @@ from hudtui.core.results.values import (
     TranscriptTurn,
     stop_words,
 )
+from hudtui.core.rollouts.values import SOLVED
 from hudtui.core.row_filter import Fields
-
-SOLVED = 1.0
-"""Reward from which an episode counts as solved, by default."""
 
 EPISODE_FIELDS: Fields[EpisodeEntry] = {
     "task": lambda entry: entry.task,
@@ -184,8 +182,8 @@ def unsolved(
 
 def _shortcoming(entry: EpisodeEntry, solved_at: float) -> str | None:
     parts = entry.parts
-    reached = parts.get("task_completion", entry.reward)
-    if entry.failed or reached is None or reached >= solved_at:
+    judged = entry.reward is not None or "task_completion" in parts
+    if entry.failed or not judged or entry.solved(solved_at):
         return None
     form, tools = parts.get("format_compliance"), parts.get("tool_execution")
     if form == 0:
@@ -304,7 +302,7 @@ class PassTable:
     """pass@k of some tasks."""
 
     solved_at: float
-    """Reward from which an episode counts as solved."""
+    """Own reward of a task from which an episode counts as solved."""
     tasks: tuple[TaskPasses, ...]
     rates: Mapping[int, float]
     """Mean over the tasks that have at least k episodes, by k."""
@@ -328,7 +326,7 @@ def pass_table(
     for entry in entries:
         count = counts.setdefault(entry.task, [0, 0])
         count[0] += not entry.failed
-        count[1] += entry.reward is not None and entry.reward >= solved_at and not entry.failed
+        count[1] += entry.solved(solved_at)
     wanted = sorted({k for k in ks if k >= 1})
     tasks = tuple(
         TaskPasses(task, n, c, {k: pass_at_k(n, c, k) for k in wanted if k <= n})

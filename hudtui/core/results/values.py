@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hudtui.core.rollouts.values import ENDED_BY_HAND, Message
+from hudtui.core.rollouts.values import ENDED_BY_HAND, SOLVED, Message, is_solved
 from hudtui.core.tasks.expectation import JudgedPart
 
 Format = Literal["hudtui", "verifiers", "art-jsonl", "atif"]
@@ -93,6 +93,10 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     def failed(self) -> bool:
         """True if an error ended the episode."""
         return self.error is not None or self.stop in BROKEN_OFF
+
+    def solved(self, at: float = SOLVED) -> bool:
+        """Return whether the episode did its task; see `rollouts.values.is_solved`."""
+        return not self.failed and is_solved(self.parts.get("task_completion"), self.reward, at)
 
     @property
     def tokens(self) -> int | None:

@@ -148,6 +148,8 @@ class EpisodePlayer:
         self._place: EpisodePlace | None = getattr(session, "place", None)
         if self._place is not None:
             self.info["episode"] = self._place.id
+        if not task.judged:
+            self.info["judged"] = False
         if config.examples:
             self.info["examples"] = len(config.examples)
         self.stop: str | None = None
@@ -501,8 +503,7 @@ class EpisodePlayer:
                 self.fail(error)
         episode = self.record()
         if self._place is not None:
-            best = max(episode.scores.task_completion, episode.scores.reward)
-            self._place.keep = not episode.ok or best < 1
+            self._place.keep = not episode.solved
         return episode
 
     def record(self) -> Episode:

@@ -53,7 +53,7 @@ from hudtui.core.rollouts.outcome import (
     read_outcomes,
     summarise,
 )
-from hudtui.core.rollouts.policy import SOLUTION, PolicySource, default_policy, policy_source
+from hudtui.core.rollouts.policy import PolicySource, default_policy, policy_source
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
 from hudtui.core.rollouts.trace import (
@@ -67,6 +67,7 @@ from hudtui.core.rollouts.values import Complete, Episode
 from hudtui.core.settings import DEFAULT_BASE_URL, looks_secret
 from hudtui.core.tasks.judges import require_keys, required_powers
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.solution import solution_of
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line, did_you_mean, none_of

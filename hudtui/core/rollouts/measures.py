@@ -24,6 +24,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.outcome import EpisodeOutcome
 from hudtui.core.rollouts.reward import reward_files
 from hudtui.core.rollouts.values import plain_number
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.task import Task, task_record
 
 _MOST_LINES = 200_000
@@ -121,8 +122,10 @@ def measure_fields(
 ) -> dict[str, Any]:
     """Return the fields of a line of metrics that say what was measured, and of what.
 
-    Empty without a whole episode.
+    Empty without a whole episode, and for the tasks' solutions: they say nothing of a player.
     """
+    if player == SOLUTION:
+        return {}
     whole = [one for one in outcomes if not one.failed]
     difficulty = difficulty_of(whole, judged=task.judged)
     if difficulty is None:

@@ -105,7 +105,7 @@ class EvalOptions(EpisodeOptions):
     )
     keep_folders: bool = knob(
         False,
-        "Keep the ${EPISODE_DIR} of episodes that broke off or got less than 1, in --output.",
+        "Keep the ${EPISODE_DIR} of episodes that broke off or are not solved, in --output.",
         "--keep-folders",
     )
 

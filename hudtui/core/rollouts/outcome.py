@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hudtui.core.rollouts.trace import read_trace
-from hudtui.core.rollouts.values import ENDED, Episode, plain_number
+from hudtui.core.rollouts.values import ENDED, Episode, is_solved, plain_number
 from hudtui.core.tasks.expectation import JudgedPart
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
@@ -43,6 +43,8 @@ class EpisodeOutcome:
     """The outcome of each part of the task's `evaluate`."""
     judge: Mapping[str, float] = field(default_factory=dict)
     """What the models that judge took, as `info["judge"]` of a record; empty where none judges."""
+    judged: bool = True
+    """False if the task has no evaluator of its own."""
 
     @property
     def failed(self) -> bool:
@@ -51,14 +53,16 @@ class EpisodeOutcome:
 
     @property
     def solved(self) -> bool:
-        """True if nothing of the task is left to do: its own reward, or the whole one, is 1."""
-        return not self.failed and max(self.task_completion, self.reward) >= 1
+        """True if the task is done; see `values.is_solved`."""
+        completion = self.task_completion if self.judged and self.reward_found else None
+        return not self.failed and is_solved(completion, self.reward)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         plain = {**vars(self), "usage": dict(self.usage), "own": dict(self.own)}
         plain["parts"] = [part.to_json() for part in self.parts]
         plain["judge"] = dict(self.judge)
+        del plain["judged"]
         empty = {name for name in ("own", "parts", "judge") if not plain[name]}
         return {name: value for name, value in plain.items() if name not in empty}
 
@@ -76,6 +80,7 @@ def outcome_of(episode: Episode) -> EpisodeOutcome:
         seconds=float(episode.seconds.get("total", 0.0)),
         usage=usage,
         judge=judge,
+        judged=episode.judged,
     )
 
 

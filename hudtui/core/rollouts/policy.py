@@ -26,6 +26,7 @@ from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Complete, Message
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.solution import solution_of
 from hudtui.core.tasks.task import Task
 from hudtui.envs.text_2048.game import Board, possible
@@ -36,7 +37,6 @@ _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 _SHOWN = re.compile(r"<tool>([^<>\n]{1,500})</tool>")
 """A call in a system prompt."""
 
-SOLUTION = "solution"
 POLICY_NAMES = ("random", "greedy", SOLUTION, "replay:<trace file>", "openai:<model>")
 
 

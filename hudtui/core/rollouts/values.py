@@ -19,7 +19,7 @@ ENDED_BY_HAND = "ended"
 """`Episode.stop` of an episode that the person who played it ended."""
 
 SOLVED = 1.0
-"""Task completion from which an episode counts as solved."""
+"""Own reward of a task from which an episode counts as solved."""
 
 Message = Mapping[str, Any]
 """A chat message: `{"role": "system"|"user"|"assistant", "content": str | list of parts}` (OpenAI's
@@ -45,13 +45,15 @@ def plain_number(value: float) -> float:
     return float(short) if len(short) < 12 else value
 
 
-def is_solved(completion: float, at: float = SOLVED) -> bool:
-    """Return whether a task is done: that is what its own evaluator says, the task completion.
+def is_solved(completion: float | None, reward: float | None, at: float = SOLVED) -> bool:
+    """Return whether a task is done: its own reward is `at` or more.
 
-    The whole reward does not: a rubric adds parts to it, and takes weights off. `at` is where
-    another bound than 1 counts.
+    That is what its evaluator says, the task completion. The whole reward says it only where there
+    is none: a rubric weighs other parts in, so that it is 1 for a task that is not done, or less
+    for one that is.
     """
-    return completion >= at
+    own = reward if completion is None else completion
+    return own is not None and own >= at
 
 
 @dataclass(frozen=True)
@@ -150,4 +152,11 @@ class Episode:
     @property
     def solved(self) -> bool:
         """True if the task is done; see `is_solved`."""
-        return self.ok and is_solved(self.scores.task_completion)
+        completion = self.scores.task_completion
+        own = completion if self.judged and self.scores.reward_found else None
+        return self.ok and is_solved(own, self.scores.reward)
+
+    @property
+    def judged(self) -> bool:
+        """False if the task has no evaluator of its own."""
+        return self.info.get("judged") is not False

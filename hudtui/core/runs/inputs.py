@@ -272,8 +272,8 @@ def _tasks(
     read: TaskReader,
 ) -> tuple[tuple[Task, ...], Path | None, tuple[Check, ...]]:
     """Return the tasks that can be used, and a file with exactly these."""
-    from hudtui.core.rollouts.policy import SOLUTION
     from hudtui.core.tasks.read import find_source
+    from hudtui.core.tasks.solution import FIELD as SOLUTION
     from hudtui.core.tasks.solution import without_solution
 
     lock_image = None if lock is None else lock.image

@@ -82,7 +82,7 @@ def _facts(side: GroupSide) -> Iterable[tuple[str, str]]:
         yield "lowest, highest", f"{group.reward_min:.3f}, {group.reward_max:.3f}"
     passes = pass_table(entries)
     solved = sum(task.solved for task in passes.tasks)
-    yield "solved", f"{solved} (reward {passes.solved_at:g} or more)"
+    yield "solved", f"{solved} (own reward {passes.solved_at:g} or more)"
     yield "pass@k", "  ".join(f"{k}: {rate:.2f}" for k, rate in passes.rates.items())
     for name in dict.fromkeys(name for entry in entries for name in entry.part_names):
         values = [value for entry in entries if (value := entry.parts.get(name)) is not None]

@@ -90,6 +90,10 @@ def test_difficulty_is_what_lacks_of_the_task_s_own_reward(
     assert difficulty_of([broken], judged=True) is None
 
 
+def test_a_solution_is_no_player() -> None:
+    assert measure_fields(TASK, [outcome(1)], player="solution", played="p") == {}
+
+
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     fields = measure_fields(TASK, [outcome(1, 0.9), outcome(0, 0.1)], player="random", played="p")
     assert measure_fields(TASK, [outcome(1, stop="error")], player="random", played="p") == {}
