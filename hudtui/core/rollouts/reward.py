@@ -41,9 +41,10 @@ from hudtui.core import trust
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.reward_code import RewardCode, read_code, run_code
 from hudtui.core.rollouts.values import Episode
+from hudtui.core.tasks.expectation_form import TAKEN_NAMES
 from hudtui.core.tasks.task import Task
 
 _MOST = 32
@@ -144,6 +145,13 @@ def _with_own(config: GymConfig, reward: str, module: ModuleType) -> GymConfig:
             "has no" if code is None else "is neither a function nor a subclass of HUDBaseRubric:"
         )
         raise InputError(f"{place} {what} {name}", fix=_SHAPE)
+    part = str(getattr(code, "__name__", name))
+    if part in TAKEN_NAMES:
+        raise InputError(
+            f"the reward {reward} has a part called {part}, as every rubric or table has",
+            why="A function's part is called like the function.",
+            fix="Rename the function.",
+        )
     return replace(config, reward=reward, own_parts=_Function(code, config.weights))
 
 
@@ -249,7 +257,7 @@ async def own_scores(
     except Exception as error:  # code of the user's
         raise HudtuiError(f"the reward {config.reward} failed", why=_told(error)) from None
     for name, value in values.items():
-        taken = "every rubric has" if name in DEFAULT_WEIGHTS else ""
+        taken = "every rubric or table has" if name in TAKEN_NAMES else ""
         if name in episode.scores.completion_parts:
             taken = f"`evaluate` of the task {task.id} has"
         if taken:

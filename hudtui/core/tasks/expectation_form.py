@@ -42,10 +42,11 @@ _LONGEST_PATTERN = 2_000
 _LONGEST_NAME = 40
 _SUBJECTS = ("call", "reply", "turns", "judge")
 _PART_KEYS = (*_SUBJECTS, "expect", "weight", "name")
-_TAKEN = (
+TAKEN_NAMES = (
     *("task_completion", "tool_execution", "format_compliance", "reward", "reward_std"),
     *("step", "total_steps", "time", "task", "episodes", "turns", "errors", "seconds"),
     *("prompt_tokens", "completion_tokens"),
+    *("player", "task_digest", "play_digest", "rewards", "solved", "difficulty"),
 )
 """Names that each rubric, and each line of metrics, has already."""
 _BOUNDS = ("number", "tolerance", "least", "most")
@@ -136,7 +137,7 @@ def _problems_of_all(parts: list[Part]) -> list[FieldProblem]:
 
 def _named(parts: list[Part]) -> tuple[Part, ...]:
     """Name the parts that have no name of their own by what they look at."""
-    taken = {*_TAKEN, *(part.name for part in parts)}
+    taken = {*TAKEN_NAMES, *(part.name for part in parts)}
     named = []
     for part in parts:
         called = _USUAL_NAMES.get(part.subject) or (part.call.name if part.call else "")
@@ -307,7 +308,7 @@ def _name(place: str, value: Any) -> str:
     if len(value) > _LONGEST_NAME or not value.isprintable() or value.strip() != value:
         message = f"a name has at most {_LONGEST_NAME} characters, on one line"
         raise _Wrong(place, message)
-    if value in _TAKEN:
+    if value in TAKEN_NAMES:
         raise _Wrong(place, f"every rubric or table has {value} already: rename this one")
     return value
 

@@ -69,6 +69,17 @@ class Taken(HUDBaseRubric):
     def parts(self, episode, task):
         return {"task_completion": 1.0}
 
+class Step(HUDBaseRubric):
+    def parts(self, episode, task):
+        return {"step": 1.0}
+
+class Solved(HUDBaseRubric):
+    def parts(self, episode, task):
+        return {"solved": 1.0}
+
+def reward(episode, task):
+    return 1.0
+
 class Many(HUDBaseRubric):
     def parts(self, episode, task):
         return {f"p{number}": 0.0 for number in range(40)}
@@ -132,6 +143,8 @@ async def test_parts_are_added_by_their_weights(folder, session, task, name, own
         ("words", "gave 'much' for words"),
         ("endless", "gave inf"),
         ("Taken", "a part called task_completion"),
+        ("Step", "a part called step, as every rubric or table has"),
+        ("Solved", "a part called solved, as every rubric or table has"),
         ("Many", "40 parts"),
     ],
 )
@@ -139,6 +152,11 @@ async def test_code_that_fails_breaks_the_episode_off(folder, session, task, nam
     config = load_playable_config(config_file(folder, name), folder)
     episode = await play(session, config, task, ReplayPolicy(TURNS))
     assert episode.stop == "error" and said in episode.error and not episode.scores.own
+
+
+def test_a_function_that_is_called_like_a_column_is_refused_before_anything_starts(folder):
+    with pytest.raises(InputError, match="a part called reward, as every rubric or table"):
+        load_playable_config(config_file(folder, "reward"), folder)
 
 
 async def test_a_configuration_that_was_only_read_cannot_be_scored(folder, session, task):

@@ -178,6 +178,7 @@ def test_an_expectation_holds_or_does_not(expect: Any, seen: Seen | str, held: f
         ([part({"contains": "x"}, weight=0)], "evaluate", "sum to 0"),
         ([part({"contains": "x"}, name="reward")], "evaluate[0].name", "every rubric"),
         ([part({"contains": "x"}, name="step")], "evaluate[0].name", "every rubric"),
+        ([part({"contains": "x"}, name="solved")], "evaluate[0].name", "every rubric"),
         ([part({"contains": "x"}, name="a"), part({"contains": "y"}, name="a")], "evaluate", "two"),
         ([part({"contains": "x"})] * 65, "evaluate", "64 is the most"),
     ],
