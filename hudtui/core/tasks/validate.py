@@ -20,6 +20,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.agent import check_agent, settings_in
+from hudtui.core.tasks.call_secrets import call_secrets, known_secrets
 from hudtui.core.tasks.expectation_form import part_calls, read_parts
 from hudtui.core.tasks.formats import not_for_training
 from hudtui.core.tasks.json_records import decode_json, encode_json
@@ -89,6 +90,11 @@ class Rules:
 
         assert self.analysis is not None
         return identity_of(self.analysis, self.folder or Path.cwd())
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """The values of known credentials."""
+        return known_secrets(self.lookup)
 
     def other_servers(self, config: Any) -> str | None:
         """Return the names of a task's servers if they are not the analyzed environment.
@@ -229,7 +235,7 @@ class TaskChecker:
             if "evaluate" in task.extra:
                 _check_parts(task, analysis, self.rules)
             if SOLUTION in task.extra:
-                _check_solution(task, analysis)
+                _check_solution(task, analysis, self.rules)
             for name in task.extra:
                 if (near := _slip_of(name)) is not None:
                     message = f"this is kept and means nothing here; did you mean {near!r}?"
@@ -547,13 +553,15 @@ def _check_parts(task: CheckedTask, analysis: Analysis | None, rules: Rules) -> 
     task.problems += problems
     if rules.lookup is not None:
         task.problems += key_problems(parts, rules.lookup, rules.lacking)
-    if analysis is None or problems:
+    if problems:
         return
     for place, call in part_calls(parts):
-        task.problems += check_call(place, call.name, call.arguments, analysis)
+        task.problems += call_secrets(f"{place}.arguments", call.arguments, rules.secrets)
+        if analysis is not None:
+            task.problems += check_call(place, call.name, call.arguments, analysis)
 
 
-def _check_solution(task: CheckedTask, analysis: Analysis | None) -> None:
+def _check_solution(task: CheckedTask, analysis: Analysis | None, rules: Rules) -> None:
     """Check `solution`, and keep it as data, also where the record holds it as JSON text."""
     steps = _data(task.problems, SOLUTION, task.extra.pop(SOLUTION))
     if steps is _INVALID or is_empty(steps):
@@ -564,7 +572,13 @@ def _check_solution(task: CheckedTask, analysis: Analysis | None) -> None:
     problems = check_solution(steps)
     if not problems:
         problems = check_calls(SOLUTION, calls_in(steps), analysis)
-    task.problems += problems or _unreachable(task, steps, analysis)
+    task.problems += problems
+    if problems:
+        return
+    task.problems += _unreachable(task, steps, analysis)
+    for number, call in enumerate(calls_in(steps)):
+        place = f"{SOLUTION}[{number}].arguments"
+        task.problems += call_secrets(place, call.get("arguments") or {}, rules.secrets)
 
 
 def _unreachable(

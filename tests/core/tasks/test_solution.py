@@ -169,3 +169,34 @@ def test_a_task_can_be_had_without_its_solution() -> None:
     bare = without_solution(task)
     assert "solution" not in task_record(bare)
     assert task_record(task) == {**task_record(bare), "solution": [WRITE]}
+
+
+KEYS = {"HUD_API_KEY": "sk-hud-0123456789abcdef", "OTHER": "sk-hud-no-credential"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "said"),
+    [
+        ({"url": "https://x/?k=sk-hud-0123456789abcdef"}, "url", "a secret (…cdef) is written"),
+        ({"login": {"by": ["sk-hud-0123456789abcdef"]}}, "login.by[0]", "a secret (…cdef)"),
+        ({"text": "use ${MY_API_KEY}"}, "text", "the variable MY_API_KEY gets no value here"),
+        ({"text": "${DB_PASSWORD:-none}"}, "text", "the variable DB_PASSWORD gets no value here"),
+        ({"text": "${HOME}"}, None, ""),
+        ({"text": "sk-hud-no-credential"}, None, ""),
+        ({"count": 5, "deep": [None, True]}, None, ""),
+    ],
+)
+def test_a_secret_in_a_call_is_warned_of(
+    arguments: dict[str, Any], path: str | None, said: str
+) -> None:
+    call = {"name": "look", "arguments": arguments}
+    parts = [{"call": call, "expect": {"contains": "yes"}}]
+    value = record([call], evaluate=parts, mcp_config={"files": {"command": "files"}})
+    found = problems(value, lookup=KEYS.get)
+    if path is None:
+        assert found == []
+        return
+    places = [f"evaluate[0].call.arguments.{path}", f"solution[0].arguments.{path}"]
+    assert [one[0] for one in found] == places
+    assert all(said in one[1] and one[2] == "warning" for one in found)
+    assert not any(KEYS["HUD_API_KEY"] in one[1] for one in found)
