@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import textwrap
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +13,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
+from hudtui.cli.drafts import DraftWords, NewTasks, draft_data, draft_source, make_tasks, show_trial
 from hudtui.cli.hf import follow, known_analysis, show_problems, teller
 from hudtui.cli.options import CheckedAgainst, Json, Split, TokenBudget
 from hudtui.cli.sources import TakesCommand, given_command, read_source
@@ -22,7 +21,6 @@ from hudtui.core.plain import to_plain
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
-    from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import OpenedSource
 
@@ -176,7 +174,7 @@ async def test(
     if as_json:
         console.out_json(trial.to_json())
     else:
-        _show_trial(trial, console.out)
+        show_trial(trial, console.out)
     if trial.severity == "error":
         raise typer.Exit(console.FOUND)
 
@@ -197,32 +195,139 @@ async def new(
             "--output",
             "-o",
             metavar="FILE",
-            help="New task file, .json or .jsonl; by default named after it.",
+            help="Task file, .json or .jsonl; by default a new one, named after the environment.",
         ),
     ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            "--draft",
+            metavar="FILE",
+            help="Draft in YAML or JSON: a task, with variables, count, held_out, split_by, seed.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Text for the agent; ${NAME} is a variable.")
+    ] = None,
+    setup: Annotated[
+        list[str] | None,
+        typer.Option("--setup", metavar="CALL", help="Set-up call: 'TOOL PARAMETER=VALUE …'."),
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--expect",
+            metavar="PART",
+            help="Expectation: 'TOOL PARAMETER=VALUE contains TEXT', 'reply number 42', or JSON.",
+        ),
+    ] = None,
+    evaluator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--evaluator", metavar="CALL", help="Call of a tool that answers with a reward."
+        ),
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--var", metavar="NAME=VALUES", help="Variable: 'a, b', '1..20', JSON list, or seed."
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", help="Tasks; by default one of each combination."),
+    ] = None,
+    held_out: Annotated[
+        float | None,
+        typer.Option("--held-out", help="Share for a file of their own, such as 0.1."),
+    ] = None,
+    split_by: Annotated[
+        str | None,
+        typer.Option("--split-by", metavar="NAME", help="Variable whose values are held out."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of what is taken and held out.")
+    ] = None,
+    identity: Annotated[
+        str | None, typer.Option("--id", help="Beginning of the tasks' ids.")
+    ] = None,
+    share: Annotated[
+        bool,
+        typer.Option("--allow-setup-tools", help="The agent may call the set-up tools, too."),
+    ] = False,
+    own_folder: Annotated[
+        bool,
+        typer.Option(
+            "--own-folder", help="Each episode gets a copy of the folder that the server uses."
+        ),
+    ] = False,
+    test: Annotated[
+        bool, typer.Option("--test", help="Set the first task up and evaluate it, then write.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the first tasks and write nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Agree to the test without a question.")
+    ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Inspect the environment again, even if it is known.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the template of a task for an environment.
+    """Make tasks for an environment, from options or a draft file.
 
-    It has the environment's servers, and calls of its tools to fill in.
+    Each variable's values are put into prompt, calls and expectations. The tasks are added to the
+    file, and what is in it stays. Exit code 1 if a test fails or nothing is made.
 
-    Comments in the file list the tools that can set the task up and judge it. A file that exists is
-    not changed.
+    Without --prompt and --draft: the template of one task, in a new file.
     """
     from hudtui.core.flows.new_task import write_template
     from hudtui.core.project import open_project
 
-    place = read_source(source, given_command(ctx))
+    given = {
+        "id": identity,
+        "prompt": prompt,
+        "count": count,
+        "held_out": held_out,
+        "split_by": split_by,
+        "seed": seed,
+    }
+    words = DraftWords(
+        {name: value for name, value in given.items() if value is not None},
+        setup or [],
+        expect or [],
+        evaluator or [],
+        variables or [],
+        share,
+    )
+    if draft is None and prompt is None:
+        if words != DraftWords() or test or dry_run or own_folder:
+            raise typer.BadParameter("a draft needs --prompt, or --draft FILE")
+        place = read_source(source, given_command(ctx))
+        analysis = await look(place, live=live, timeout=60.0)
+        say_warnings(analysis)
+        made = await asyncio.to_thread(write_template, open_project(), place, analysis, output)
+        if as_json:
+            console.out_json(made.to_json())
+        else:
+            console.out(made.report)
+        return
+    named = source is not None or bool(given_command(ctx)) or draft is None
+    data = {} if draft is None else draft_data(draft)
+    place = read_source(source, given_command(ctx)) if named else draft_source(data, str(draft))
     analysis = await look(place, live=live, timeout=60.0)
     say_warnings(analysis)
-    made = await asyncio.to_thread(write_template, open_project(), place, analysis, output)
-    if as_json:
-        console.out_json(made.to_json())
-    else:
-        console.out(made.report)
+    options = NewTasks(
+        str(draft) if data.get("mcp_config") else None,
+        output,
+        own_folder,
+        test,
+        dry_run,
+        yes,
+        as_json,
+    )
+    await make_tasks(open_project(), place, analysis, words.over(data, analysis), options)
 
 
 @app.command("convert")
@@ -278,22 +383,6 @@ async def _opened(tasks: str, split: str | None) -> OpenedSource:
     for notice in opened.notices:
         console.tell(notice)
     return await asyncio.to_thread(download_source, opened)
-
-
-def _show_trial(trial: Trial, out: Callable[[str], None]) -> None:
-    for step in trial.steps:
-        arguments = clean_line(
-            json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400
-        )
-        out(
-            f"{'solution: ' if step.solution else ''}{clean_line(step.tool)} {arguments}  "
-            f"{'failed' if step.failed else 'answered'} in "
-            f"{step.seconds:.1f} s"
-        )
-        out(textwrap.indent(step.answer, "  "))
-    for line in trial.details:
-        console.say(line)
-    out(f"{trial.task}: {trial.verdict}")
 
 
 def _counts(title: str, counts: Sequence[tuple[str, int]], total: int, note: str) -> None:

@@ -52,6 +52,55 @@ def shared_places(
     return tuple(warnings)
 
 
+def with_own_folder(config: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str] | None:
+    """Return an `mcp_config` in which each episode has a copy of the folder that its servers use.
+
+    Args:
+        config: The configuration, which is not changed.
+        folder: The project folder.
+
+    Returns:
+        The configuration and the folder as it is named there; None where an episode has a folder
+        already, or the servers name none or several.
+    """
+    if is_per_episode(config):
+        return None
+    try:
+        specs = parse_mcp_config(dict(config), "mcp_config")
+    except SourceError:
+        return None
+    texts = {text for spec in specs if spec.url is None for text in _data(spec)}
+    named = [text for text in sorted(texts) if _is_folder(folder, text)]
+    if len(named) != 1:
+        return None
+    own = f"${{EPISODE_DIR:{named[0]}}}"
+    return {name: _replaced(entry, named[0], own) for name, entry in config.items()}, named[0]
+
+
+def _is_folder(folder: Path, text: str) -> bool:
+    try:
+        return bool(text) and (folder / typed_path(text)).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _replaced(value: Any, before: str, after: str) -> Any:
+    """Return a server's entry with a folder, alone or before a colon or an end, replaced."""
+    if isinstance(value, str):
+        if value == before or value.startswith(f"{before}:") or value.endswith(f"={before}"):
+            return value.replace(before, after, 1)
+        return value
+    if isinstance(value, Mapping):
+        kept = ("command", "cwd")
+        return {
+            name: item if name in kept else _replaced(item, before, after)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_replaced(item, before, after) for item in value]
+    return value
+
+
 def _shared(spec: ServerSpec, folder: Path, platform: Platform) -> Iterator[str]:
     name = clean_line(spec.name, 60)
     if spec.url is not None:

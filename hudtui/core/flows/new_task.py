@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +22,13 @@ from hudtui.core.flows.person import Person, ask_for_file
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
-from hudtui.core.tasks.validate import TODO
-from hudtui.core.text import clean_line
+from hudtui.core.tasks.draft import DraftedTasks
+from hudtui.core.tasks.expectation_form import read_parts
+from hudtui.core.tasks.read import as_task
+from hudtui.core.tasks.task import Task
+from hudtui.core.tasks.task_file import add_tasks, check_new
+from hudtui.core.tasks.validate import TODO, Rules, TaskChecker
+from hudtui.core.text import clean_line, plural
 
 Stage = Literal["setup", "evaluate"]
 
@@ -66,8 +71,8 @@ def write_template(
         InputError: The environment has no MCP servers, or the file exists or cannot be written.
     """
     name = environment_name(analysis.image or analysis.source)
-    record = _template(name, _mcp_config(source, project), analysis)
-    chosen = _free_name(project, analysis) if file is None else file
+    record = _template(name, source_config(source, project), analysis)
+    chosen = free_name(project, analysis) if file is None else file
     if chosen.suffix not in _SUFFIXES:
         raise InputError("a task file ends in .json or .jsonl", where=Location(str(chosen)))
     indent = 2 if chosen.suffix == ".json" else None
@@ -91,7 +96,7 @@ async def new_task(
 
     See `write_template`.
     """
-    free = await asyncio.to_thread(_free_name, project, analysis)
+    free = await asyncio.to_thread(free_name, project, analysis)
     file = await ask_for_file(person, "Save the template as", project.folder, free)
     return (
         None
@@ -100,7 +105,87 @@ async def new_task(
     )
 
 
-def _free_name(project: Project, analysis: Analysis) -> Path:
+@dataclass(frozen=True)
+class WrittenTasks:
+    """Tasks of a draft in task files."""
+
+    tasks: DraftedTasks
+    file: Path
+    """As it was named: relative to the project folder, or absolute."""
+    held_out_file: Path | None = None
+    """File of the tasks that are held out."""
+
+    @property
+    def report(self) -> str:
+        apart = ""
+        if self.held_out_file is not None:
+            apart = f", and {len(self.tasks.held_out)} held out to {self.held_out_file}"
+        return f"Wrote {plural(len(self.tasks.train), 'task')} to {self.file}{apart}"
+
+
+def write_drafted(project: Project, tasks: DraftedTasks, file: Path) -> WrittenTasks:
+    """Write the tasks of a draft; what is in the files stays.
+
+    Those that are held out have a file of their own, so that no training reads them.
+
+    Args:
+        project: The project; paths are relative to its folder.
+        tasks: Tasks without errors.
+        file: The file, `.json` or `.jsonl`, new or not.
+
+    Raises:
+        InputError: A file has a task of one of the ids, or cannot be read or written. Nothing is
+            written then.
+    """
+    apart = file.with_name(f"{file.stem}-held-out{file.suffix}") if tasks.held_out else None
+    path = project.folder / typed_path(file)
+    check_new(path, tasks.train, str(file))
+    if apart is not None:
+        add_tasks(path.with_name(apart.name), tasks.held_out, str(apart))
+    add_tasks(path, tasks.train, str(file))
+    return WrittenTasks(tasks, file, apart)
+
+
+def task_lines(record: Mapping[str, Any]) -> list[str]:
+    """Return a task of a draft in a few lines: id, prompt, calls, expectations."""
+    setup, evaluators = record.get("setup_tool"), record.get("evaluate_tool")
+    calls = [*_listed(setup), *_listed(evaluators)]
+    lines = [clean_line(f"{record.get('id')}: {record.get('prompt')}", 200)]
+    for call in calls[:_MOST_LISTED]:
+        lines.append(f"  {clean_line(call_words(call), 200)}")
+    parts, _ = read_parts(record.get("evaluate") or [])
+    lines += [f"  expects {part.words()} ({part.weight:g})" for part in parts]
+    return lines
+
+
+def call_words(call: Any) -> str:
+    """Return a call of a draft as it is read: `write_file(path=words.txt, content=a)`."""
+    if not isinstance(call, Mapping):
+        return clean_line(json.dumps(call, ensure_ascii=False, default=str))
+    name, arguments = call.get("name"), call.get("arguments") or {}
+    function = arguments.get("name") if isinstance(arguments, Mapping) else None
+    if isinstance(function, str) and isinstance(arguments.get("arguments"), Mapping):
+        name, arguments = f"{name}.{function}", arguments["arguments"]
+    values = arguments.items() if isinstance(arguments, Mapping) else ()
+    return f"{name}({', '.join(f'{key}={_short(value)}' for key, value in values)})"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return clean_line(text, 60)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def first_task(tasks: DraftedTasks) -> Task:
+    """Return the first task of a draft without errors, to test it."""
+    checked = TaskChecker(Rules()).check(dict((*tasks.train, *tasks.held_out)[0]))
+    return as_task(checked)
+
+
+def free_name(project: Project, analysis: Analysis) -> Path:
     """Return the name of a new file for a template, relative to the project folder."""
     name = environment_name(analysis.image or analysis.source)
     number, file = 1, Path(f"{name}-tasks.json")
@@ -175,7 +260,12 @@ def _placeholders(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _mcp_config(source: Source, project: Project) -> dict[str, Any]:
+def source_config(source: Source, project: Project) -> dict[str, Any]:
+    """Return the `mcp_config` of tasks for an environment.
+
+    Raises:
+        InputError: The environment has no MCP servers.
+    """
     if source.address is not None or not source.servers:
         raise InputError(
             "a task needs an environment with MCP servers",

@@ -14,14 +14,17 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from hudtui.core.environment.episode_place import is_per_episode
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.flows.person import Person
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.json_text import pretty
 from hudtui.core.project import Project
+from hudtui.core.tasks.expectation_form import part_calls, parts_of
 from hudtui.core.tasks.solution import Solution, solution_of
 from hudtui.core.tasks.task import Task
+from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool, ToolResult
@@ -91,7 +94,7 @@ async def try_task(
     project: Project,
     person: Person,
     task: Task,
-    tasks: str,
+    tasks: str | None,
     *,
     agreed: set[str] | None = None,
 ) -> AsyncGenerator[Progress | Trial, None]:
@@ -101,7 +104,8 @@ async def try_task(
         project: The project of the task.
         person: Agrees to the test.
         task: The task.
-        tasks: The source of the task, as the user named it.
+        tasks: The source of the task, as the user named it; None if the person named the servers
+            themselves, so that no file of the folder asks for anything.
         agreed: Servers and judges that the person has agreed to; this task's are added, so that
             the person agrees once.
 
@@ -129,20 +133,37 @@ async def try_task(
             "",
             "The task is set up and evaluated at once; no agent plays.",
             *((again,) if solution_of(task) is not None else ()),
+            *_reach(task),
         )
         if not await person.confirm(f"Test {task.id}?", lines, yes="Test"):
             return
         agreed.add(servers)
-    file = tasks_file(tasks, project.folder)
-    powers = required_powers([task], file, settings.lookup)
-    await asyncio.to_thread(trust.require, project.folder, powers)
+    if tasks is not None:
+        file = tasks_file(tasks, project.folder)
+        powers = required_powers([task], file, settings.lookup)
+        await asyncio.to_thread(trust.require, project.folder, powers)
     yield Progress("test", f"testing {task.id}")
     yield await _trial(task, settings)
 
 
+def _reach(task: Task) -> tuple[str, ...]:
+    """What the calls of a test change."""
+    if is_per_episode(task.mcp_config):
+        return ("Its servers get a throw-away folder, which goes with the test.",)
+    solution = solution_of(task)
+    calls = [*task.setup, *(() if solution is None else solution.calls), *task.evaluate]
+    calls += [call for _, call in part_calls(parts_of(task))]
+    if not calls:
+        return ()
+    names = ", ".join(dict.fromkeys(clean_line(call.name, 40) for call in calls))
+    return (
+        f"! It calls {clean_line(names, 200)} on the real thing: no server has ${{EPISODE_DIR}},",
+        "  a folder of its own for each episode.",
+    )
+
+
 async def _trial(task: Task, settings: Settings) -> Trial:
     from hudtui.core.rollouts.judging import Judges
-    from hudtui.core.tasks.expectation_form import parts_of
     from hudtui.core.tasks.judges import key_problems
 
     began = time.monotonic()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import edit_text, file_lock, write_atomic
+from hudtui.core.files import edit_text, file_lock, read_text, write_atomic
 from hudtui.core.tasks.json_records import record_chunks
 from hudtui.core.text import clean_line, plural
 
@@ -34,6 +34,17 @@ def add_tasks(path: Path, records: Sequence[Any], name: str) -> None:
             write_atomic(path, _joined(records) if lines else f"[\n{_array(records)}\n]\n")
         else:
             edit_text(path, lambda text: _added(text, records, name))
+
+
+def check_new(path: Path, records: Sequence[Any], name: str) -> None:
+    """Check that `add_tasks` can add these tasks; writes nothing.
+
+    Raises:
+        InputError: See `add_tasks`.
+    """
+    _require_text(path, name)
+    if path.exists():
+        _added(read_text(path), records, name)
 
 
 def replace_task(path: Path, index: int, record: Any, name: str, *, before: str) -> None:
