@@ -54,7 +54,7 @@ GRAMMAR = {
     "s": ("Sort",),
     "S": ("Reverse",),
     "r": ("Refresh",),
-    "n": ("New", "Rent", "Start", "Next match", "Next problem", "Next sample"),
+    "n": ("New", "Rent", "Start", "Next match", "Next sample"),
     "e": ("Edit", "Set in .env", "Rename"),
     "x": ("End", "Stop", "Remove", "Delete", "Disconnect"),
     "t": ("Terminal",),

@@ -382,14 +382,14 @@ async def test_sorting_goes_through_the_columns_and_keeps_the_task(
 
 async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: Any) -> None:
     async with open_app(mixed) as (app, pilot):
-        await pilot.press("3", "n")
+        await pilot.press("3", "right_curly_bracket")
         await settle(pilot)
         screen: DatasetScreen = app.screen
         assert screen.tasks.chosen == 2
-        await pilot.press("n", "n")
+        await pilot.press("right_curly_bracket", "right_curly_bracket")
         await settle(pilot)
         assert screen.tasks.chosen == 5
-        await pilot.press("N")
+        await pilot.press("left_curly_bracket")
         await settle(pilot)
         assert screen.tasks.chosen == 3
         await pilot.press("p", "p", "p")  # only warnings
@@ -402,7 +402,7 @@ async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: A
             isinstance(rows, ProblemRows) and screen.tasks.chosen == rows.task(len(rows) - 1) == 6
         )
         assert screen.tasks.table.count == 8 and screen.tasks.table.cursor == 6  # the filter hid it
-        await pilot.press("n")
+        await pilot.press("right_curly_bracket")
         await settle(pilot)
         assert screen.tasks.chosen == 2 and "beginning" in screen.message
 
@@ -570,7 +570,7 @@ async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
 ) -> None:
     (mixed / "bad.data").write_bytes(content)
     async with open_app(mixed) as (app, pilot):
-        await pilot.press("3", "n", "l", "i")
+        await pilot.press("3", "right_curly_bracket", "l", "i")
         await settle(pilot)
         screen: DatasetScreen = app.screen
         app.open_screen("dataset", path=mixed / "bad.data")

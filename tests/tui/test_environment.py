@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.waiting import until
 
 from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import (
@@ -432,7 +433,7 @@ def test_an_answer_in_words() -> None:
     ]
 
 
-async def test_the_template_of_a_task_is_written(
+async def test_new_tasks_are_written_beside_those_that_are_there(
     open_app: Any, project: Path, settle: Any, screen_text: Any
 ) -> None:
     async with open_app(project, size=(120, 35)) as (app, pilot):
@@ -443,15 +444,15 @@ async def test_the_template_of_a_task_is_written(
         for name in ("text-2048-tasks.json", "text-2048-tasks-2.json"):
             await pilot.press("n")
             await settle(pilot)
-            assert not (project / name).exists(), "the key alone writes nothing"
-            await pilot.press("enter")
+            await pilot.press("G", "o")
+            await settle(pilot)
+            assert not (project / name).exists(), "what is typed writes nothing"
+            await pilot.press("ctrl+g")
+            await until(pilot, (project / name).exists)
             await settle(pilot)
             (written,) = json.loads((project / name).read_text())
-            assert (
-                written["prompt"].startswith("TODO")
-                and written["setup_tool"]["arguments"]["name"] == "board"
-            )
-            assert f"Wrote {name}" in screen_text(app)
+            assert (written["id"], written["prompt"]) == ("text-2048", "Go")
+            assert f"Wrote 1 task to {name}" in screen_text(app)
 
 
 async def test_up_goes_through_the_sources_that_were_used(

@@ -14,6 +14,8 @@ from hudtui.core.files import parse_json
 ALL_ARGUMENTS = ""
 """Name of the one field of a tool whose parameters are not known: all arguments, as a JSON
 object."""
+_DEEPEST = 4
+"""Objects in objects of a skeleton."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,33 @@ def form_fields(tool: Tool) -> tuple[FormField, ...]:
         for name, schema in properties.items()
     ]
     return tuple(sorted(fields, key=lambda field: not field.required))
+
+
+def skeleton(tool: Tool, name: str) -> str:
+    """Return the list or object of a parameter with empty values, in JSON, to be filled in.
+
+    Empty for any other parameter, and where the schema does not say what is in it.
+    """
+    properties = (tool.input_schema or {}).get("properties")
+    schema = properties.get(name) if isinstance(properties, Mapping) else None
+    value = _empty(schema, 0)
+    is_nested = isinstance(value, list | dict) and bool(value)
+    return json.dumps(value, ensure_ascii=False) if is_nested else ""
+
+
+def _empty(schema: Any, depth: int) -> Any:
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return ""
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return schema["enum"][0]
+    kind, properties = schema.get("type"), schema.get("properties")
+    if kind == "array":
+        return [_empty(schema.get("items"), depth + 1)]
+    if kind == "object" and isinstance(properties, Mapping):
+        required = schema.get("required")
+        wanted = required if isinstance(required, list) and required else list(properties)
+        return {key: _empty(properties.get(key), depth + 1) for key in wanted}
+    return {"object": {}, "boolean": False, "integer": 0, "number": 0}.get(str(kind), "")
 
 
 def signature(tool: Tool, name: str | None = None) -> str:

@@ -5,7 +5,6 @@ Its servers, its set-up and evaluation tools, and what is left to fill in.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import EVALUATE_TOOLS, SETUP_TOOLS, Analysis, Tool
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, write_atomic
-from hudtui.core.flows.person import Person, ask_for_file
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
@@ -87,22 +85,6 @@ def write_template(
             )
         write_atomic(path, text)
     return TaskTemplate(record, chosen)
-
-
-async def new_task(
-    project: Project, source: Source, analysis: Analysis, person: Person
-) -> TaskTemplate | None:
-    """Ask for a file and write the template of a task there; None if the user declines.
-
-    See `write_template`.
-    """
-    free = await asyncio.to_thread(free_name, project, analysis)
-    file = await ask_for_file(person, "Save the template as", project.folder, free)
-    return (
-        None
-        if file is None
-        else await asyncio.to_thread(write_template, project, source, analysis, file)
-    )
 
 
 @dataclass(frozen=True)

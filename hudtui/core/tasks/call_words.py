@@ -29,7 +29,9 @@ def find_tool(analysis: Analysis, name: str) -> Tool | None:
     return None
 
 
-def read_arguments(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
+def read_arguments(
+    tool: Tool, typed: Mapping[str, str], kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the arguments of a call in a draft.
 
     What is typed is read as the tool's schema says, and a parameter that the schema does not have
@@ -38,6 +40,7 @@ def read_arguments(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     Args:
         tool: The tool that is called.
         typed: Parameter -> what was typed; an empty one is left out.
+        kept: Arguments that are values already.
 
     Raises:
         InputError: A value cannot be read, or a required one is missing.
@@ -46,13 +49,14 @@ def read_arguments(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     varied = {name for name, text in typed.items() if "${" in text and name != ALL_ARGUMENTS}
     further = typed.keys() - fields.keys() - {ALL_ARGUMENTS}
     plain = {name: text for name, text in typed.items() if name not in varied | further}
-    arguments = read_form(_without(tool, varied), plain)
+    kept = kept or {}
+    arguments = {**kept, **read_form(_without(tool, varied | kept.keys()), plain)}
     for name in typed:
         if name not in varied | further or not typed[name]:
             continue
         is_text = name in fields and fields[name].type == "string"
-        arguments[name] = typed[name] if is_text else _json_or_text(typed[name])
-    order = [*fields, *typed]
+        arguments[name] = typed[name] if is_text else json_or_text(typed[name])
+    order = [*fields, *kept, *typed]
     return {name: arguments[name] for name in sorted(arguments, key=_place_in(order))}
 
 
@@ -62,7 +66,7 @@ def typed_arguments(tool: Tool | None, arguments: Mapping[str, Any]) -> dict[str
     typed = {}
     for name, value in arguments.items():
         is_text = isinstance(value, str)
-        plain = is_text and (_json_or_text(value) == value or _is_text(fields.get(name)))
+        plain = is_text and (json_or_text(value) == value or _is_text(fields.get(name)))
         typed[name] = value if plain and value else json.dumps(value, ensure_ascii=False)
     return typed
 
@@ -97,7 +101,7 @@ def call_of(analysis: Analysis, name: str, typed: Mapping[str, str]) -> dict[str
     """
     tool = find_tool(analysis, name)
     if tool is None:
-        values = {key: _json_or_text(value) for key, value in typed.items() if value}
+        values = {key: json_or_text(value) for key, value in typed.items() if value}
         return {"name": name, "arguments": values}
     arguments = read_arguments(tool, typed)
     if tool.hub is None:
@@ -128,9 +132,9 @@ def read_part(text: str, analysis: Analysis, field: str) -> dict[str, Any]:
         if word == "json":
             target = expected["json"] = {"path": value}
         elif word in _OF_PART:
-            part[word] = value if word == "name" else _json_or_text(value)
+            part[word] = value if word == "name" else json_or_text(value)
         else:
-            target[word] = value if word in _TEXTS else _json_or_text(value)
+            target[word] = value if word in _TEXTS else json_or_text(value)
     if subject in _SUBJECTS:
         return {subject: expected, **part}
     return {"call": call_of(analysis, subject, typed), "expect": expected, **part}
@@ -181,7 +185,8 @@ def _object(text: str, field: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _json_or_text(text: str) -> Any:
+def json_or_text(text: str) -> Any:
+    """Return a text as the JSON value that it is, or as it is."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -86,6 +86,15 @@ class DraftedTasks:
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
 
+def escaped(value: Any) -> Any:
+    """Return a value of a task as a draft has it, where `${name}` is mere text."""
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, Mapping):
+        return {key: item if key in _KEPT else escaped(item) for key, item in value.items()}
+    return [escaped(item) for item in value] if isinstance(value, list) else value
+
+
 class _Wrong(Exception):
     """A mistake in a draft, at a field."""
 
@@ -275,7 +284,7 @@ def draft_tasks(
         for number, record in enumerate(records):
             split = {"split": "held_out" if number in held else "train"}
             record["metadata"] = {**record["metadata"], **split}
-    problems = [*_unused(draft), *_problems(records, rules)]
+    problems = [*_unused(draft), *record_problems(records, rules)]
     train = [record for number, record in enumerate(records) if number not in held]
     apart = [records[number] for number in sorted(held)]
     return DraftedTasks(tuple(train), tuple(apart), tuple(problems))
@@ -462,8 +471,8 @@ def _unused(draft: Draft) -> Iterator[FieldProblem]:
             yield FieldProblem(f"variables.{variable.name}", message, "unused", "warning")
 
 
-def _problems(records: Sequence[Mapping[str, Any]], rules: Rules) -> list[FieldProblem]:
-    """Return each distinct problem of tasks once."""
+def record_problems(records: Sequence[Mapping[str, Any]], rules: Rules) -> list[FieldProblem]:
+    """Return each distinct problem of tasks once, with the id of the first that has it."""
     checker = TaskChecker(rules)
     found: dict[tuple[str | None, str], FieldProblem] = {}
     ids: set[str] = set()

@@ -34,7 +34,7 @@ from hudtui.tui.widgets.table_pane import FILTER_ACTION, REVERSE_ACTION, SORT_AC
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.read import Fingerprint, OpenedSource
+    from hudtui.core.tasks.read import Fingerprint, OpenedSource, TaskSource
     from hudtui.core.tasks.table import TaskIndex, TaskRecord
 
 SLOW_TICK = 0.5
@@ -87,6 +87,14 @@ def _unusable(screen: DatasetScreen) -> str | None:
     return "this task cannot be used as it is; its problems say why"
 
 
+def _not_written(screen: DatasetScreen) -> str | None:
+    opened = screen.open.opened
+    path = None if opened is None or opened.source.kind != "file" else opened.source.path
+    if path is not None and path.suffix in (".json", ".jsonl", ".ndjson"):
+        return None
+    return "only tasks of .json and .jsonl files are changed; {key:dataset.duplicate} copies one"
+
+
 class DatasetScreen(HudtuiScreen):
     """See every task and what is wrong with it, test one, and make a dataset of them."""
 
@@ -131,6 +139,30 @@ class DatasetScreen(HudtuiScreen):
             "Play",
             "Play this task: by hand, or by a policy, turn by turn.",
             "h",
+            when=(_OPENED, _no_task, _SELECTED, _unusable),
+        ),
+        AppAction(
+            "dataset.new",
+            "New",
+            "Make tasks on one page, for the servers of this task.",
+            "n",
+            asks=True,
+            when=(_OPENED, _no_task, _SELECTED, _unusable),
+        ),
+        AppAction(
+            "dataset.edit",
+            "Edit",
+            "Change this task on one page.",
+            "e",
+            asks=True,
+            when=(_OPENED, _no_task, _SELECTED, _WHOLE, _not_written),
+        ),
+        AppAction(
+            "dataset.duplicate",
+            "Duplicate",
+            "Make tasks that begin as this one.",
+            "d",
+            asks=True,
             when=(_OPENED, _no_task, _SELECTED, _unusable),
         ),
         AppAction(
@@ -180,7 +212,7 @@ class DatasetScreen(HudtuiScreen):
             "dataset.next",
             "Next problem",
             "Go to the next task with a problem.",
-            "n",
+            "right_curly_bracket",
             show=False,
             when=(_OPENED, _no_task, _no_problem),
         ),
@@ -188,7 +220,7 @@ class DatasetScreen(HudtuiScreen):
             "dataset.previous",
             "Previous problem",
             "Go to the previous task with a problem.",
-            "N",
+            "left_curly_bracket",
             show=False,
             when=(_OPENED, _no_task, _no_problem),
         ),
@@ -714,6 +746,56 @@ class DatasetScreen(HudtuiScreen):
     def _record(self) -> TaskRecord | None:
         index, task = self.open.index, self.tasks.chosen
         return None if index is None or task is None else index.record(task)
+
+    @started("tasks")
+    async def action_new(self) -> None:
+        await self._open_page("new")
+
+    @started("tasks")
+    async def action_edit(self) -> None:
+        await self._open_page("edit")
+
+    @started("tasks")
+    async def action_duplicate(self) -> None:
+        await self._open_page("copy")
+
+    async def _open_page(self, what: str) -> None:
+        """Open the page of tasks, and read the file again if it wrote."""
+        from hudtui.tui.task_form.open import for_change, for_copy
+        from hudtui.tui.task_form.page import TaskPage
+
+        index, task, opened = self.open.index, self.tasks.chosen, self.open.opened
+        assert index is not None and task is not None and opened is not None
+        source = opened.source
+        record, analysis = await asyncio.to_thread(self._page_of, index, task, source)
+        if not isinstance(record, dict):
+            self.say("This is no task that a page can show: mend it in the file.", "warning")
+            return
+        project = self.app.project
+        if what == "edit":
+            context = for_change(project, record, analysis, source.name, task)
+        else:
+            written = _not_written(self) is None
+            file = source.name if written else "new-tasks.json"
+            context = for_copy(project, record, analysis, file, empty=what == "new")
+        made: str | None = await self.app.push_screen_wait(TaskPage(context))
+        if made is None:
+            return
+        self.app.reload()
+        self.action_again()
+        self.say(made, "success")
+
+    def _page_of(self, index: TaskIndex, task: int, source: TaskSource) -> tuple[Any, Analysis]:
+        """Return a task as it is in its source, and its environment; runs in a thread."""
+        from hudtui.core.environment.matching import identity_of, uses_environment
+        from hudtui.core.environment.values import Analysis
+        from hudtui.core.tasks.table import raw_record
+
+        record = raw_record(source, index, task)
+        latest = self._latest() if self._analyzed() else None
+        config = record.get("mcp_config") if isinstance(record, dict) else None
+        same = latest is not None and uses_environment(config, identity_of(latest, self.app.folder))
+        return record, latest if latest is not None and same else Analysis("")
 
     def action_convert(self) -> None:
         self.start(partial(self.work.make, publish=False), group="make")

@@ -97,9 +97,8 @@ class EnvironmentScreen(HudtuiScreen):
         "file, a URL, an mcp_config, tcp://host:port, or a command after `--`. The last analysis "
         "is shown at once; {key:environment.look} analyzes again. A call by hand shows what the "
         "agent would see. {key:environment.generate} writes a configuration for the environment, "
-        "{key:environment.new-task} the template of a task: a prompt, and calls that set it up and "
-        "judge the outcome, to fill in. `hudtui env serve` serves it to trainers over the OpenEnv "
-        "protocol."
+        "{key:environment.new-task} makes tasks on one page: prompt, calls, expectations and "
+        "variables. `hudtui env serve` serves it to trainers over the OpenEnv protocol."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to open.", "a"),
@@ -137,8 +136,8 @@ class EnvironmentScreen(HudtuiScreen):
         ),
         AppAction(
             "environment.new-task",
-            "New task",
-            "Write the template of a task for this environment.",
+            "New tasks",
+            "Make tasks for this environment on one page.",
             "n",
             asks=True,
             when=(
@@ -581,11 +580,18 @@ class EnvironmentScreen(HudtuiScreen):
 
     @started("new-task")
     async def action_new_task(self) -> None:
-        from hudtui.core.flows.new_task import new_task
+        from hudtui.tui.task_form.open import for_environment
+        from hudtui.tui.task_form.page import TaskPage
 
-        assert self.source is not None and self.analysis is not None
-        made = await new_task(self.app.project, self.source, self.analysis, self.app)
+        source, analysis = self.source, self.analysis
+        assert source is not None and analysis is not None
+        tool = self.selected if isinstance(self.selected, Tool) else None
+        typed = self._tool.form.typed() if tool is not None else {}
+        context = await asyncio.to_thread(
+            for_environment, self.app.project, source, analysis, tool, typed
+        )
+        made: str | None = await self.app.push_screen_wait(TaskPage(context))
         if made is None:
             return
         self.app.reload()
-        self.say(made.report, "success")
+        self.say(made, "success")

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.person import ScriptedPerson
 
 from hudtui.core.environment.source import Source, parse_source
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
-from hudtui.core.flows.new_task import new_task, write_template
+from hudtui.core.flows.new_task import write_template
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.tasks.read import read_tasks
@@ -94,19 +93,6 @@ def test_a_template_that_is_not_filled_in_is_refused_with_its_place() -> None:
     )
     assert not any(
         "template" in one.message for one in read_tasks(made.file, analysis=ANALYSIS).problems
-    )
-
-
-async def test_the_file_is_asked_for_and_lies_in_the_project() -> None:
-    project = Project(Path.cwd(), HUD)
-    assert await new_task(project, SOURCE, ANALYSIS, ScriptedPerson(None)) is None
-    with pytest.raises(InputError, match="outside of the project folder"):
-        await new_task(project, SOURCE, ANALYSIS, ScriptedPerson("../there.json"))
-    made = await new_task(project, SOURCE, ANALYSIS, ScriptedPerson(...))
-    assert (
-        made is not None
-        and str(made.file) == "board-tasks.json"
-        and Path("board-tasks.json").exists()
     )
 
 

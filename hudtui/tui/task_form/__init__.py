@@ -1,0 +1,1 @@
+"""The page that makes, changes and duplicates tasks."""
