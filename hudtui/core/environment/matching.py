@@ -16,9 +16,11 @@ from hudtui.core.environment.servers import ServerSpec, parse_mcp_config
 from hudtui.core.environment.source import image_name, parse_source
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
+from hudtui.core.variables import EPISODE_DIR
 
 GENERIC_NAMES = frozenset(("", "default", "environment", "hud", "local", "main", "mcp", "server"))
 """Names of servers and environments that say nothing."""
+_COPY = re.compile(rf"\$\{{{EPISODE_DIR}:-?([^{{}}]*)\}}")
 
 
 @dataclass(frozen=True)
@@ -127,5 +129,6 @@ def _address(url: str) -> str:
 
 def _command(spec: ServerSpec) -> tuple[str, ...]:
     # With or without `-P` it is the same environment: older task files start the bundled one
-    # without.
-    return tuple(arg for arg in spec.args if arg != "-P") or (spec.command or "",)
+    # without. So it is where each episode has a copy of the folder.
+    args = (_COPY.sub(r"\1", arg) for arg in spec.args if arg != "-P")
+    return tuple(args) or (spec.command or "",)

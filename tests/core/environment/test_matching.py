@@ -32,6 +32,20 @@ def analysis_of(source: str, name: str = "", *tools: str, image: str | None = No
             True,
         ),
         ("text-2048", "text-2048", None, {"browser": {"command": "node", "args": ["b.js"]}}, False),
+        (
+            "-- node files.js data",
+            "files",
+            None,
+            {"f": {"command": "node", "args": ["files.js", "${EPISODE_DIR:data}"]}},
+            True,
+        ),
+        (
+            "-- node files.js data",
+            "files",
+            None,
+            {"f": {"command": "node", "args": ["files.js", "${EPISODE_DIR:other}"]}},
+            False,
+        ),
         ("text-2048", "text-2048", None, {"hud": HOSTED}, False),
         (
             "text-2048",
