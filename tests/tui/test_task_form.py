@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.waiting import screen_text, until
+from textual import events
 
 from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
@@ -114,7 +115,7 @@ async def test_a_hundred_tasks_by_keys(open_app: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
         page = await opened(app, pilot, page_for())
         await type_text(pilot, "Write ${word} into\nout.txt")
-        await pilot.press("f2", *"write_file", "enter")
+        await pilot.press("down", "up", "f2", *"write_file", "enter")
         await type_text(pilot, "out.txt\nold\n")
         await pilot.press("f3", *"answer", "space", *"of", "space", *"read_f", "enter")
         await type_text(pilot, "out.txt")
@@ -148,12 +149,14 @@ async def test_esc_asks_when_something_was_typed(open_app: Any, project: Path) -
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is not page)
         page = await opened(app, pilot, page_for())
-        await type_text(pilot, "Write.")
-        await pilot.press("escape")
+        page._prompt.focus()
+        app.post_message(events.Key("W", "W"))  # at once, as a paste or a slow line brings them
+        app.post_message(events.Key("escape", None))
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("enter")  # the careless answer
         await until(pilot, lambda: app.screen is page)
-        assert page.form.prompt == "Write."
+        assert page.form.prompt == "W"
+        await type_text(pilot, "rite.")
         await pilot.press("f2", *"nosuchtool", "enter", "escape")
         await until(pilot, lambda: app.screen is page)
         assert page.form.prompt == "Write." and not page.form.setup

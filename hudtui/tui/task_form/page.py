@@ -72,12 +72,19 @@ class _Prompt(Acting, SignedArea):
     """
 
     async def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            event.prevent_default()
-            dialog = self.screen
-            if isinstance(dialog, TaskPage):
-                dialog.action_cancel()
+        """Esc is the page's, and so is down on the last line."""
+        page = self.screen
+        if not isinstance(page, TaskPage):
+            return
+        is_last = event.key == "down" and self.cursor_at_last_line
+        if event.key != "escape" and not is_last:
+            return
+        event.stop()
+        event.prevent_default()
+        if is_last:
+            page.focus_next()
+        else:
+            page.action_cancel()
 
 
 class _Entry(Field):
@@ -249,15 +256,28 @@ class TaskPage(Dialog["str | None"]):
     async def on_input_changed(self, event: Field.Changed) -> None:
         event.stop()
         entry = event.input
-        if not isinstance(entry, _Entry) or event.value == entry.shown:
+        if not isinstance(entry, _Entry) or entry.value == entry.shown:
             return
-        self._touch()
-        entry.shown = event.value
         before = self._rows().keys()
-        same = event.value == entry.original
-        self.form.put(entry.row.key, entry.row.text if same else event.value)
+        self._take(entry)
         if self._rows().keys() != before:
             await self._rebuild(entry.row.key)
+
+    def _take(self, entry: _Entry) -> None:
+        """Take what is typed into a row."""
+        entry.shown = entry.value
+        same = entry.value == entry.original
+        self.form.put(entry.row.key, entry.row.text if same else entry.value)
+        self._touch()
+
+    def _take_all(self) -> None:
+        """Take what is typed, also where its message is still under way."""
+        for entry in self.query(_Entry):
+            if entry.value != entry.shown:
+                self._take(entry)
+        if self._prompt.text != self.form.prompt:
+            self.form.prompt = self._prompt.text
+            self._touch()
 
     def _rows(self) -> dict[str, Row]:
         """The rows that there are now, by their keys."""
@@ -265,9 +285,7 @@ class TaskPage(Dialog["str | None"]):
 
     def on_text_area_changed(self, event: Any) -> None:
         event.stop()
-        if self._prompt.text != self.form.prompt:
-            self.form.prompt = self._prompt.text
-            self._touch()
+        self._take_all()
 
     def on_checkbox_changed(self, event: Tick.Changed) -> None:
         event.stop()
@@ -425,6 +443,7 @@ class TaskPage(Dialog["str | None"]):
 
     async def _sound(self) -> DraftedTasks | None:
         """Return the tasks if nothing is wrong with them; otherwise say what is."""
+        self._take_all()
         shown = self.query_one("#tasks-preview", Static)
         try:
             made = await self._make()
@@ -489,6 +508,7 @@ class TaskPage(Dialog["str | None"]):
 
     def action_cancel(self) -> None:
         """Close; ask first if something was typed."""
+        self._take_all()
         if not self._touched:
             self.dismiss(None)
             return
