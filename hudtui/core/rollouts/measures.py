@@ -29,6 +29,9 @@ from hudtui.core.tasks.task import Task, task_record
 
 _MOST_LINES = 200_000
 """Lines of a file of metrics that are read."""
+_MOST_EPISODES = 10_000
+_LARGEST_REWARD = 1e9
+"""Bounds of a measure; what is beyond them was not written by an evaluation."""
 _NOT_PLAYED = ("solution",)
 """Fields of a task that no episode depends on."""
 
@@ -174,7 +177,9 @@ def _measure(line: bytes) -> Measure | None:
     except (ValueError, OverflowError, OSError, RecursionError):
         return None
     episodes = len(read.rewards)
-    if not episodes or not 0 <= read.solved <= 1 or not 0 <= read.difficulty <= 1:
+    if not 0 < episodes <= _MOST_EPISODES or max(map(abs, read.rewards)) > _LARGEST_REWARD:
+        return None
+    if not 0 <= read.solved <= 1 or not 0 <= read.difficulty <= 1:
         return None
     return Measure(
         read.task,

@@ -101,6 +101,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     spoiled: list[dict[str, Any]] = [
         {"rewards": []},
         {"rewards": ["1"]},
+        {"rewards": [1e308, 1e308]},
+        {"rewards": [0] * 10_001},
         {"solved": 2},
         {"difficulty": -0.1},
         {"player": 3},
