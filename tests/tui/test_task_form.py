@@ -312,3 +312,19 @@ async def test_a_task_of_a_file_is_changed_and_copied(open_app: Any, project: Pa
         await until(pilot, lambda: len(json.loads(Path("tasks.json").read_text())) == 3)
         last = json.loads(Path("tasks.json").read_text())[2]
         assert last == {**rows[0], "id": "one-copy"}
+
+
+async def test_without_known_tools_the_page_says_where_they_are_looked_at(
+    open_app: Any, project: Path
+) -> None:
+    (project / "tasks.json").write_text(json.dumps([TASK]))
+    async with open_app(project, size=(100, 40)) as (app, pilot):
+        await pilot.press("3")
+        await until(pilot, lambda: app.screen.NAME == "dataset" and app.screen.open.complete)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, TaskPage))
+        await pilot.press("f2")
+        await until(
+            pilot, lambda: "The tools of these servers are not known yet" in screen_text(app)
+        )
+        assert isinstance(app.screen, TaskPage), "no empty list of choices"

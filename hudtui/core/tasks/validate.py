@@ -312,7 +312,8 @@ class TaskChecker:
             if name == "evaluate_tool" and self.rules.own_reward is None:
                 task.add(
                     name,
-                    "no call judges the outcome: the configuration needs a `rubric.reward`",
+                    "nothing judges the outcome: say what is expected in `evaluate`, or set "
+                    "`rubric.reward` in the configuration",
                     "unjudged",
                     "warning",
                 )

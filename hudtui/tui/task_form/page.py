@@ -43,6 +43,10 @@ _PAUSE = 0.2
 """Seconds without a key after which the preview is updated."""
 _SHOWN = 3
 _LABEL = 14
+_NO_TOOLS = (
+    "The tools of these servers are not known yet: Esc, then {key:app.open-environment}, looks at "
+    "them."
+)
 _BESIDE = 120
 """Columns from which the preview stands beside the form."""
 
@@ -330,6 +334,9 @@ class TaskPage(Dialog["str | None"]):
 
     def action_setup(self) -> None:
         tools = self._tools("setup")
+        if not tools:
+            self._tell_of_tools()
+            return
 
         async def take(index: int | None) -> None:
             if index is not None:
@@ -360,7 +367,12 @@ class TaskPage(Dialog["str | None"]):
                 tool = tools[index - 2 - len(judges)]
                 await self._added("part", lambda: self.form.add_part("call", tool))
 
+        if not judges and not tools:
+            self._tell_of_tools()
         self._pick("What is looked at after the last turn?", options, take)
+
+    def _tell_of_tools(self) -> None:
+        self.notify(str(self.words(_NO_TOOLS)), severity="warning")
 
     async def action_variable(self) -> None:
         if not self.form.single and self.is_current:
