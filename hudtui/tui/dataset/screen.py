@@ -147,7 +147,7 @@ class DatasetScreen(HudtuiScreen):
             "Make tasks on one page, for the servers of this task.",
             "n",
             asks=True,
-            when=(_OPENED, _no_task, _SELECTED, _unusable),
+            when=(_OPENED, _no_task, _SELECTED),
         ),
         AppAction(
             "dataset.edit",
