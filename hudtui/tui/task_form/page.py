@@ -372,7 +372,9 @@ class TaskPage(Dialog["str | None"]):
         self._pick("What is looked at after the last turn?", options, take)
 
     def _tell_of_tools(self) -> None:
-        self.notify(str(self.words(_NO_TOOLS)), severity="warning")
+        told = Content.styled(f"! {self.words(_NO_TOOLS)}", "$warning")
+        self.query_one("#tasks-preview", Static).update(told)
+        self.query_one("#tasks-shown").scroll_home(animate=False)
 
     async def action_variable(self) -> None:
         if not self.form.single and self.is_current:
