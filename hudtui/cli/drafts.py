@@ -131,11 +131,13 @@ def draft_source(data: Mapping[str, Any], name: str) -> Source:
 
 async def make_tasks(
     project: Project, source: Source, analysis: Analysis, data: Mapping[str, Any], how: NewTasks
-) -> None:
+) -> bool:
     """Make the tasks of a draft, show the first ones, test one where that is wanted, write them.
 
+    Returns:
+        True if nothing is wrong with the draft, and the test passed.
+
     Raises:
-        Exit: The draft has errors, or the test failed.
         InputError: The tasks cannot be written.
     """
     from hudtui.core.environment.sharing import with_own_folder
@@ -160,7 +162,7 @@ async def make_tasks(
     if any(problem.severity == "error" for problem in problems):
         if how.as_json:
             console.out_json({**_made(tasks, problems), "ok": False})
-        raise typer.Exit(console.FOUND)
+        return False
     if not how.as_json:
         show_tasks(tasks, console.out)
     trial = await _tested(project, tasks, how) if how.test else None
@@ -177,7 +179,7 @@ async def make_tasks(
         console.out_json({**shown, "ok": not failed})
     if failed:
         console.say("nothing is written: the test did not pass")
-        raise typer.Exit(console.FOUND)
+    return not failed
 
 
 async def _tested(project: Project, tasks: DraftedTasks, how: NewTasks) -> Trial | None:

@@ -235,7 +235,7 @@ async def new(
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-n", help="Tasks; by default one of each combination."),
+        typer.Option("--count", help="Tasks; by default one of each combination."),
     ] = None,
     held_out: Annotated[
         float | None,
@@ -327,7 +327,8 @@ async def new(
         yes,
         as_json,
     )
-    await make_tasks(open_project(), place, analysis, words.over(data, analysis), options)
+    if not await make_tasks(open_project(), place, analysis, words.over(data, analysis), options):
+        raise typer.Exit(console.FOUND)
 
 
 @app.command("convert")

@@ -65,7 +65,14 @@ def test_analyze_as_json():
         "warnings",
     ]
     assert found["server"] == {"name": "text-2048", "version": "1.0.0"}
-    assert set(found["tools"][0]) == {"name", "description", "input_schema", "kind", "hub"}
+    assert set(found["tools"][0]) == {
+        "name",
+        "description",
+        "input_schema",
+        "kind",
+        "hub",
+        "deprecated",
+    }
     assert found["hubs"]["setup"] == ["board"]
     assert {tool["kind"] for tool in found["tools"]} == {"agent", "setup", "evaluate", "hidden"}
 

@@ -316,7 +316,7 @@ def test_a_task_is_played_and_its_episodes_are_read(
     for _ in range(5):
         screen.press("down")
     screen.press("enter")
-    screen.until("Most turns of the episode")
+    screen.until("Most replies in an episode")
     screen.type("8", seen="  8  ")
     screen.press("enter")
     screen.until("turns     8")

@@ -81,7 +81,7 @@ async def test_the_lock_file_is_the_suggested_environment(project: Project) -> N
     person = ScriptedPerson(..., "a.yaml")
     fixed = await fix(lacks("generate-config"), PLAY, project, person)
     assert fixed is not None and fixed.config == Path("a.yaml")
-    assert person.said[-1] == "Wrote a.yaml: 1 action: look, and done"
+    assert person.said[-1].startswith("Wrote a.yaml: 1 action: look, and done; about ")
 
 
 @pytest.mark.parametrize(
