@@ -1,6 +1,7 @@
 """Write the pages of docs/reference from the code: `python scripts/reference.py [--check]`.
 
-The pages list every command with its options, every key, every setting and every exit code.
+The pages list every command with its options, every key, every setting, every exit code and every
+signature of a training that does not learn.
 `--check` writes nothing, and exits with 1 if a page differs from what the code says.
 """
 
@@ -21,6 +22,7 @@ import typer
 import hudtui.core
 import hudtui.tui
 from hudtui.cli.app import build
+from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.errors import HudtuiError
 from hudtui.core.platform import HUD
 from hudtui.core.settings import Setting, known_settings
@@ -235,6 +237,27 @@ def exit_codes() -> Iterator[str]:
     )
 
 
+def signatures() -> Iterator[str]:
+    """Yield the lines of the page of signatures."""
+    yield "# Signatures"
+    yield ""
+    yield (
+        f"{NOTE} `hudtui runs diagnose` looks for these troubles in the metrics of a run. A "
+        "signature says nothing where the run does not write what it needs."
+    )
+    for known in SIGNATURES.values():
+        yield ""
+        yield f"## {known.name}"
+        yield ""
+        yield f"{known.title}. {known.meaning}"
+        yield ""
+        needs = ", ".join(f"`{need}`" for need in known.needs) or "any metric"
+        yield f"Needs {needs}. Severity: {known.severity}."
+        yield ""
+        for remedy in known.advice({}):
+            yield f"- {remedy.words}"
+
+
 def _own_codes(command: Any, path: str) -> Iterator[tuple[str, str, str]]:
     """Yield the sentences about exit codes in the help of a command and its subcommands."""
     if command.hidden and path != "hudtui rl run":
@@ -258,6 +281,7 @@ PAGES = {
     "keys.md": keys,
     "settings.md": settings,
     "exit-codes.md": exit_codes,
+    "signatures.md": signatures,
 }
 
 

@@ -33,6 +33,7 @@ MODULES: tuple[str, ...] = (
     "rollouts",
     "runs",
     "watch",
+    "diagnosis",
     "export",
     "gpus",
     "pods",

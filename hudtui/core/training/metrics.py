@@ -141,7 +141,7 @@ _TRAINERS: tuple[tuple[str, str, str, str], ...] = (
         *("eval_reward", "evaluation reward", ""),
         "eval_reward val/reward eval/all/avg_score val-core/*/reward/mean@* val-core/*/acc/mean@* "
         "val-core/*/score/mean@* eval/*/effective/*/avg@* eval/*/all/*/avg@* eval/*/avg@* "
-        "validation/accuracy eval/eval_*_pass1 eval_*_pass1",
+        "validation/accuracy eval/accuracy eval/eval_*_pass1 eval_*_pass1",
     ),
     (*("eval_loss", "evaluation loss", ""), "eval_loss val/loss val_loss validation_loss"),
 )
@@ -453,6 +453,11 @@ class MetricsReader:
         """The series whose going back cuts all others too: those of reward and loss."""
         self._summary: set[str] = set()
         """The series of the line that sums a training up: they are no quantities of its steps."""
+
+    @property
+    def steps(self) -> int:
+        """Number of values of the longest series."""
+        return max((curve.count for curve in self._curves.values()), default=0)
 
     @property
     def names(self) -> tuple[str, ...]:

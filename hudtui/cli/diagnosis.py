@@ -1,0 +1,126 @@
+"""`hudtui runs diagnose`: why a training does not learn."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from hudtui.cli import console, runlog
+from hudtui.cli import runs as runs_group
+from hudtui.cli.options import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hudtui.core.diagnosis.values import Diagnosis, Finding
+    from hudtui.core.training.metrics import MetricsReader
+
+FailOn = Literal["critical", "high", "medium", "low", "never"]
+
+
+@runs_group.app.command("diagnose")
+@console.run_async()
+async def diagnose(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|PATH]",
+            help="Id or name of a run, or a log, file or folder of any trainer or tracker here; by "
+            "default the newest run.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="Exit with 1 at a finding as bad as this.")
+    ] = "high",
+    as_json: Json = False,
+) -> None:
+    """Say why a training does not learn: signatures of trouble in its metrics.
+
+    Each finding names the step at which it began, how likely it is, the numbers that show it, and
+    what to change. Trouble of which the run writes no number is listed as not seen. A run that has
+    only just begun is not judged.
+
+    Exit code 1 if a finding is as bad as --fail-on says.
+    """
+    from hudtui.core.diagnosis.diagnose import diagnose as ask
+    from hudtui.core.diagnosis.values import SEVERITIES
+    from hudtui.core.errors import InputError
+
+    async with runlog.machines():
+        name, metrics, settings = await _metrics(run)
+    if not metrics.names:
+        raise InputError(
+            f"{name} has no numbers to diagnose",
+            why="No line of it names a metric that hudtui knows.",
+            fix="Name a metrics file, a trainer's log, or a tracker's folder.",
+        )
+    diagnosis = ask(metrics, settings)
+    if as_json:
+        console.out_json({"run": name, **diagnosis.to_json()})
+    else:
+        _print(name, diagnosis)
+    bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on != "never" else ()
+    if any(finding.severity in bad for finding in diagnosis.findings):
+        raise typer.Exit(console.FOUND)
+
+
+async def _metrics(run: str | None) -> tuple[str, MetricsReader, Mapping[str, Any]]:
+    """Return the name of a run, all its metrics, and the settings of its trainer."""
+    if run is not None and ("/" in run or Path(run).exists()):
+        return run, await _read(run), {}
+    from hudtui.core.runs.run_settings import settings_of
+
+    store, monitor = runlog.open_store()
+    chosen = await store.run(lambda: store.find(run))
+    view = await monitor.view(chosen)
+    record = await store.run(lambda: store.record(chosen))
+    settings = {one.label: one.value for one in settings_of(record)}
+    return view.summary.id, view.metrics, settings
+
+
+async def _read(path: str) -> MetricsReader:
+    from hudtui.core.remote.hosts import LOCAL, open_host
+    from hudtui.core.runs.sessions import SessionWatcher, find_session
+
+    host = await open_host(LOCAL)
+    session = await find_session(host, file=path)
+    watcher = SessionWatcher(host, session, lines=None)
+    async with aclosing(watcher.follow(once=True)) as updates:
+        async for _ in updates:
+            pass
+    return watcher.numbers
+
+
+def _print(name: str, diagnosis: Diagnosis) -> None:
+    from hudtui.core.text import clean_line, plural
+
+    said = {
+        "sick": plural(len(diagnosis.findings), "finding"),
+        "sound": "no known trouble",
+        "not enough evidence": "not enough evidence yet",
+    }
+    steps = plural(diagnosis.steps, "step")
+    console.out(f"{clean_line(name)}: {said[diagnosis.verdict]} in {steps}")
+    for finding in diagnosis.findings:
+        console.out()
+        head, *lines = _lines(finding)
+        console.out(f"{finding.severity}  {clean_line(head)}")
+        for line in lines:
+            console.out(f"  {clean_line(line, 400)}")
+    if diagnosis.unseen:
+        console.say(f"not seen, as the run has no such numbers: {', '.join(diagnosis.unseen)}")
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [
+        f"{finding.title} ({finding.signature})",
+        f"since step {finding.onset:g}, {finding.probability:.0%} likely",
+        *(evidence.words() for evidence in finding.evidence),
+    ]
+    for remedy in finding.remedies:
+        options = "".join(f" --set {name}={value}" for name, value in remedy.settings.items())
+        lines.append(f"> {remedy.words}{options}")
+    return lines

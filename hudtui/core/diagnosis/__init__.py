@@ -1,0 +1,1 @@
+"""Diagnosis of a training: known signatures of trouble in the metrics of a run."""

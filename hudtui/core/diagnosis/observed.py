@@ -1,0 +1,117 @@
+"""The series of a run by what they measure, whatever its trainer calls them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from hudtui.core.diagnosis.series import FEWEST, Series
+from hudtui.core.training.metrics import QUANTITIES, MetricsReader, normal
+
+SIGNALS: Mapping[str, tuple[str, ...]] = {
+    "clipped": (
+        *("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac", "pg_clipfrac"),
+        *("policy/clipfrac", "policy/clipfrac_avg", "clipfrac", "clip_fraction", "clip_frac"),
+        *("policy/ppo_clip_ratio", "objective/clip_frac", "actor/ppo_clip_fraction"),
+    ),
+    "truncated": (
+        *("completions/clipped_ratio", "response_length/clip_ratio", "truncation_rate"),
+        *("is_truncated/all/mean", "is_truncated/mean", "truncated_ratio", "max_len_hit_frac"),
+    ),
+    "no_spread": (
+        *("frac_reward_zero_std", "zero_variance_group_frac", "zero_var_group_frac"),
+        "grpo/zero_std_frac",
+    ),
+    "no_advantage": ("actor/zero_advantage_frac", "adv_zero_frac", "zero_advantage_frac"),
+    "sampler_gap": (
+        *("sampling/sampling_logp_difference/mean", "mismatch_kl/all/mean", "mismatch_kl/mean"),
+        *("mismatch_kl", "trainer_mismatch_kl", "gen_kl_error", "generation_kl_error"),
+        *("rollout_corr/kl", "training/rollout_probs_diff_mean"),
+    ),
+    "tool_failures": (
+        *("tools/failure_frequency", "tool_error_rate", "tool_failure_rate"),
+        *("tool_errors/mean", "failed_call_share"),
+    ),
+    "repetition": ("repetition_rate", "repetition", "repetition_ratio", "repeat_rate"),
+    "broken": ("broken", "error_rate", "env_error_rate", "errors/all/mean"),
+    "turns": ("turns", "num_turns", "num_turns/mean", "turns/mean", "num_turns/all/mean"),
+    "tool_seconds": ("time/tools", "timing_s/tool_calls", "timing_s/tools", "tool_time"),
+    "not_finite": ("nan_count", "inf_count"),
+}
+"""What has no chart of its own, and the names that trainers use, the best first; see `normal`."""
+_TASK = re.compile(r"correct|accura|task|solv|success|environment|exact|answer|outcome|pass")
+_FORM = re.compile(r"format|tag|xml|style|structure|think|length|brevity|syntax")
+
+
+class Observed:
+    """A run as its metrics show it.
+
+    Args:
+        metrics: All metrics of the run.
+        settings: Settings of its trainer, where they are known.
+    """
+
+    def __init__(self, metrics: MetricsReader, settings: Mapping[str, Any] | None = None) -> None:
+        self.metrics, self.settings = metrics, settings or {}
+        self._series: dict[str, Series | None] = {}
+
+    @cached_property
+    def _normal(self) -> dict[str, str]:
+        return {normal(name).removeprefix("train/"): name for name in reversed(self.metrics.names)}
+
+    def series(self, what: str) -> Series | None:
+        """Return the series of a quantity or signal; None if the run has too few of its numbers."""
+        if what not in self._series:
+            self._series[what] = self._find(what)
+        return self._series[what]
+
+    def _find(self, what: str) -> Series | None:
+        if what in SIGNALS:
+            name = next((self._normal[one] for one in SIGNALS[what] if one in self._normal), None)
+        else:
+            name = self.metrics.named(what)
+        return self._named(name)
+
+    def _named(self, name: str | None, fewest: int = FEWEST) -> Series | None:
+        points = self.metrics.series(name) if name is not None else ()
+        return Series.of(name or "", points) if len(points) >= fewest else None
+
+    @cached_property
+    def evaluation(self) -> Series | None:
+        """The reward of evaluations, of which there are fewer than steps."""
+        return self._named(self.metrics.named("eval_reward"), 4)
+
+    @cached_property
+    def parts(self) -> dict[str, Series]:
+        """Parts of the reward by their names."""
+        named = {part: self._named(name) for part, name in self.metrics.parts.items()}
+        return {part: series for part, series in named.items() if series is not None}
+
+    @cached_property
+    def task(self) -> Series | None:
+        """The part of the reward that says that the task is done."""
+        return self._part(_TASK)
+
+    @cached_property
+    def form(self) -> Series | None:
+        """The part of the reward for the form of a reply."""
+        return self._part(_FORM)
+
+    def _part(self, words: re.Pattern[str]) -> Series | None:
+        names = [name for name in self.parts if words.search(name.partition("/")[2].lower())]
+        return self.parts[names[0]] if names else None
+
+    def sees(self, needs: Iterable[str]) -> bool:
+        """Return whether the run has all these series."""
+        return all(self._has(need) for need in needs)
+
+    def _has(self, need: str) -> bool:
+        if need == "parts":
+            return self.task is not None and self.form is not None
+        return (self.evaluation if need == "eval_reward" else self.series(need)) is not None
+
+
+KNOWN = frozenset({quantity.name for quantity in QUANTITIES} | set(SIGNALS) | {"parts"})
+"""All that a signature may need."""

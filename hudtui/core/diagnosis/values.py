@@ -1,0 +1,95 @@
+"""Values of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Literal
+
+Severity = Literal["critical", "high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")
+"""Severities, the worst first."""
+Verdict = Literal["sick", "sound", "not enough evidence"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One series, before the trouble and now."""
+
+    series: str
+    """Its name, as the run writes it."""
+    before: float
+    now: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evidence as plain data; None for what is no number."""
+        values = {"before": self.before, "now": self.now}
+        finite = {name: value if isfinite(value) else None for name, value in values.items()}
+        return {"series": self.series, **finite}
+
+    def words(self) -> str:
+        """Return the evidence on one line."""
+        return f"{self.series}: {self.before:.3g} before, {self.now:.3g} now"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something to change in the next run."""
+
+    words: str
+    """The change, in one sentence."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the trainer and their new values; empty where no setting does it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A signature of trouble that a run shows."""
+
+    signature: str
+    title: str
+    """The trouble, in one sentence."""
+    severity: Severity
+    probability: float
+    """The share of such findings that are right, 0.5 to 1."""
+    onset: float
+    """The step at which it began."""
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Remedy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain data."""
+        return {
+            "signature": self.signature,
+            "title": self.title,
+            "severity": self.severity,
+            "probability": round(self.probability, 2),
+            "onset": self.onset,
+            "evidence": [one.to_json() for one in self.evidence],
+            "remedies": [
+                {"words": one.words, "settings": dict(one.settings)} for one in self.remedies
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the metrics of a run say about its health."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    """The worst first."""
+    steps: int
+    """Steps that the run has logged."""
+    unseen: tuple[str, ...]
+    """Signatures that nothing can be said about: the run writes none of the numbers they need."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the diagnosis as plain data."""
+        return {
+            "verdict": self.verdict,
+            "steps": self.steps,
+            "findings": [finding.to_json() for finding in self.findings],
+            "unseen": list(self.unseen),
+        }
