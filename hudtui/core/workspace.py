@@ -25,6 +25,8 @@ from hudtui.core.platform import Platform, explain_choice
 
 STATE_FOLDER = ".hudtui"
 """The folder inside a workspace that belongs to this program."""
+HELD_OUT = "-held-out"
+"""End of the name, without its suffix, of a file of tasks that no training sees."""
 
 _DATASET = "dataset.json"
 """In that folder: the dataset that was made last, if there is no lock file to name it."""
@@ -89,8 +91,8 @@ class Workspace:
     art_configs: tuple[Path, ...] = ()
     """Files for `hudtui art train --config`; those in `configs/` first."""
     task_files: tuple[Path, ...] = ()
-    """Files, and folders written by `datasets`, that look like tasks; those at the top first,
-    scenarios last."""
+    """Files, and folders written by `datasets`, that look like tasks; those at the top first, tasks
+    that are held out and scenarios last."""
     lock: Path | None = None
     """The platform's lock file, if it is there."""
     notices: tuple[str, ...] = ()
@@ -140,7 +142,7 @@ def open_workspace(folder: Path, platform: Platform | None = None) -> Workspace:
         notices += choice.notices
     budget = _Budget()
     configs: dict[str, list[tuple[int, str, Path]]] = {"config": [], "art": []}
-    tasks: list[tuple[bool, int, str, Path]] = []
+    tasks: list[tuple[bool, bool, int, str, Path]] = []
     for depth, entry in _walk(place, notices):
         kind = _kind(entry, budget)
         path = Path(entry.path)
@@ -149,7 +151,8 @@ def open_workspace(folder: Path, platform: Platform | None = None) -> Workspace:
                 (0 if path.parent == place / "configs" else depth + 1, str(path), path)
             )
         elif kind is not None:
-            tasks.append((kind == "scenarios", depth, str(path), path))
+            held_out = path.stem.endswith(HELD_OUT)
+            tasks.append((kind == "scenarios", held_out, depth, str(path), path))
     lock = place / platform.lock_name
     return Workspace(
         folder=place,

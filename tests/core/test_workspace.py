@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -277,3 +278,12 @@ def test_others_may_not_write_where_runs_are_kept(tmp_path: Path) -> None:
         assert not state.stat().st_mode & 0o022
     finally:
         os.umask(before)
+
+
+def test_tasks_that_are_held_out_are_never_the_first(own_world: Path) -> None:
+    for name in ("mine-held-out.json", "mine.json", "tasks/other.json"):
+        path = own_world / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps([{"id": "a", "prompt": "p", "mcp_config": {"a": {"url": "x"}}}]))
+    found = names(own_world, open_workspace(own_world).task_files)
+    assert found[0] == "mine.json" and found[-1] == "mine-held-out.json"

@@ -27,6 +27,7 @@ from hudtui.core.tasks.task import Task
 from hudtui.core.tasks.task_file import add_tasks, check_new
 from hudtui.core.tasks.validate import TODO, Rules, TaskChecker
 from hudtui.core.text import clean_line, plural
+from hudtui.core.workspace import HELD_OUT
 
 Stage = Literal["setup", "evaluate"]
 
@@ -119,7 +120,7 @@ def write_drafted(project: Project, tasks: DraftedTasks, file: Path) -> WrittenT
         InputError: A file has a task of one of the ids, or cannot be read or written. Nothing is
             written then.
     """
-    apart = file.with_name(f"{file.stem}-held-out{file.suffix}") if tasks.held_out else None
+    apart = file.with_name(f"{file.stem}{HELD_OUT}{file.suffix}") if tasks.held_out else None
     path = project.folder / typed_path(file)
     check_new(path, tasks.train, str(file))
     if apart is not None:

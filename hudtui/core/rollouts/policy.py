@@ -32,8 +32,9 @@ from hudtui.core.tasks.task import Task
 from hudtui.envs.text_2048.game import Board, possible
 from hudtui.envs.text_2048.players import PREFERENCE, greedy_move, read_board
 
-_MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
-
+_MOVING = frozenset(("dir", "direction", "move", "slide", "push", "swipe", "shift"))
+"""Words in names of actions, tools and parameters that move tiles; a directory is none."""
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SHOWN = re.compile(r"<tool>([^<>\n]{1,500})</tool>")
 """A call in a system prompt."""
 
@@ -297,12 +298,19 @@ def direction_calls(config: GymConfig) -> dict[str, str]:
                 fixed.setdefault(direction, f"{name}()")
             elif bare is not None and name.lower() == direction:
                 named.setdefault(direction, f"{name}()")
-            arguments = _arguments(interpreter, f'{name}("{direction}")')
-            carriers = _carriers(arguments or {}, direction)
-            if carriers and any(_MOVING.search(word) for word in (name, mapping.tool, *carriers)):
+            arguments = _arguments(interpreter, f'{name}("{direction}")') or {}
+            if len(arguments) < len(mapping.parameters):
+                continue  # it takes more than a direction, as moving a file does
+            carriers = _carriers(arguments, direction)
+            if carriers and any(map(_speaks_of_moving, (name, mapping.tool, *carriers))):
                 given.setdefault(direction, f'{name}("{direction}")')
     calls = {**named, **given, **fixed}
     return {direction: calls[direction] for direction in PREFERENCE if direction in calls}
+
+
+def _speaks_of_moving(name: str) -> bool:
+    words = (word.lower() for word in _WORD.findall(name))
+    return any(word.removesuffix("s") in _MOVING for word in words)
 
 
 def _carriers(arguments: Mapping[str, object], direction: str) -> list[str]:

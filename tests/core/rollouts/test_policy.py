@@ -268,6 +268,21 @@ async def test_many_episodes_share_an_endpoint(stub, make_config, new_session, t
             ("random", "solution"),
         ),
         ("action_mappings:\n  look: {_tool: look}\n", ("random", "solution")),
+        (
+            "action_mappings:\n  list: {_parser: {positional: [path]}, _tool: list_directory, "
+            "path: {from_arg: path}}\n",
+            ("random", "solution"),
+        ),
+        (
+            "action_mappings:\n  move: {_parser: {positional: [a, b]}, _tool: move_file, "
+            "from: {from_arg: a}, to: {from_arg: b}}\n",
+            ("random", "solution"),
+        ),
+        (
+            "action_mappings:\n  go: {_parser: {positional: [way]}, _tool: moveTiles, "
+            "way: {from_arg: way}}\n",
+            ("greedy", "random", "solution"),
+        ),
         ("allow_unmapped: true\n", ("random", "solution")),
     ],
 )
