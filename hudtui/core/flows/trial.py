@@ -157,8 +157,8 @@ def _reach(task: Task) -> tuple[str, ...]:
         return ()
     names = ", ".join(dict.fromkeys(clean_line(call.name, 40) for call in calls))
     return (
-        f"! It calls {clean_line(names, 200)} on the real thing: no server has ${{EPISODE_DIR}},",
-        "  a folder of its own for each episode.",
+        f"! It calls {clean_line(names, 200)} on the real thing: no server has ${{EPISODE_DIR}}, a "
+        "folder of its own for each episode.",
     )
 
 

@@ -201,27 +201,34 @@ class GreedyPolicy:
 
 
 class SolutionPolicy:
-    """The solution that a task has: `episode.drive` plays its calls and asks for no reply.
+    """The solution that a task has: its calls are played (`EpisodePlayer.follow`), and no reply.
 
     Attributes:
-        solution: None where the task has none.
+        solution: The calls.
     """
 
     wants_images = False
 
     def __init__(self, task: Task) -> None:
-        self.solution = solution_of(task)
-        self._task = task.id
+        """Take the solution of a task.
+
+        Raises:
+            InputError: The task has none.
+        """
+        solution = solution_of(task)
+        if solution is None:
+            raise InputError(
+                f"task {task.id} has no solution", fix="Write its calls into the field `solution`."
+            )
+        self.solution = solution
 
     async def __call__(self, messages: Sequence[Message]) -> str:
-        """Refuse: there is no solution to play.
+        """Refuse: a solution says nothing by itself.
 
         Raises:
             PolicyError: Always.
         """
-        raise PolicyError(
-            f"task {self._task} has no solution", fix="Write its calls into the field `solution`."
-        )
+        raise PolicyError("a solution has calls, and no replies")
 
 
 class ReplayPolicy:

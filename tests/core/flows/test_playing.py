@@ -448,3 +448,11 @@ async def test_secrets_of_the_task_stay_out_of_the_trace(
     tasks(odd_task(server))
     await played(await prepared(project, policy="random", max_turns=2))
     assert "sk-very-secret" not in (project.folder / PLAYED).read_text()
+
+
+async def test_a_solution_that_is_not_there_is_refused_before_anything_starts(
+    project: Project,
+) -> None:
+    tasks(record("bare"))
+    with pytest.raises(InputError, match="task bare has no solution"):
+        await prepared(project, policy="solution")

@@ -291,7 +291,7 @@ def test_the_player_of_2048_is_offered_for_2048_alone(make_config, text, names):
     assert policy_names(config) == names and default_policy(config) == names[0]
 
 
-async def test_a_task_without_a_solution_is_named(make_config, task):
-    complete = policy_source("solution", make_config(ONE)).for_episode(task, 0)
-    with pytest.raises(PolicyError, match="task board has no solution"):
-        await complete(())
+def test_a_task_without_a_solution_is_named(make_config, task):
+    source = policy_source("solution", make_config(ONE))
+    with pytest.raises(InputError, match="task board has no solution"):
+        source.for_episode(task, 0)
