@@ -90,11 +90,12 @@ class DatasetOptions:
         minimum=0,
         maximum=1e9,
     )
-    strict: bool = knob(False, "Fail on any problem, warnings included.", "--strict")
+    strict: bool = knob(False, "Fail on any problem, warnings included.", "--strict", place=1)
     token_budget: int | None = knob(
         None,
         "Warn about prompts with more tokens than this (estimated).",
         label="budget",
+        place=1,
         minimum=1,
     )
     name_in_lock: bool | None = knob(
@@ -102,7 +103,11 @@ class DatasetOptions:
         "Name the dataset in the lock file; by default for tasks of this project.",
         "--lock/--no-lock",
         label="lock",
+        place=1,
     )
     in_place: bool = knob(
-        False, "Also write changed servers and copies back into the task file.", "--in-place"
+        False,
+        "Also write changed servers and copies back into the task file.",
+        "--in-place",
+        place=1,
     )

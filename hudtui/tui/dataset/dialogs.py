@@ -192,18 +192,13 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 yield DialogButton(self.words("Cancel ({key:dialog.cancel})"), "no")
 
     def _rows(self) -> Iterator[KnobRow]:
-        for kind in (DatasetOptions, TaskSelection):
-            kinds = kinds_of(kind)
-            for name, about in knobs_of(kind).items():
-                if about.in_form and self._is_asked(name):
-                    yield KnobRow(
-                        name,
-                        about,
-                        kinds[name],
-                        prefix="make",
-                        usual=about.help,
-                        tick=self._tick(name, about.help),
-                    )
+        kinds = {**kinds_of(DatasetOptions), **kinds_of(TaskSelection)}
+        knobs = {**knobs_of(DatasetOptions), **knobs_of(TaskSelection)}
+        for name in sorted(knobs, key=lambda name: knobs[name].place):
+            about = knobs[name]
+            if about.in_form and self._is_asked(name):
+                tick = self._tick(name, about.help)
+                yield KnobRow(name, about, kinds[name], prefix="make", usual=about.help, tick=tick)
 
     def _is_asked(self, name: str) -> bool:
         if name == "keep_secrets":
