@@ -342,7 +342,7 @@ async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
         await pilot.press("enter")
         await pilot.pause()
         assert "left()  right()" in screen_text(app)
-        await pilot.press("n")
+        await pilot.press("down", "enter")
         await settle(pilot)
         files = list((project / "configs").glob("*.yaml"))
         assert len(files) == 1
@@ -355,7 +355,7 @@ async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
         await pilot.pause()
         await pilot.press("y")
         await pilot.pause()
-        await pilot.press("y")
+        await pilot.press("enter")
         await settle(pilot)
         assert {"left", "right"} <= set(yaml.safe_load(files[0].read_text())["action_mappings"])
         files[0].write_text("mine: 1\n")

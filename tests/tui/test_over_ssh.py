@@ -252,7 +252,7 @@ def test_a_configuration_and_a_task_are_written_and_a_dataset(
     screen.until("Save configuration as")
     screen.press("enter")
     screen.until("Expand ", "Keep as argument")
-    screen.press("y")
+    screen.press("enter")
     screen.until("written by `hudtui rl init`", "✓ saved")
     screen.type("# ours ", seen=" # ours #")
     screen.until("# ours #", "not saved")

@@ -37,6 +37,8 @@ _WRITE = ""
 """Value of the choice that ends the list of tools; no tool has an empty name."""
 _ALL = " "
 """Value of the choice that ticks all tools or none; a tool has to have letters in its name."""
+_EACH, _ONE = "each", "one"
+"""Values of the choices of actions for a tool of few values."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ async def write_config(
             return None
     if per_value is None:
         offered = (await asyncio.to_thread(usable_draft, analysis, choice=choice)).per_value
-        per_value = bool(offered) and await _ask_for_values(person, offered)
+        per_value = await _ask_for_values(person, offered) if offered else False
+        if per_value is None:
+            return None
     made = await asyncio.to_thread(
         make_config, project, analysis, name=name, per_value=per_value, choice=choice, file=file
     )
@@ -287,15 +291,17 @@ async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | Non
             person.say("The agent needs a tool: tick one.", severity="error")
 
 
-async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]) -> bool:
+async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]) -> bool | None:
+    """Return whether each value is an action of its own, or None if the user declines."""
     calls = [f"{action}()" for actions in offered.values() for action in actions]
     tools = ", ".join(clean_line(tool, 40) for tool in offered)
-    return await person.confirm(
+    chosen = await person.choose(
         f"Expand {tools} into {', '.join(calls[:3])}{', …' if len(calls) > 3 else ''}?",
         (
-            "  ".join(calls[:12]),
-            "One action for each value; or one for each tool, with the value as its argument.",
+            Choice(_EACH, "Expand", "one action for each value"),
+            Choice(_ONE, "Keep as argument", "one action for each tool"),
         ),
-        yes="Expand",
-        no="Keep as argument",
+        lines=("  ".join(calls[:12]),),
+        value=_EACH,
     )
+    return None if chosen is None else chosen == _EACH

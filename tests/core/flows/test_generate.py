@@ -48,7 +48,7 @@ def project(own_world: Path) -> Project:
 
 
 async def test_asks_for_the_file_and_for_one_action_a_value(project: Project) -> None:
-    person = ScriptedPerson(..., True)
+    person = ScriptedPerson(..., "each")
     made = await write_config(project, found(), person)
     assert made is not None and made.file == Path("configs/text-2048.yaml") == default_file(
         "text-2048"
@@ -158,6 +158,11 @@ async def test_who_leaves_the_list_of_tools_writes_nothing(project: Project) -> 
     ], "a choice is not asked for"
 
 
+async def test_nothing_is_written_where_the_last_question_is_left(project: Project) -> None:
+    assert await write_config(project, found(), ScriptedPerson("a.yaml", None)) is None
+    assert not (project.folder / "a.yaml").exists()
+
+
 async def test_a_file_is_replaced_only_when_the_user_agrees(project: Project) -> None:
     target = project.folder / "a.yaml"
     target.write_text("mine: 1\n")
@@ -173,7 +178,7 @@ async def test_a_file_is_replaced_only_when_the_user_agrees(project: Project) ->
             project, found(), ScriptedPerson(), file=Path("a.yaml"), per_value=False, replace=False
         )
     assert target.read_text() == "mine: 1\n"
-    assert await write_config(project, found(), ScriptedPerson("a.yaml", True, False))
+    assert await write_config(project, found(), ScriptedPerson("a.yaml", True, "one"))
     assert "move" in yaml.safe_load(target.read_text())["action_mappings"]
 
 
@@ -181,9 +186,9 @@ async def test_a_file_that_appears_while_the_user_thinks_is_kept(project: Projec
     target = project.folder / "a.yaml"
 
     class Slow(ScriptedPerson):
-        async def confirm(self, *_: object, **__: object) -> bool:
+        async def choose(self, *_: object, **__: object) -> str:
             target.write_text("theirs: 1\n")
-            return True
+            return "each"
 
     with pytest.raises(InputError, match="this file exists"):
         await write_config(project, found(), Slow("a.yaml"))
@@ -225,7 +230,7 @@ async def test_from_the_name_of_an_environment(project: Project) -> None:
     made = await generate_from(
         project,
         "text-2048",
-        ScriptedPerson("a.yaml", False),
+        ScriptedPerson("a.yaml", "one"),
         on_event=lambda event: heard.append(event.stage),
     )
     assert made is not None and list(yaml.safe_load(made.text)["action_mappings"]) == ["move"]

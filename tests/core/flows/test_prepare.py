@@ -47,7 +47,7 @@ def tasks(project: Project, name: str = "tasks.json", **env: str) -> None:
 async def test_every_fix_in_turn_makes_a_run_ready(project: Project) -> None:
     tasks(project, KEY="$GAME_KEY")
     tasks(project, "more-tasks.json", KEY="$GAME_KEY")
-    person = ScriptedPerson("tasks.json", "text-2048", ..., True, "game-key-0123456789")
+    person = ScriptedPerson("tasks.json", "text-2048", ..., "each", "game-key-0123456789")
     request, stages = PLAY, []
     while True:
         prepared = await prepare_run(request, project.workspace(), project.settings(), project.runs)
