@@ -13,6 +13,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.core.plain import to_plain
+from hudtui.core.tasks.agent import SHARES
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class DraftWords:
             made["variables"] = {**(data.get("variables") or {}), **self._variables()}
         if self.share:
             agent = data.get("agent_config") or {}
-            made["agent_config"] = {**agent, "allow_setup_tools": True}
+            made["agent_config"] = {**agent, SHARES: True}
         return made
 
     def _variables(self) -> dict[str, str]:

@@ -24,7 +24,7 @@ from hudtui.core.tasks.draft import DraftedTasks
 from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.core.tasks.read import as_task
 from hudtui.core.tasks.task import Task
-from hudtui.core.tasks.task_file import add_tasks, check_new
+from hudtui.core.tasks.task_file import SUFFIXES, add_tasks, check_new
 from hudtui.core.tasks.validate import TODO, Rules, TaskChecker
 from hudtui.core.text import clean_line, plural
 from hudtui.core.workspace import HELD_OUT
@@ -33,7 +33,6 @@ Stage = Literal["setup", "evaluate"]
 
 NOTES = "template"
 """Field of the metadata that holds the comments: JSON has none."""
-_SUFFIXES = (".json", ".jsonl", ".ndjson")
 _HUBS = {"setup": SETUP_TOOLS, "evaluate": EVALUATE_TOOLS}
 _MOST_LISTED = 20
 
@@ -72,7 +71,7 @@ def write_template(
     name = environment_name(analysis.image or analysis.source)
     record = _template(name, source_config(source, project), analysis)
     chosen = free_name(project, analysis) if file is None else file
-    if chosen.suffix not in _SUFFIXES:
+    if chosen.suffix not in SUFFIXES:
         raise InputError("a task file ends in .json or .jsonl", where=Location(str(chosen)))
     indent = 2 if chosen.suffix == ".json" else None
     text = json.dumps([record] if indent else record, ensure_ascii=False, indent=indent) + "\n"

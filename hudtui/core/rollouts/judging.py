@@ -120,6 +120,9 @@ def _cost(report: Any) -> float | None:
     return float(cost)
 
 
+_Question = tuple[asyncio.AbstractEventLoop, str]
+
+
 class Judges:
     """Asks the models that judge, for any number of episodes.
 
@@ -137,7 +140,7 @@ class Judges:
         self._options = ChatOptions(
             temperature=0.0, max_tokens=_MOST_TOKENS, timeout=seconds, retries=retries
         )
-        self._asked: dict[tuple[int, str], asyncio.Task[Verdict]] = {}
+        self._asked: dict[_Question, asyncio.Task[Verdict]] = {}
         """Questions that are under way, by event loop and digest."""
 
     async def verdict(
@@ -161,7 +164,7 @@ class Judges:
         usage.verdicts += 1
         digest = _digest(judge, place, prompt, judged)
         # No await between the look and the note of what is asked: each question is asked once.
-        key = id(asyncio.get_running_loop()), digest
+        key = asyncio.get_running_loop(), digest
         task = self._asked.get(key)
         if task is not None and not task.done():
             usage.cached += 1
@@ -171,7 +174,7 @@ class Judges:
             task.add_done_callback(lambda done: self._over(key, done))
         return await asyncio.shield(task)
 
-    def _over(self, key: tuple[int, str], done: asyncio.Task[Verdict]) -> None:
+    def _over(self, key: _Question, done: asyncio.Task[Verdict]) -> None:
         self._asked.pop(key, None)
         if not done.cancelled():
             done.exception()  # known, also where nobody waits any more

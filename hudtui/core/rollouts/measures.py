@@ -25,6 +25,7 @@ from hudtui.core.rollouts.outcome import EpisodeOutcome
 from hudtui.core.rollouts.reward import reward_files
 from hudtui.core.rollouts.values import plain_number
 from hudtui.core.tasks.solution import FIELD as SOLUTION
+from hudtui.core.tasks.solution import without_solution
 from hudtui.core.tasks.task import Task, task_record
 
 _MOST_LINES = 200_000
@@ -32,8 +33,6 @@ _MOST_LINES = 200_000
 _MOST_EPISODES = 10_000
 _LARGEST_REWARD = 1e9
 """Bounds of a measure; what is beyond them was not written by an evaluation."""
-_NOT_PLAYED = ("solution",)
-"""Fields of a task that no episode depends on."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ _lines = msgspec.json.Decoder(_Line)
 
 def task_digest(task: Task) -> str:
     """Return a short digest of a task: its id, and all that an episode of it depends on."""
-    record = {name: value for name, value in task_record(task).items() if name not in _NOT_PLAYED}
-    return _digest(record)
+    return _digest(task_record(without_solution(task)))
 
 
 def play_digest(config: GymConfig, max_turns: int | None = None) -> str:

@@ -15,10 +15,11 @@ from hudtui.core.tasks.task import FieldProblem, Task, json_kind
 from hudtui.core.text import did_you_mean
 
 _LISTS = ("allowed_tools", "disallowed_tools")
-_SHARES = "allow_setup_tools"
+SHARES = "allow_setup_tools"
+"""Field of `agent_config` that opens the set-up tools to the agent."""
 _SHOWS = ("append_setup_output", "append_setup_tool")
 """The second name is what HUD called the first one later."""
-_FLAGS = (*_SHOWS, _SHARES)
+_FLAGS = (*_SHOWS, SHARES)
 _UNUSED = {
     "initial_screenshot": (
         "the agent sees what the setup answers; let a call of `setup_tool` take the picture"
@@ -130,7 +131,7 @@ def _read(fields: Mapping[str, Any], found: list[FieldProblem]) -> AgentSettings
         lists.get("allowed_tools", ()),
         lists.get("disallowed_tools", ()),
         shows[-1] if shows else True,
-        flags.get(_SHARES, False),
+        flags.get(SHARES, False),
     )
 
 

@@ -11,11 +11,9 @@ from typing import Any
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, read_form
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError, Location
+from hudtui.core.tasks.expectation import PLAIN_CONDITIONS, TEXT_CONDITIONS
 from hudtui.core.text import clean_line
 
-CONDITIONS = ("contains", "equals", "matches", "number", "tolerance", "least", "most", "error")
-"""Conditions that are typed as a word and a value."""
-_TEXTS = ("contains", "matches")
 _SUBJECTS = ("reply", "turns")
 _OF_PART = ("weight", "name")
 
@@ -122,7 +120,7 @@ def read_part(text: str, analysis: Analysis, field: str) -> dict[str, Any]:
         return _object(text, field)
     subject, *rest = _words(text, field)
     typed: dict[str, str] = {}
-    while rest and rest[0] not in (*CONDITIONS, "json", *_OF_PART) and "=" in rest[0]:
+    while rest and rest[0] not in (*PLAIN_CONDITIONS, "json", *_OF_PART) and "=" in rest[0]:
         key, value = _pair(rest.pop(0), field)
         typed[key] = value
     part: dict[str, Any] = {}
@@ -134,7 +132,7 @@ def read_part(text: str, analysis: Analysis, field: str) -> dict[str, Any]:
         elif word in _OF_PART:
             part[word] = value if word == "name" else json_or_text(value)
         else:
-            target[word] = value if word in _TEXTS else json_or_text(value)
+            target[word] = value if word in TEXT_CONDITIONS else json_or_text(value)
     if subject in _SUBJECTS:
         return {subject: expected, **part}
     return {"call": call_of(analysis, subject, typed), "expect": expected, **part}
@@ -164,7 +162,7 @@ def _pair(word: str, field: str) -> tuple[str, str]:
 
 
 def _pairs(words: Sequence[str], field: str) -> list[tuple[str, str]]:
-    known = (*CONDITIONS, "json", *_OF_PART)
+    known = (*PLAIN_CONDITIONS, "json", *_OF_PART)
     for word in words[::2]:
         if word not in known:
             raise InputError(

@@ -21,6 +21,7 @@ from typing import Any
 from hudtui.core.environment.form_args import form_fields
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.files import read_text
+from hudtui.core.tasks.expectation import TEXT_CONDITIONS
 from hudtui.core.tasks.task import FieldProblem, json_kind
 from hudtui.core.tasks.validate import Rules, TaskChecker
 from hudtui.core.text import clean_line, did_you_mean
@@ -40,8 +41,6 @@ _OWN = ("variables", "count", "held_out", "split_by", "seed")
 """Fields of a draft file beside those of a task."""
 _KEPT = ("mcp_config",)
 """Fields whose variables are those of an episode."""
-_SPOKEN = ("contains", "matches")
-"""Conditions whose value is text, also where a variable has a number."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +385,7 @@ class _Filling:
                 for name, item in inner.items()
             }
         elif "path" not in value:
-            for name in _SPOKEN:
+            for name in TEXT_CONDITIONS:  # also where a variable has a number
                 if name in filled and filled[name] != value[name]:
                     filled[name] = _spoken(filled[name])
         return filled

@@ -38,6 +38,12 @@ _SPELLINGS = str.maketrans({"\u2212": "-"} | dict.fromkeys(",_\u00a0\u202f"))
 
 Letters of other scripts are no word: they stand beside a number without a blank."""
 NUMBERS = Context(prec=50, traps=[])
+TEXT_CONDITIONS = ("contains", "matches")
+"""Conditions whose value is text."""
+BOUNDS = ("number", "tolerance", "least", "most")
+"""Conditions of a number, which belong together."""
+PLAIN_CONDITIONS = ("contains", "equals", "matches", *BOUNDS, "error")
+"""Conditions of one value, without others in them."""
 """Decimals keep 50 digits, and what overflows is an infinity rather than an error."""
 _SHOWN = 60
 _LONGEST = 160

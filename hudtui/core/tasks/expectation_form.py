@@ -13,7 +13,9 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.http import is_http_url, is_loopback, keeps_secrets, parse_address
 from hudtui.core.pattern import LinearPattern
 from hudtui.core.tasks.expectation import (
+    BOUNDS,
     NUMBERS,
+    PLAIN_CONDITIONS,
     AllOf,
     AnswersError,
     AnyOf,
@@ -49,8 +51,7 @@ TAKEN_NAMES = (
     *("player", "task_digest", "play_digest", "rewards", "solved", "difficulty"),
 )
 """Names that each rubric, and each line of metrics, has already."""
-_BOUNDS = ("number", "tolerance", "least", "most")
-_CONDITIONS = ("contains", "equals", "matches", *_BOUNDS, "json", "all", "any", "not", "error")
+_CONDITIONS = (*PLAIN_CONDITIONS, "json", "all", "any", "not")
 _STEP = re.compile(r"\.?([^\W\d][\w-]*)|\[(-?[0-9]{1,9})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
 _PATH_FORM = 'write it as `items[0].name`, and a key with other characters as `["a key"]`'
 _JUDGE_KEYS = ("rubric", "model", "endpoint", "key", "of", "price")
@@ -399,9 +400,9 @@ class _Reader:
         conditions = [
             self._one(f"{place}.{name}", name, item)
             for name, item in value.items()
-            if name not in _BOUNDS
+            if name not in BOUNDS
         ]
-        if not value.keys().isdisjoint(_BOUNDS):
+        if not value.keys().isdisjoint(BOUNDS):
             conditions.append(self._bounds(place, value))
         _require_possible(place, value, conditions, chosen=self._chosen > 0)
         return conditions[0] if len(conditions) == 1 else AllOf(tuple(conditions))
@@ -494,7 +495,7 @@ class _Reader:
         return AnswersError(value)
 
     def _bounds(self, place: str, value: Mapping[str, Any]) -> Condition:
-        given = {name: _finite(f"{place}.{name}", value[name]) for name in _BOUNDS if name in value}
+        given = {name: _finite(f"{place}.{name}", value[name]) for name in BOUNDS if name in value}
         number, tolerance = given.get("number"), given.get("tolerance")
         least, most = given.get("least"), given.get("most")
         if tolerance is not None and number is None:

@@ -23,7 +23,7 @@ from hudtui.core.tasks.options import DatasetOptions, TaskSelection
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_title
+from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_title, error_content
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.knob_pane import KnobRow
@@ -300,7 +300,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                             )
         except Exception as error:
             shown.update(
-                _wrong(error if isinstance(error, HudtuiError) else self.app.defect(error))
+                error_content(error if isinstance(error, HudtuiError) else self.app.defect(error))
             )
 
     def _told(self, found: DatasetPreview, progress: str = "") -> Content:
@@ -461,13 +461,4 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self._keep()
             self.dismiss(request)
         except HudtuiError as error:
-            self.query_one("#make-preview", Static).update(_wrong(error))
-
-
-def _wrong(error: HudtuiError) -> Content:
-    first, *rest = (clean_line(line, 400) for line in error.lines())
-    lines = [
-        Content.assemble(("✗ ", "bold $error"), first),
-        *(Content.styled(f"  {line}", "$foreground-muted") for line in rest),
-    ]
-    return Content("\n").join(lines)
+            self.query_one("#make-preview", Static).update(error_content(error))

@@ -23,12 +23,12 @@ from textual.widgets import Button, Static
 from hudtui.core.environment.form_args import signature
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError
-from hudtui.core.text import clean, clean_line, plural
+from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.editor.signed_area import SignedArea
 from hudtui.tui.task_form.state import Block, DraftForm, Row
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.dialog import Confirm, Dialog, DialogButton, dialog_title
+from hudtui.tui.widgets.dialog import Confirm, Dialog, DialogButton, dialog_title, error_content
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pick import Pick
@@ -440,7 +440,7 @@ class TaskPage(Dialog["str | None"]):
             made = await self._make()
             shown.update(_told(made))
         except HudtuiError as error:
-            shown.update(_wrong(error))
+            shown.update(error_content(error))
 
     async def _make(self) -> DraftedTasks:
         """Return the tasks of what is typed.
@@ -462,7 +462,7 @@ class TaskPage(Dialog["str | None"]):
         try:
             made = await self._make()
         except HudtuiError as error:
-            shown.update(_wrong(error))
+            shown.update(error_content(error))
         else:
             if not made.errors:
                 return made
@@ -499,7 +499,7 @@ class TaskPage(Dialog["str | None"]):
                     told = f"Testing {clean_line(task.id, 60)} …"
                     shown.update(Content.styled(told, "$foreground-muted"))
         except HudtuiError as error:
-            shown.update(_wrong(error))
+            shown.update(error_content(error))
             return
         if outcome is not None:
             shown.update(trial_content(outcome))
@@ -518,7 +518,7 @@ class TaskPage(Dialog["str | None"]):
         try:
             self.dismiss(await asyncio.to_thread(self.context.save, made, file))
         except HudtuiError as error:
-            self.query_one("#tasks-preview", Static).update(_wrong(error))
+            self.query_one("#tasks-preview", Static).update(error_content(error))
 
     def action_cancel(self) -> None:
         """Close; ask first if something was typed."""
@@ -579,13 +579,3 @@ def _problem_line(problem: FieldProblem) -> Content:
     mark = ("✗ ", "bold $error") if problem.severity == "error" else ("! ", "bold $warning")
     place = f"{clean_line(problem.field, 60)}: " if problem.field else ""
     return Content.assemble(mark, (place, "bold"), clean_line(problem.message, 400))
-
-
-def _wrong(error: HudtuiError) -> Content:
-    place = clean_line(str(error.where), 80) if error.where else ""
-    head = f"{place}: " if place else ""
-    lines = [Content.assemble(("✗ ", "bold $error"), (head, "bold"), clean(error.what))]
-    lines += [
-        Content.styled(clean(text), "$foreground-muted") for text in (error.why, error.fix) if text
-    ]
-    return Content("\n").join(lines)

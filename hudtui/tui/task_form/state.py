@@ -15,6 +15,7 @@ from typing import Any, Literal
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, skeleton
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.tasks.agent import SHARES
 from hudtui.core.tasks.call_words import (
     call_of,
     find_tool,
@@ -22,13 +23,12 @@ from hudtui.core.tasks.call_words import (
     read_arguments,
     typed_arguments,
 )
+from hudtui.core.tasks.expectation import PLAIN_CONDITIONS, TEXT_CONDITIONS
 from hudtui.core.text import clean_line
 
 Kind = Literal["setup", "part", "evaluator", "variable", "task"]
 
-SHARES = "allow_setup_tools"
-_TEXTS = ("contains", "matches")
-_MAIN = ("contains", "equals", "matches", "number", "least", "most", "error")
+_MAIN = tuple(name for name in PLAIN_CONDITIONS if name != "tolerance")
 """Conditions that the page offers, one of a part; others beside it are kept."""
 
 
@@ -245,7 +245,7 @@ class _Part:
             )
         if not value:
             raise InputError(f"what it {main} is missing", where=Location("value"))
-        made[main] = value if main in _TEXTS else json_or_text(value)
+        made[main] = value if main in TEXT_CONDITIONS else json_or_text(value)
         if main == "number" and get("tolerance", "").strip():
             made["tolerance"] = json_or_text(get("tolerance", "").strip())
         path = get("path", "").strip()

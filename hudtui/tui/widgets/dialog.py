@@ -270,6 +270,16 @@ class Ask(Dialog["str | None"]):
             self.app.copy(self._copy)
 
 
+def error_content(error: HudtuiError) -> Content:
+    """Return an error as lines in a dialog."""
+    first, *rest = (clean_line(line, 400) for line in error.lines())
+    lines = [
+        Content.assemble(("✗ ", "bold $error"), first),
+        *(Content.styled(f"  {line}", "$foreground-muted") for line in rest),
+    ]
+    return Content("\n").join(lines)
+
+
 def _coloured(text: str) -> Content:
     """A text as it is; a unified diff with its lines in colours."""
     lines = text.split("\n")
