@@ -71,12 +71,19 @@ async def _metrics(run: str | None) -> tuple[str, MetricsReader, Mapping[str, An
     """Return the name of a run, all its metrics, and the settings of its trainer."""
     if run is not None and ("/" in run or Path(run).exists()):
         return run, await _read(run), {}
+    from hudtui.core.errors import InputError
     from hudtui.core.runs.run_settings import settings_of
+    from hudtui.core.training.engines import features_of
 
     store, monitor = runlog.open_store()
     chosen = await store.run(lambda: store.find(run))
-    view = await monitor.view(chosen)
     record = await store.run(lambda: store.record(chosen))
+    if not features_of(record.spec.engine).trains:
+        raise InputError(
+            f"{chosen} plays episodes and trains nothing",
+            fix=f"Its numbers: hudtui runs metrics {chosen}",
+        )
+    view = await monitor.view(chosen)
     settings = {one.label: one.value for one in settings_of(record)}
     return view.summary.id, view.metrics, settings
 

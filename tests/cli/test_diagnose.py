@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.command import hudtui
+from support.runs import make_run
 from support.training_runs import healthy, sick
 
 
@@ -55,3 +56,15 @@ def test_without_numbers_it_says_so() -> None:
     assert "has no numbers to diagnose" in done.stderr
     missing = hudtui("runs", "diagnose", "./nothing.jsonl", code=None)
     assert missing.returncode != 0 and "nothing.jsonl" in missing.stderr
+
+
+def test_a_training_of_the_project_by_its_name(tmp_path: Path) -> None:
+    make_run(tmp_path, "one", "finished", engine="trl", rows=sick("kl-blow-up", "strong", 3))
+    done = hudtui("runs", "diagnose", "one", code=1)
+    assert done.stdout.startswith("one: 1 finding in 300 steps") and "(kl-blow-up)" in done.stdout
+
+
+def test_a_run_that_trains_nothing_is_not_diagnosed(tmp_path: Path) -> None:
+    make_run(tmp_path, "two", "finished", rows=sick("kl-blow-up", "strong", 3))
+    done = hudtui("runs", "diagnose", "two", code=2)
+    assert "two plays episodes and trains nothing" in done.stderr

@@ -98,6 +98,11 @@ def _scaled(name: str, factor: float, words: str, usual: float | None = None) ->
     return advice
 
 
+def _set(name: str, value: Any, words: str) -> Advice:
+    """Return advice to set a setting, where the trainer is known to have it."""
+    return lambda settings: (Remedy(words, {name: value} if name in settings else {}),)
+
+
 def _words(*sentences: str) -> Advice:
     return lambda settings: tuple(Remedy(sentence) for sentence in sentences)
 
@@ -159,7 +164,7 @@ def _reward_level(run: Observed) -> float | None:
     severity="medium",
     advice=_all(
         _words("Train on harder tasks: `rl --select difficulty:0.1-0.9` after an evaluation."),
-        _scaled("refill_groups", 1, "Set refill_groups, so that other tasks take their places."),
+        _set("refill_groups", 2, "Set refill_groups, so that other tasks take their places."),
     ),
 )
 def _solved(run: Observed) -> Sign | None:
