@@ -175,6 +175,7 @@ async def test_a_mistake_is_said_and_nothing_is_written(open_app: Any, project: 
         page.form.put("part.0.value", "x")
         await pilot.press("ctrl+g")
         await until(pilot, lambda: "there is no variable 'word'" in screen_text(app))
+        assert "Nothing was done: mend what is marked" in screen_text(app)
         page.form.add_variable("word")
         await pilot.press("ctrl+g")
         await until(pilot, lambda: "has no values" in screen_text(app))

@@ -456,19 +456,21 @@ class TaskPage(Dialog["str | None"]):
         return made
 
     async def _sound(self) -> DraftedTasks | None:
-        """Return the tasks if nothing is wrong with them; otherwise say what is."""
+        """Return the tasks if nothing is wrong with them; otherwise say what has to be mended."""
         self._take_all()
-        shown = self.query_one("#tasks-preview", Static)
+        if self._timer is not None:
+            self._timer.stop()  # what is said here stands in place of the preview
         try:
             made = await self._make()
         except HudtuiError as error:
-            shown.update(error_content(error))
+            wrong = error_content(error)
         else:
             if not made.errors:
                 return made
-            shown.update(_told(made))
+            wrong = _told(made)
+        head = Content.styled("Nothing was done: mend what is marked ✗ first.", "bold $error")
+        self.query_one("#tasks-preview", Static).update(Content("\n").join((head, wrong)))
         self.query_one("#tasks-shown").scroll_home(animate=False)
-        self.notify("Something is wrong; the preview says what.", severity="error")
         return None
 
     # -- testing and writing
