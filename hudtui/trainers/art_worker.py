@@ -64,7 +64,7 @@ from hudtui.trainers.records import (
     say,
     say_error,
 )
-from hudtui.trainers.refill import refill
+from hudtui.trainers.refill import has_spread, refill
 from hudtui.trainers.steps import PAUSES, REHEARSED, play_step
 
 ART = ".art"
@@ -350,8 +350,8 @@ class Training:
         self._keep(refilled.tasks[::size], _grouped(refilled.played, size))
         rewards = [one.trajectory.reward for group in played for one in group]
         groups = [group for group in groups if group.trajectories]  # ART takes no empty ones
-        equal = all(_equal([one.reward for one in group.trajectories]) for group in groups)
-        if equal:
+        spread = [has_spread([one.reward for one in group.trajectories]) for group in groups]
+        if not any(spread):
             say(
                 f"warning: step {step}: the rewards of each group are equal, so that there is "
                 "nothing to learn from it"
@@ -375,9 +375,7 @@ class Training:
             "reward_std": statistics.fmean(
                 _spread([one.reward for one in group.trajectories]) for group in groups
             ),
-            "frac_reward_zero_std": statistics.fmean(
-                float(_equal([one.reward for one in group.trajectories])) for group in groups
-            ),
+            "frac_reward_zero_std": 1 - statistics.fmean(spread),
             "learning_rate": recipe.rate,
             "gather_s": round(gathered, 3),
             "step_time": round(time.monotonic() - began, 3),
@@ -669,10 +667,6 @@ def _row(played: Sequence[Played], step: int, steps: int) -> dict[str, Any]:
 
 def _spread(rewards: Sequence[float]) -> float:
     return statistics.pstdev(rewards) if len(rewards) > 1 else 0.0
-
-
-def _equal(rewards: Sequence[float]) -> bool:
-    return _spread(rewards) < 1e-9
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 from hudtui.core.training.chat_tokens import ChatTokens, TokenTranscript
+from hudtui.trainers.refill import has_spread
 from hudtui.trainers.replies import RankSync, ReplySource, SingleRank
 from hudtui.trainers.steps import PAUSES, play_step
 
@@ -288,7 +289,7 @@ def _nothing_to_learn(played: Sequence[TrainingEpisode]) -> str | None:
         if one.reward is not None:
             groups.setdefault(one.episode.task_id, []).append(round(one.reward, 9))
     compared = [rewards for rewards in groups.values() if len(rewards) > 1]
-    if not compared or any(len(set(rewards)) > 1 for rewards in compared):
+    if not compared or any(map(has_spread, compared)):
         return None
     values = {rewards[0] for rewards in compared}
     if len(values) == 1:
