@@ -219,6 +219,8 @@ class TaskPage(Dialog["str | None"]):
 
     def on_mount(self) -> None:
         self._prompt.focus()
+        form = self.query_one("#tasks-form")
+        self.call_after_refresh(form.scroll_home, animate=False)  # the heading names a key
         self._soon()
 
     def on_resize(self) -> None:
