@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,16 +22,22 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "files"
 pytestmark = pytest.mark.xdist_group("mcp-conformance")  # npm's programs, one after the other
 
 
+def server_of(node_modules):
+    """The command of the server, without its folders."""
+    node = next((path / "bin" / "node" for path in node_modules.glob("node-linux-*")), "node")
+    server = node_modules / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"
+    return [str(node), str(server)]
+
+
 @pytest.fixture
 def example(own_world, node_modules):
     """Two tasks of each kind, with the server that is installed for the tests."""
     shutil.copytree(EXAMPLE, own_world, dirs_exist_ok=True)
-    node = next((path / "bin" / "node" for path in node_modules.glob("node-linux-*")), "node")
-    server = node_modules / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"
+    command, *arguments = server_of(node_modules)
     tasks = json.loads(Path("tasks.json").read_text())
     chosen = [task for task in tasks if re.fullmatch(r"\w+-(?:amber|birch)", task["id"])]
     for task in chosen:
-        task["mcp_config"]["files"] |= {"command": str(node), "args": [str(server), "."]}
+        task["mcp_config"]["files"] |= {"command": command, "args": [*arguments, "."]}
     Path("tasks.json").write_text(json.dumps(chosen))
     return own_world
 
@@ -125,3 +132,20 @@ def test_the_tasks_are_those_that_the_script_writes(tmp_path):
     subprocess.run([sys.executable, tmp_path / "files" / "make_tasks.py"], check=True)
     for path in [path for path in EXAMPLE.rglob("*") if path.is_file() and path.suffix != ".pyc"]:
         assert (tmp_path / "files" / path.relative_to(EXAMPLE)).read_bytes() == path.read_bytes()
+
+
+def test_the_command_of_the_page_of_tasks_makes_what_it_says(own_world, node_modules):
+    page = (EXAMPLE.parents[1] / "docs" / "tasks.md").read_text()
+    command = re.search(r"\$ hudtui (tasks new --own-folder (?:.*\\\n)*.*)\n", page)
+    assert command is not None
+    words, server = shlex.split(command[1].replace("\\\n", "")), server_of(node_modules)
+    words = [*words[: words.index("--") + 1], *server, "data"]
+    (own_world / "data").mkdir()
+    result = CliRunner().invoke(build(), [*words[:2], "--yes", *words[2:]])
+    assert result.exit_code == 0, result.output
+    made = [json.loads(Path(name).read_text()) for name in ("list.json", "list-held-out.json")]
+    assert sum(map(len, made)) == 100 and all(made)
+    trained, held_out = ({task["metadata"]["variables"]["word"] for task in one} for one in made)
+    assert not trained & held_out
+    assert "reward 0.2 before the first move" in result.output
+    assert not list((own_world / "data").iterdir()), "the test worked in a copy"
