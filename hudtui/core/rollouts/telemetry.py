@@ -475,6 +475,15 @@ class Telemetry:
         self._thread.join(within)
         if self._thread.is_alive():
             self._warn(f"telemetry: {self._address} is too slow; not everything was sent")
+            self._leave_out()
+
+    def _leave_out(self) -> None:
+        """Take away what waits: the thread ends with the request that it has in hand."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(None)
 
     @property
     def _address(self) -> str:

@@ -378,7 +378,7 @@ def opened(folder, **environ):
 
 
 def test_a_service_that_hangs_holds_nothing_up(stub, own_world):
-    stuck = threading.Event()
+    stuck, before = threading.Event(), set(threading.enumerate())
     stub.answers = [lambda body: stuck.wait(60) and (200, {})]
     try:
         telemetry = opened(own_world, HUD_TELEMETRY_URL=stub.url)
@@ -393,8 +393,12 @@ def test_a_service_that_hangs_holds_nothing_up(stub, own_world):
             f"telemetry: {stub.url} is too slow; not everything was sent"
         ]
         assert len(stub.requests) == 1
+        fresh = set(threading.enumerate()) - before
+        (sender,) = (one for one in fresh if "telemetry" in one.name)
     finally:
         stuck.set()
+    sender.join(30)
+    assert not sender.is_alive(), "what it had in hand was the last"
 
 
 def test_closing_sends_what_waits(stub, own_world):
