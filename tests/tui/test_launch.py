@@ -1460,7 +1460,7 @@ async def test_a_missing_config_is_generated_without_leaving_the_screen(
             asked = app.screen
             await pilot.press("enter")
             await until(pilot, lambda asked=asked: app.screen.is_modal and app.screen is not asked)
-        await pilot.press("n")
+        await pilot.press("down", "enter")
         await until(pilot, lambda: app.screen is screen and screen.record is not None)
         assert (
             screen.record.spec.config.name == "new.yaml"

@@ -550,7 +550,7 @@ async def test_changing_limits_is_shown_until_the_machine_has_them(
         await until(pilot, lambda: not app.screen.is_modal and app.screen.is_busy)
         assert "Changing the limits of hudtui-a" in app.screen.message
         await pilot.press("b")
-        await pilot.pause()
+        await until(pilot, lambda: "limits are being changed" in app.screen.message)
         assert not app.screen.is_modal and app.screen.going("limits"), (
             "a change that was begun is not cut off"
         )
