@@ -220,8 +220,52 @@ class Acting:
         name: str | None = None,
         pause: bool = False,
     ) -> Timer:
-        """As Textual's, but the callback is called however late it is."""
-        return never_skipped(super().set_timer(delay, callback, name=name, pause=pause))  # type: ignore[misc]
+        """As Textual's, but the callback is called however late it is.
+
+        Its exceptions are shown.
+        """
+        shown = self._shown_when_it_fails(callback)
+        return never_skipped(super().set_timer(delay, shown, name=name, pause=pause))  # type: ignore[misc]
+
+    def set_interval(
+        self,
+        interval: float,
+        callback: TimerCallback | None = None,
+        *,
+        name: str | None = None,
+        repeat: int = 0,
+        pause: bool = False,
+    ) -> Timer:
+        """As Textual's, but an exception of the callback is shown and ends nothing."""
+        shown = self._shown_when_it_fails(callback)
+        begin: Callable[..., Timer] = super().set_interval  # type: ignore[misc]
+        return begin(interval, shown, name=name, repeat=repeat, pause=pause)
+
+    def _shown_when_it_fails(self, callback: TimerCallback | None) -> TimerCallback | None:
+        """The callback of a timer, whose exceptions `HudtuiApp.work_failed` shows.
+
+        An exception that comes again at each tick is shown once.
+        """
+        failed = getattr(self.app, "work_failed", None)  # only the real app has it
+        if callback is None or failed is None:
+            return callback
+        last = ""
+
+        async def watched() -> None:
+            nonlocal last
+            try:
+                result = callback()
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                words = f"{type(error).__name__}: {error}"
+                if words != last:
+                    failed(self, error)
+                last = words
+            else:
+                last = ""
+
+        return watched
 
     def run_worker(
         self,

@@ -177,6 +177,25 @@ async def test_machines_are_asked_although_logins_cannot_be_prepared(
         )
 
 
+@pytest.mark.defect
+async def test_a_defect_that_comes_again_at_each_tick_is_shown_once(
+    open_app: Any, project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticks = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        ticks += 1
+        broken()
+
+    async with open_app(project) as (app, pilot):
+        app.screen.set_interval(0.01, tick)
+        app.screen.set_timer(0.01, broken)
+        await until(pilot, lambda: ticks > 5 and caplog.messages.count("unexpected") == 2)
+        await until(pilot, lambda: ticks > 10)
+        assert app.is_running and caplog.messages.count("unexpected") == 2
+
+
 # -- leaving
 # --------------------------------------------------------------------------------------------------
 
