@@ -158,9 +158,11 @@ class HttpClient:
         self._follow = follow
         self._sleep = sleep
         self._clients: dict[tuple[bool, bool], httpx2.AsyncClient] = {}
+        self._closed = False
 
     async def aclose(self) -> None:
-        """Close the connections. A later request opens new ones."""
+        """Close the connections. A later request is refused: nobody would close what it opens."""
+        self._closed = True
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()
@@ -279,6 +281,8 @@ class HttpClient:
         """The connections for an address. Proxy and certificates are decided for each address."""
         import httpx2
 
+        if self._closed:
+            raise HttpError("unsent", "the connections are closed")
         address = str(
             httpx2.URL(url)
         )  # as it will be asked: another parser might see another host in it

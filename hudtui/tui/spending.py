@@ -61,6 +61,7 @@ class Spending:
         """For the header; None while no machine is known or being rented."""
         self._before: list[ComputeSession] = []
         self._opening = asyncio.Lock()
+        self._closed = False
         self._seen: object = None
         """Records of rented machines at the last refresh."""
         self._news = 0
@@ -78,9 +79,13 @@ class Spending:
         """The overview with the settings as they are now.
 
         Raises:
-            HudtuiError: The settings or the list of machines cannot be used.
+            HudtuiError: The settings or the list of machines cannot be used, or the app ends.
         """
         async with self._opening:
+            if self._closed:
+                from hudtui.core.errors import HudtuiError
+
+                raise HudtuiError("hudtui ends", why="no machine is asked any more")
             found = await asyncio.to_thread(_open, self._app, self.session)
             if self.session is not None and found is not self.session:
                 self._before.append(self.session)  # a screen may be waiting for its answer
@@ -88,6 +93,9 @@ class Spending:
             return found
 
     async def close(self) -> None:
+        """Close all connections; what still asks is refused, because nobody would close it."""
+        async with self._opening:
+            self._closed = True
         offices = [*self._before, *([self.session] if self.session is not None else [])]
         self._before, self.session = [], None
         if offices:

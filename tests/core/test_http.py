@@ -111,6 +111,17 @@ async def test_an_answer_is_read_up_to_the_bound() -> None:
     assert (answer.status, answer.text, answer.data) == (200, "x" * 1000, None)
 
 
+async def test_a_client_that_is_closed_opens_nothing_again() -> None:
+    async with service((200, "", "ok")) as (url, asked):
+        client = HttpClient()
+        assert (await client.send("GET", url)).text == "ok"
+        await client.aclose()
+        with pytest.raises(HttpError) as error:
+            await client.send("GET", url)
+        assert len(asked) == 1
+    assert (error.value.kind, error.value.why) == ("unsent", "the connections are closed")
+
+
 async def test_attempts_end_and_pauses_grow() -> None:
     pauses: list[float] = []
 

@@ -31,7 +31,7 @@ from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import lifecycle
 from hudtui.core.compute.hardware import Hardware
 from hudtui.core.compute.values import Offer, Price
-from hudtui.core.errors import MachineError
+from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.flows import baseline as baselines
 from hudtui.core.flows import start as starting
 from hudtui.core.remote.local import LocalHost
@@ -463,6 +463,20 @@ async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
         )
     (run,) = RunStore(workspace / ".hudtui").runs()
     assert (run.state, run.machine) == ("stopped", "released")
+
+
+async def test_an_app_that_ends_opens_no_connection_to_a_market_again(
+    open_app: Any, workspace: Path, sim: PrimeSimulator
+) -> None:
+    async with open_app(workspace) as (app, _):
+        overview = (await app.spending.open()).overview
+        await overview.look()
+    asked = len(sim.requests)
+    with pytest.raises(HudtuiError, match="hudtui ends"):
+        await app.spending.open()
+    with pytest.raises(HudtuiError):
+        await overview.providers["prime"].pods()
+    assert len(sim.requests) == asked
 
 
 async def test_quitting_gives_up_a_machine_that_is_being_got(
