@@ -352,6 +352,11 @@ def interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def at_terminal() -> bool:
+    """Whether the app can be shown: input, output and messages are a terminal."""
+    return interactive() and sys.stdout.isatty()
+
+
 async def ask(question: Callable[[], T]) -> T:
     """Ask the person, inside `run`.
 

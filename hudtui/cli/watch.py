@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.alarms import Alarm
+    from hudtui.core.runs.external import ExternalPlace
     from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher
     from hudtui.core.training.metrics import MetricsReader
 
@@ -82,19 +83,30 @@ class WatchOptions(LogOptions):
         None, "Show the vLLM server on this port there.", minimum=1, maximum=65535
     )
     log: bool = knob(False, "Print every line, not only numbers and problems.", "--log")
+    follow: bool = knob(
+        False, "Print what comes, also at a terminal, where the app would open.", "--follow", "-f"
+    )
     once: bool = knob(False, "Print what the log holds now, and end.", "--once")
     sessions: bool = knob(False, "List the tmux sessions there, and end.", "--list")
+
+    @property
+    def prints(self) -> bool:
+        """Return whether an option asks for something that is printed."""
+        asked = self.follow or self.once or self.log or self.sessions
+        return asked or self.lines is not None or self.grep is not None
 
 
 @runs_group.app.command("watch")
 @takes_request(
-    "session", "file", "port", "lines", "grep", "log", "once", "sessions", kind=WatchOptions
+    *("session", "file", "port", "follow", "once", "lines", "grep", "log", "sessions"),
+    kind=WatchOptions,
 )
 def watch(
     target: Annotated[
         str,
         typer.Argument(
-            help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here."
+            help="A log, file or folder here or elsewhere (HOST:PATH), or a machine: `local`, a "
+            "name of ~/.ssh/config, user@host[:port]."
         ),
     ],
     *,
@@ -103,29 +115,54 @@ def watch(
 ) -> None:
     """Follow a run that hudtui did not start, or one of a colleague's.
 
-    The run is a tmux session or a log on any machine.
+    The run is a tmux session, a log, or a file or folder of a tracker, on any machine.
 
-    It prints what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of
+    At a terminal the app opens on it, with its curves and its log; Runs lists it from then on.
+    --follow, --once, --json and the other options of what is printed print instead, as does a
+    pipe.
+
+    It shows what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of
     vLLM, key=value and JSON lines, files of W&B, TensorBoard, trackio and transformers, and lines
     that report a problem. In the folder of a trainer or a tracker, it follows the newest run. Steps
     are those of the trainer, by its own field, its progress bar or its epochs. Read-only: nothing
     is sent to the session, and nothing is written on the machine.
     """
+    from hudtui.core.runs.external import read_place
+
+    if request.port is not None and (request.session or request.file or request.sessions):
+        raise typer.BadParameter("a model server is shown alone", param_hint="--port")
+    place = read_place(target, session=request.session, file=request.file, port=request.port)
+    if not as_json and not request.prints and console.at_terminal():
+        _open(place)
     if request.port is not None:
-        if request.session is not None or request.file is not None or request.sessions:
-            raise typer.BadParameter("a model server is shown alone", param_hint="--port")
         console.run(
             _watch_server(target, request.port, request.once, as_json),
             as_json=as_json,
             compact=True,
         )
         return
-    is_path = "/" in target or (
-        target != "local" and Path(target).exists()
-    )  # no machine has a slash in its name
-    if is_path and request.session is None and request.file is None and not request.sessions:
-        target, request = "local", replace(request, file=target)
+    if not request.sessions:
+        target, request = place.machine, replace(request, file=place.file)
     console.run(_watch(target, request, as_json), as_json=as_json, compact=not request.sessions)
+
+
+def _open(place: ExternalPlace) -> None:
+    """Open the app on an external run.
+
+    What is wrong with a folder here is said before.
+    """
+    from hudtui.core.remote.hosts import LOCAL, open_host
+    from hudtui.core.runs.sessions import find_session
+
+    async def look() -> None:
+        await find_session(await open_host(LOCAL), session=place.session, file=place.file)
+
+    if place.machine == LOCAL and place.port is None:
+        console.run(look())
+    from hudtui.tui.app import run_app
+
+    opens = ("run", {"external": place})
+    raise typer.Exit(run_app(debug=console.debug, opens=opens))
 
 
 async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> None:

@@ -439,6 +439,19 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         name, place = preferences.row_of(self.preferences.places, self.folder) or ("", {})
         return (name, place) if name in SCREENS else None
 
+    def followed(self) -> list[Mapping[str, str]]:
+        """Return the external runs that this folder lists, the newest last."""
+        return [row[1] for row in self.preferences.followed if row[0] == str(self.folder)]
+
+    def remember_followed(self, place: Mapping[str, str], *, listed: bool = True) -> None:
+        """List an external run here from now on, or no longer. May run in a thread."""
+        rows = self.preferences.followed
+        own = (str(self.folder), place)
+        others = tuple(row for row in rows if row != own)
+        after = (*others, own)[-preferences.KEPT :] if listed else others
+        if after != rows:
+            self.prefer(followed=after)
+
     def remember_config(self, path: Path) -> None:
         """Note which configuration of this folder is open, so that the next start opens it again.
 

@@ -34,6 +34,9 @@ class Preferences:
     places: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
     """Project folder, the screen that was open there last, and the place on it; the newest last, no
     more than `KEPT`."""
+    followed: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    """Project folder and an external run that is listed there (`ExternalPlace.fields`); the newest
+    last, no more than `KEPT`."""
 
 
 def load(path: Path) -> Preferences:
@@ -64,6 +67,7 @@ def _saved(path: Path) -> Preferences:
         if isinstance(noted, list)
         else (),
         _rows(data.get("places"), str, str, dict),
+        _rows(data.get("followed"), str, dict),
     )
 
 

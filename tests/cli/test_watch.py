@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from hudtui.cli.app import build
 from hudtui.core.process import machine_label
 from hudtui.core.runs.alarms import ALARMS, Alarm, RunFacts, alarm
+from hudtui.core.runs.external import ExternalPlace
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, PlanOutput, Stage
@@ -511,3 +512,70 @@ def test_a_model_server_that_is_just_there(tmp_path: Path) -> None:
     gone = hudtui("watch", "local", "--port", port, "--once")
     assert gone.exit_code != 0 and f"port {port} of local does not answer" in gone.stderr
     assert hudtui("watch", "local", "--port", port, "--file", "x").exit_code == 2
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """At a terminal: what the app was opened on."""
+    places: list[Any] = []
+
+    def run_app(debug: bool = False, *, opens: Any = None) -> int:
+        places.append(opens)
+        return 0
+
+    monkeypatch.setattr("hudtui.cli.console.at_terminal", lambda: True)
+    monkeypatch.setattr("hudtui.tui.app.run_app", run_app)
+    return places
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["here.log"], ExternalPlace(file="here.log")),
+        (["./none/yet.log"], ExternalPlace(file="./none/yet.log")),
+        (["local", "--file", "here.log"], ExternalPlace(file="here.log")),
+        (["odd:name.log"], ExternalPlace(file="odd:name.log")),
+        (["gpu1:runs/7"], ExternalPlace("gpu1", file="runs/7")),
+        (["gpu1:/data/a b.log"], ExternalPlace("gpu1", file="/data/a b.log")),
+        (["me@gpu1:2222:/data"], ExternalPlace("me@gpu1:2222", file="/data")),
+        (["me@[::1]:22:x.log"], ExternalPlace("me@[::1]:22", file="x.log")),
+        (["pod:mine:/root/log"], ExternalPlace("pod:mine", file="/root/log")),
+        (["pod:mine"], ExternalPlace("pod:mine")),
+        (["me@gpu1:2222"], ExternalPlace("me@gpu1:2222")),
+        (["gpu1", "--session", "train"], ExternalPlace("gpu1", session="train")),
+        (["gpu1", "--port", "8000"], ExternalPlace("gpu1", port=8000)),
+    ],
+)
+def test_at_a_terminal_the_app_opens(
+    words: list[str], place: ExternalPlace, opened: list[Any]
+) -> None:
+    Path("here.log").write_text(TRL)
+    Path("odd:name.log").write_text(TRL)
+    done = hudtui("watch", *words)
+    assert done.exit_code == 0, done.output
+    assert opened == [("run", {"external": place})]
+    assert ExternalPlace.of(place.fields).id == place.id
+
+
+@pytest.mark.parametrize("option", ["--once", "--json", "--grep=reward", "--lines=3", "--log"])
+def test_what_is_printed_opens_no_app(option: str, opened: list[Any]) -> None:
+    Path("here.log").write_text(TRL)
+    done = hudtui("watch", "here.log", "--once", option)
+    assert done.exit_code == 0 and "0.25" in done.stdout and not opened
+
+
+def test_follow_prints_at_a_terminal(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def watch(target: str, request: Any, as_json: bool) -> None:
+        asked.append((target, request.file))
+
+    monkeypatch.setattr("hudtui.cli.watch._watch", watch)
+    assert hudtui("watch", "gpu1:a.log", "-f").exit_code == 0
+    assert asked == [("gpu1", "a.log")] and not opened
+
+
+def test_a_folder_without_numbers_opens_no_app(opened: list[Any]) -> None:
+    Path("empty").mkdir()
+    done = hudtui("watch", "empty")
+    assert done.exit_code == 2 and "without files of W&B" in done.stderr and not opened

@@ -289,3 +289,48 @@ async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(
         await until(pilot, lambda: "Asking" not in app.screen.message)
         await pilot.press("o")
         await until(pilot, lambda: "External run on this machine" in screen_text(app))
+
+
+async def test_a_followed_run_is_listed_again_until_it_is_taken_away(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    path = project / "their.log"
+    path.write_text("{'loss': '0.5', 'reward': '0.75', 'step': 3}\n")
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "0.750" in screen_text(app))
+        await until(pilot, lambda: app.screen.pane.tab == "metrics")
+        await until(pilot, lambda: app.followed())
+    path.write_text("{'loss': '0.5', 'reward': '0.25', 'step': 4}\n")
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run")
+        await until(pilot, lambda: len(getattr(app.screen, "rows", ())) == 2)
+        screen = app.screen
+        assert screen.chosen == "train-cccc" and "□ their.log" in screen_text(app)
+        screen.runs.choose(next(run for run in screen.rows if run != "train-cccc"))
+        await until(pilot, lambda: "0.250" in screen_text(app) and "◇ followed" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: len(screen.rows) == 1)
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run")
+        await until(pilot, lambda: getattr(app.screen, "rows", ()))
+        assert list(app.screen.rows) == ["train-cccc"] and not app.followed()
+
+
+async def test_a_remembered_run_that_is_gone_can_be_taken_away(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    folder = project / "gone"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run", file=str(folder))
+        await until(pilot, lambda: app.followed() and "0.500" in screen_text(app))
+    (folder / "metrics.jsonl").unlink()
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run")
+        await until(pilot, lambda: "without files of W&B" in getattr(app.screen, "message", ""))
+        await pilot.press("x")
+        await until(pilot, lambda: not app.screen.rows)
+        assert not app.followed()

@@ -7,7 +7,8 @@ only read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -40,6 +41,11 @@ _TOGETHER = 0.5
 """Seconds within which new lines and numbers make one view."""
 _NAME = 60
 """Largest number of characters of a name."""
+_ELSEWHERE = re.compile(
+    r"(?P<machine>(?:pod:)?(?!pod:)(?:[^\s/:@]+@)?(?:\[[^\s\]]+\]|[^\s/:@\[\]]+)(?::\d+)?)"
+    r":(?!\d+$)(?P<path>.+)"
+)
+"""A path on another machine, as `scp` takes it: `HOST:PATH`, `user@host:port:PATH`."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +57,54 @@ class ExternalPlace:
     file: str | None = None
     port: int | None = None
 
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> ExternalPlace:
+        """Return the place that `fields` describes; what it does not know is left out."""
+        port = given.get("port", "")
+        return cls(
+            given.get("machine") or LOCAL,
+            given.get("session") or None,
+            given.get("file") or None,
+            int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else None,
+        )
+
     @property
-    def id(self) -> str:
-        """Return a text that no other place and no run of a project has."""
+    def fields(self) -> dict[str, str]:
+        """Return the place as texts, for a file that remembers it."""
         file = self.file
         if file is not None and self.machine == LOCAL:
             file = str(typed_path(file).absolute())
-        parts = (self.machine, self.session or "", file or "", str(self.port or ""))
-        return "external:" + ":".join(parts)
+        port = None if self.port is None else str(self.port)
+        parts = {"machine": self.machine, "session": self.session, "file": file, "port": port}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def title(self) -> str:
+        """Return a name for a list, as far as the place alone tells it."""
+        if self.file is not None:
+            name = PurePosixPath(self.file).name or self.file
+        elif self.port is not None:
+            name = f"port {self.port}"
+        else:
+            name = (self.session or "tmux").removeprefix(PREFIX)
+        where = "" if self.machine == LOCAL else f" on {self.machine}"
+        return clean_line(name, _NAME) + clean_line(where, _NAME)
+
+    @property
+    def id(self) -> str:
+        """Return a text that no other place and no run of a project has."""
+        given = self.fields
+        names = ("machine", "session", "file", "port")
+        return "external:" + ":".join(given.get(name, "") for name in names)
+
+
+def remembered_summary(place: ExternalPlace) -> RunSummary:
+    """Return the row of an external run that is listed and was not looked for yet."""
+    folder = clean_line(place.file or "")
+    host = clean_line(place.machine, _NAME)
+    return RunSummary(
+        place.id, place.title, engine="external", host=host, folder=folder, state="ended"
+    )
 
 
 class ExternalRun:
@@ -231,6 +277,28 @@ async def find_external(
         return ExternalRun(place, host, None, now=now, thresholds=thresholds)
     session = await find_session(host, session=place.session, file=place.file)
     return ExternalRun(place, host, session, now=now, thresholds=thresholds)
+
+
+def read_place(
+    target: str, *, session: str | None = None, file: str | None = None, port: int | None = None
+) -> ExternalPlace:
+    """Return the place that a user names.
+
+    Args:
+        target: A path here, a machine, or `MACHINE:PATH`. A path that exists comes first.
+        session: A session there; in a database of trackio a run.
+        file: A path on the machine that `target` names.
+        port: A port there.
+    """
+    if file is not None or port is not None:
+        return ExternalPlace(target, session, file, port)
+    exists = target != LOCAL and typed_path(target).exists()
+    elsewhere = None if exists else _ELSEWHERE.fullmatch(target)
+    if elsewhere is not None:
+        return ExternalPlace(elsewhere["machine"], session, elsewhere["path"])
+    if "/" in target or (exists and session is None):  # no machine has a slash in its name
+        return ExternalPlace(LOCAL, session, target)
+    return ExternalPlace(target, session)
 
 
 def read_port(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hudtui.core.compute.limits import money
 from hudtui.core.row_filter import value_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
-from hudtui.core.runs.values import STATE_GLYPHS
+from hudtui.core.runs.values import STATE_GLYPHS, RunSummary
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.table_pane import TablePane
@@ -124,8 +124,12 @@ class RunList(TablePane[RunRow]):
             (view.step if view is not None else None) or "",
             "external" if run.external else row.model or "",
             "" if cost is None else money(cost, run.currency) + run.short_cost_note,
-            (ago(max(self._now() - (run.started or run.created), 0.0)), "table--muted"),
+            (self._begun(run), "table--muted"),
         )
+
+    def _begun(self, run: RunSummary) -> str:
+        begun = run.started or run.created
+        return ago(max(self._now() - begun, 0.0)) if begun else ""
 
     def action_mark(self) -> None:
         """Mark or unmark the run under the cursor, and go to the next run."""

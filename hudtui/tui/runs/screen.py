@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.compute.provider import Provider
     from hudtui.core.remote.log_file import Log
-    from hudtui.core.runs.external import ExternalRun
+    from hudtui.core.runs.external import ExternalPlace, ExternalRun
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.request import RunRequest
     from hudtui.core.runs.sessions import TmuxSession
@@ -75,7 +75,7 @@ def _not_own(screen: RunScreen) -> str | None:
 
 
 def _nothing_to_stop(screen: RunScreen) -> str | None:
-    return None if screen.marked else _not_shown(screen)
+    return None if screen.marked or screen.remembered else _not_shown(screen)
 
 
 def _nothing_to_label(screen: RunScreen) -> str | None:
@@ -338,7 +338,11 @@ class RunScreen(HudtuiScreen):
         """Whether another screen has requested a run that is not shown yet."""
         self.panes = Panes(self.runs, self.pane, id="run-panes")
         self._external: dict[str, ExternalRun] = {}
-        """The listed runs that hudtui did not start, by their ids."""
+        """The followed runs that hudtui did not start, by their ids."""
+        self._remembered: dict[str, ExternalPlace] = {}
+        """Those of earlier times that are listed and not followed again yet, by their ids."""
+        self._curves_of: str | None = None
+        """The external run whose curves come forward with its first number."""
         self._machine = "local"
         """The machine whose sessions were listed last."""
         self._monitor: Monitor | None = None
@@ -360,7 +364,11 @@ class RunScreen(HudtuiScreen):
         yield Horizontal(self.panes, id="run-box")
 
     def on_mount(self) -> None:
+        from hudtui.core.runs.external import ExternalPlace
+
         self.panes.display = False
+        places = [ExternalPlace.of(fields) for fields in reversed(self.app.followed())]
+        self._remembered = {place.id: place for place in places}
 
     def _now(self) -> float:
         return self.app.services.now().timestamp()
@@ -371,20 +379,27 @@ class RunScreen(HudtuiScreen):
     @property
     def place(self) -> dict[str, str]:
         """The run under the cursor."""
-        own = self.chosen is not None and self.chosen not in self._external
-        return {"run": str(self.chosen)} if own else {}
+        return {"run": str(self.chosen)} if self._is_own(self.chosen) else {}
 
-    def opened(self, *, run: str | None = None, **given: Any) -> None:
+    def _is_own(self, run: str | None) -> bool:
+        return run is not None and run not in self._external and run not in self._remembered
+
+    def opened(
+        self, *, run: str | None = None, external: ExternalPlace | None = None, **given: Any
+    ) -> None:
         """Show the run `run`, or an external run.
 
-        Its fields are those of `ExternalPlace`.
+        It is at the place `external`, or at one whose fields are given.
         """
+        from hudtui.core.runs.external import ExternalPlace
+
         if run is not None:
             self._choose(run)
             self._opening = True
             self.app.reload(everything=True)
-        elif given:
-            self.start(partial(self._look, **given), group="look", busy="Looking for the run")
+        elif external is not None or given:
+            place = external or ExternalPlace(**given)
+            self.start(partial(self._look, place), group="look", busy="Looking for the run")
 
     def facts_changed(self, facts: Facts) -> None:
         """Update the list; the cursor stays on its run."""
@@ -398,7 +413,7 @@ class RunScreen(HudtuiScreen):
                 "{key:run.start} starts one; {key:run.others} follows one of others; "
                 "{key:run.results} shows episodes without a run",
             )
-        self._show_panes(bool(facts.runs or self._external))
+        self._show_panes(bool(facts.runs or self._external or self._remembered))
         if facts.warnings and not facts.runs:
             return  # the store cannot be read, and the screen says so
         work: Callable[[], Any] = self._read_list
@@ -410,6 +425,7 @@ class RunScreen(HudtuiScreen):
         self.panes.display = shown
 
     async def _read_list(self) -> None:
+        from hudtui.core.runs.external import remembered_summary
         from hudtui.core.runs.listing import RunRow
 
         def read() -> tuple[tuple[RunSummary, ...], dict[str, RunSpec]]:
@@ -429,7 +445,10 @@ class RunScreen(HudtuiScreen):
             run.id: RunRow(run, now, self._specs.get(run.id), self._views.get(run.id))
             for run in runs
         }
-        self.rows = {run: self.rows[run] for run in self._external} | own
+        before_today = {
+            run: RunRow(remembered_summary(place), now) for run, place in self._remembered.items()
+        }
+        self.rows = {run: self.rows[run] for run in self._external} | own | before_today
         self._list_rows(first=not before)
 
     def _list_rows(self, *, first: bool) -> None:
@@ -472,7 +491,7 @@ class RunScreen(HudtuiScreen):
             wanted = [
                 run
                 for run, row in self.rows.items()
-                if run not in self._external and (row.summary.active or self._is_unread(run))
+                if self._is_own(run) and (row.summary.active or self._is_unread(run))
             ]
             async with aclosing(
                 self._monitor.views(run for run in wanted if run != self.chosen)
@@ -559,6 +578,7 @@ class RunScreen(HudtuiScreen):
     async def _offer_sessions(self, machine: str) -> None:
         """Let the user choose a session of a machine, a path or port there, or another machine."""
         from hudtui.core.remote.hosts import LOCAL, open_host
+        from hudtui.core.runs.external import ExternalPlace
         from hudtui.core.runs.sessions import list_tmux_sessions
 
         self.busy(f"Asking {clean_line(machine, 60)} ({{key:run.cancel}} cancels)")
@@ -579,7 +599,7 @@ class RunScreen(HudtuiScreen):
         elif chosen in ("file", "port"):
             await self._ask_place(chosen, where)
         elif chosen is not None:
-            await self._look(machine=machine, session=chosen.partition(" ")[2])
+            await self._look(ExternalPlace(machine, chosen.partition(" ")[2]))
 
     async def _ask_machine(self) -> None:
         placeholder = "local, a host of ~/.ssh/config, or user@host[:port]"
@@ -588,7 +608,7 @@ class RunScreen(HudtuiScreen):
             await self._offer_sessions(machine.strip())
 
     async def _ask_place(self, kind: str, where: str) -> None:
-        from hudtui.core.runs.external import read_port
+        from hudtui.core.runs.external import ExternalPlace, read_port
 
         read: Callable[[str], str | int] = str if kind == "file" else read_port
         title, what = {"file": ("Log, file or folder", "path"), "port": ("vLLM server", "port")}[
@@ -598,23 +618,30 @@ class RunScreen(HudtuiScreen):
             title, placeholder=f"its {what} on {where}", check=read, accept="Follow"
         )
         if given and given.strip():
-            await self._look(machine=self._machine, **{kind: read(given.strip())})
+            fields: dict[str, Any] = {kind: read(given.strip())}
+            await self._look(ExternalPlace(self._machine, **fields))
 
-    async def _look(self, **place: Any) -> None:
-        """Find an external run, list and open it."""
+    async def _look(self, place: ExternalPlace, *, opens: bool = True) -> None:
+        """Find an external run and list it; open it as well with `opens`."""
         from hudtui.core.runs.alarms import read_thresholds
-        from hudtui.core.runs.external import ExternalPlace, find_external
+        from hudtui.core.runs.external import find_external
 
-        external = self._external.get(ExternalPlace(**place).id)
+        external = self._external.get(place.id)
         if external is None:
             external = await find_external(
-                ExternalPlace(**place),
+                place,
                 now=self._now,
                 thresholds=await asyncio.to_thread(read_thresholds, self.app.folder),
             )
         self.clear_message()
+        if not opens and self.chosen != place.id:
+            return  # another run was chosen meanwhile
+        if opens:
+            self._curves_of = place.id
         self._follow_external(external)
-        self.panes.open(self.pane)
+        if opens:
+            self.panes.open(self.pane)
+        await asyncio.to_thread(self.app.remember_followed, place.fields)
 
     def _follow_external(self, external: ExternalRun) -> None:
         """Follow an external run until it leaves the list."""
@@ -627,6 +654,7 @@ class RunScreen(HudtuiScreen):
             self.run_worker(work, name="forever", group=run, exclusive=True)
         first = not self.rows
         row = RunRow(external.view.summary, self._now(), view=external.view)
+        self._remembered.pop(run, None)
         self.rows = {run: row} | self.rows
         self._choose(run)
         self._list_rows(first=first)
@@ -655,7 +683,10 @@ class RunScreen(HudtuiScreen):
     def _forget_external(self, run: str) -> None:
         """Take an external run from the list. Nothing of it ends."""
         self.workers.cancel_group(self, run)
-        del self._external[run], self.rows[run]
+        external = self._external.pop(run, None)
+        place = self._remembered.pop(run) if external is None else external.place
+        self.app.remember_followed(place.fields, listed=False)
+        del self.rows[run]
         self._views.pop(run, None)
         if run in self._compared:
             self._compared.remove(run)
@@ -669,6 +700,8 @@ class RunScreen(HudtuiScreen):
 
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
+        if run != self._curves_of:
+            self._curves_of = None
         self.set_timer(TOGETHER, self._forget_before, name="another run")
         # the log before goes and the log of this run comes: only the second is worth drawing
         self.app.delay_update()
@@ -694,6 +727,10 @@ class RunScreen(HudtuiScreen):
         if external is not None:
             self.workers.cancel_group(self, "watch")
             self._see_external(external.view)
+        elif (place := self._remembered.get(self.chosen or "")) is not None:
+            self.workers.cancel_group(self, "watch")
+            look: Callable[[], Any] = partial(self._look, place, opens=False)
+            self.start(look, group="look", busy=f"Looking for {place.title}")
         elif self.chosen is not None:
             watch: Callable[[], Any] = partial(
                 self._watch, self.chosen
@@ -759,6 +796,9 @@ class RunScreen(HudtuiScreen):
             self.refresh_bindings()
         if before is None:
             self.pane.offer(_tabs_of(view))
+        if run.id == self._curves_of and view.metrics.count:
+            self._curves_of = None
+            self.pane.turn_to("metrics", focus=self.pane.has_focus_within)
         window = self._shown_window(view)
         self.pane.tell(title(view), lambda width: head(view, width, window))
         self._show_logs(view)
@@ -824,12 +864,18 @@ class RunScreen(HudtuiScreen):
         self.app.open_screen("launch")
 
     @property
+    def remembered(self) -> bool:
+        """Return whether the chosen run is an external one of earlier times."""
+        return self.chosen in self._remembered
+
+    @property
     def marked(self) -> tuple[str, ...]:
         """The ids of the marked runs; empty while the focus is in the run beside the list."""
         return self.runs.marked if self.runs.has_focus_within else ()
 
     def action_stop(self) -> None:
-        external = [run for run in self.marked or (self.chosen,) if run in self._external]
+        known = {*self._external, *self._remembered}
+        external = [run for run in self.marked or (self.chosen,) if run in known]
         for one in external:
             self._forget_external(one)
         if external:
@@ -1143,8 +1189,8 @@ class RunScreen(HudtuiScreen):
 
     def comparison(self) -> list[str]:
         """Return the ids of the runs whose settings are compared, beginning with this run."""
-        others = [run for run in self._compared if run != self.chosen and run not in self._external]
-        known = [run for run in self.rows if run not in self._external]  # the newest first
+        others = [run for run in self._compared if run != self.chosen and self._is_own(run)]
+        known = [run for run in self.rows if self._is_own(run)]  # the newest first
         if not others and self.chosen in known:
             others = known[known.index(self.chosen) + 1 :][:1]
         return [run for run in (self.chosen, *others) if run is not None]
@@ -1168,6 +1214,7 @@ class RunScreen(HudtuiScreen):
         self.app.read("Differences in the settings", "\n".join(lines))
 
     def action_metrics(self) -> None:
+        self._curves_of = None
         if self.pane.display:
             self.pane.toggle_curves()
         else:  # the pane is hidden behind the list: always show the curves
@@ -1182,9 +1229,11 @@ class RunScreen(HudtuiScreen):
         self.step_aside(await attach_command(self._monitor, self.shown.summary.id))
 
     async def action_next_tab(self) -> None:
+        self._curves_of = None
         await self.pane.next_tab()
 
     async def action_previous_tab(self) -> None:
+        self._curves_of = None
         await self.pane.next_tab(-1)
 
     def action_results(self) -> None:
