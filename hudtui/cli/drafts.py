@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ import typer
 
 from hudtui.cli import console
 from hudtui.core.plain import to_plain
-from hudtui.core.tasks.agent import SHARES
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
@@ -26,51 +25,6 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Tasks of a preview."""
-
-
-@dataclass(frozen=True)
-class DraftWords:
-    """Fields of a draft as a command line gives them."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    setup: list[str] = field(default_factory=list)
-    expect: list[str] = field(default_factory=list)
-    evaluators: list[str] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)
-    share: bool = False
-
-    def over(self, data: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
-        """Return a draft as data, with these fields in place of its own.
-
-        Raises:
-            InputError: Words of a call or of an expectation cannot be read.
-            BadParameter: A variable has no name.
-        """
-        from hudtui.core.tasks.call_words import read_call, read_part
-
-        made = {**data, **self.fields}
-        if self.setup:
-            made["setup_tool"] = [read_call(text, analysis, "--setup") for text in self.setup]
-        if self.expect:
-            made["evaluate"] = [read_part(text, analysis, "--expect") for text in self.expect]
-        if self.evaluators:
-            calls = [read_call(text, analysis, "--evaluator") for text in self.evaluators]
-            made["evaluate_tool"] = calls
-        if self.variables:
-            made["variables"] = {**(data.get("variables") or {}), **self._variables()}
-        if self.share:
-            agent = data.get("agent_config") or {}
-            made["agent_config"] = {**agent, SHARES: True}
-        return made
-
-    def _variables(self) -> dict[str, str]:
-        named = {}
-        for text in self.variables:
-            name, equals, values = text.partition("=")
-            if not equals:
-                raise typer.BadParameter(f"{text!r} is not NAME=VALUES", param_hint="--var")
-            named[name.strip()] = values
-        return named
 
 
 @dataclass(frozen=True)
@@ -216,7 +170,7 @@ def _made(tasks: DraftedTasks, problems: list[FieldProblem]) -> dict[str, Any]:
 
 def show_tasks(tasks: DraftedTasks, out: Callable[[str], None]) -> None:
     """Print the first tasks of a draft, and how many there are."""
-    from hudtui.core.flows.new_task import task_lines
+    from hudtui.core.flows.new_task import errors_note, task_lines
 
     made = (*tasks.train, *tasks.held_out)
     for record in made[:SHOWN]:
@@ -224,6 +178,8 @@ def show_tasks(tasks: DraftedTasks, out: Callable[[str], None]) -> None:
             out(line)
     apart = f", {len(tasks.held_out):,} of them held out" if tasks.held_out else ""
     out(f"{plural(len(made), 'task')}{apart}")
+    if made and (note := errors_note(made[0])):
+        console.say(f"note: {note}")
 
 
 def show_trial(trial: Trial, out: Callable[[str], None]) -> None:

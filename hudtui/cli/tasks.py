@@ -13,7 +13,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
-from hudtui.cli.drafts import DraftWords, NewTasks, draft_data, draft_source, make_tasks, show_trial
+from hudtui.cli.drafts import NewTasks, draft_data, draft_source, make_tasks, show_trial
 from hudtui.cli.hf import follow, known_analysis, show_problems, teller
 from hudtui.cli.options import CheckedAgainst, Json, Split, TokenBudget
 from hudtui.cli.sources import TakesCommand, given_command, read_source
@@ -211,14 +211,20 @@ async def new(
     ] = None,
     setup: Annotated[
         list[str] | None,
-        typer.Option("--setup", metavar="CALL", help="Set-up call: 'TOOL PARAMETER=VALUE …'."),
+        typer.Option("--setup", metavar="CALL", help="Set-up call: 'TOOL(PARAMETER=VALUE, …)'."),
     ] = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(
             "--expect",
             metavar="PART",
-            help="Expectation: 'TOOL PARAMETER=VALUE contains TEXT', 'reply number 42', or JSON.",
+            help="Expectation: 'TOOL(PARAMETER=VALUE) contains TEXT', 'reply number 42', or JSON.",
+        ),
+    ] = None,
+    solution: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--solution", metavar="STEP", help="Call that solves the task, in order; 'reply TEXT'."
         ),
     ] = None,
     evaluator: Annotated[
@@ -284,6 +290,7 @@ async def new(
     """
     from hudtui.core.flows.new_task import write_template
     from hudtui.core.project import open_project
+    from hudtui.core.tasks.draft_words import DraftWords
 
     given = {
         "id": identity,
@@ -295,14 +302,13 @@ async def new(
     }
     words = DraftWords(
         {name: value for name, value in given.items() if value is not None},
-        setup or [],
-        expect or [],
-        evaluator or [],
+        {"--setup": setup or [], "--expect": expect or [], "--evaluator": evaluator or []}
+        | {"--solution": solution or []},
         variables or [],
         share,
     )
     if draft is None and prompt is None:
-        if words != DraftWords() or test or dry_run or own_folder:
+        if words.is_given or test or dry_run or own_folder:
             raise typer.BadParameter("a draft needs --prompt, or --draft FILE")
         place = read_source(source, given_command(ctx))
         analysis = await look(place, live=live, timeout=60.0)

@@ -95,6 +95,12 @@ def test_a_draft_file_names_everything_and_json_says_what_was_made() -> None:
         (("--prompt", "x", "--expect", "{"), "no JSON"),
         (("--prompt", "x", "--setup", "board 'seed=1"), "cannot be read"),
         (("--prompt", "x", "--var", "t"), "NAME=VALUES"),
+        (("--prompt", "x", "--setup", "board(seed=1"), "the bracket is not closed"),
+        (("--prompt", "x", "--setup", 'board(seed="1)'), "the quote"),
+        (("--prompt", "x", "--setup", "board(1, 2, 3, 4, 5)"), "is no argument"),
+        (("--prompt", "x", "--setup", "board(seed=1) 7"), "'7' is no argument"),
+        (("--prompt", "x", "--solution", "moev(left)"), "did you mean 'move'"),
+        (("--solution", "move(left)"), "needs --prompt"),
         (("--prompt", "x", "--own-folder"), "the servers name no folder"),
         (("--count", "3"), "needs --prompt"),
         (("--draft", "absent.yaml"), "no such file"),
@@ -106,6 +112,62 @@ def test_a_mistake_is_named_and_nothing_is_written(args: tuple[str, ...], words:
     result = new("text-2048", *args, "-o", "t.json")
     assert result.exit_code in (1, 2) and words in result.stderr, result.output
     assert "Traceback" not in result.output and not Path("t.json").exists()
+
+
+def test_calls_are_typed_as_they_are_shown_and_a_solution_with_them() -> None:
+    given = ("--prompt", "Reach ${t}.", "--var", "t=8, 16", "--json", "--dry-run")
+    shown = ("--setup", "setup.board(board_size=3, seed=5)", "--solution", "move(left)")
+    more = ("--solution", """reply "It's ${t}, done" """, "--expect", "move('up') contains \"a b\"")
+    result = new("text-2048", *given, *shown, *more)
+    assert result.exit_code == 0, result.output
+    task = json.loads(result.stdout)["first"][0]
+    assert task["setup_tool"] == [
+        {
+            "name": "setup",
+            "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 5}},
+        }
+    ]
+    assert task["solution"] == [
+        {"name": "move", "arguments": {"direction": "left"}},
+        {"reply": "It's 8, done"},
+    ]
+    call = {"name": "move", "arguments": {"direction": "up"}}
+    assert task["evaluate"] == [{"call": call, "expect": {"contains": "a b"}}]
+
+
+def test_words_in_a_draft_file_are_read_like_those_of_options() -> None:
+    draft = {
+        "prompt": "Play.",
+        "setup_tool": "board(board_size=3)",
+        "evaluate": ["reply contains done weight 0.5", {"turns": {"most": 3}, "weight": 0.5}],
+        "solution": ["move(direction=left)", "reply done"],
+    }
+    Path("draft.yaml").write_text(json.dumps(draft))
+    result = new("text-2048", "--draft", "draft.yaml", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "expects the last reply contains done (0.5)" in result.stdout
+    assert "solved by move(direction=left); reply done" in result.stdout
+    Path("draft.yaml").write_text(json.dumps({**draft, "solution": ["move(left"]}))
+    wrong = new("text-2048", "--draft", "draft.yaml", "--dry-run")
+    assert wrong.exit_code == 2 and "solution[0]" in wrong.stderr and "bracket" in wrong.stderr
+
+
+def test_what_breaks_an_evaluation_is_said_until_the_draft_says_what_it_means() -> None:
+    given = ("text-2048", "--prompt", "x", "--dry-run", "--expect")
+    told = new(*given, "move(left) contains 2")
+    assert "an error answer of move" in told.stderr and "`error false`" in told.stderr
+    for words in ("move(left) contains 2 error false", "reply contains 2"):
+        assert "an error answer" not in new(*given, words).stderr
+
+
+def test_a_judge_is_typed_like_a_call() -> None:
+    words = 'judge(rubric="1 if it is polite, else 0", model=m, of=transcript) weight 0.25'
+    result = new("text-2048", "--prompt", "x", "--expect", words, "--dry-run", "--json")
+    judge = {"rubric": "1 if it is polite, else 0", "model": "m", "of": "transcript"}
+    made = json.loads(result.stdout)
+    assert made["first"][0]["evaluate"] == [{"judge": judge, "weight": 0.25}], result.output
+    wrong = new("text-2048", "--prompt", "x", "--expect", "judge rubric=x contains y")
+    assert wrong.exit_code == 2 and "'contains' means nothing here" in wrong.stderr
 
 
 def test_a_test_that_fails_writes_nothing() -> None:

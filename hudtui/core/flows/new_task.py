@@ -23,6 +23,7 @@ from hudtui.core.project import Project
 from hudtui.core.tasks.draft import DraftedTasks
 from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.core.tasks.read import as_task
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.task import Task
 from hudtui.core.tasks.task_file import SUFFIXES, add_tasks, check_new
 from hudtui.core.tasks.validate import TODO, Rules, TaskChecker
@@ -137,7 +138,33 @@ def task_lines(record: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {clean_line(call_words(call), 200)}")
     parts, _ = read_parts(record.get("evaluate") or [])
     lines += [f"  expects {part.words()} ({part.weight:g})" for part in parts]
+    steps = [_step_words(step) for step in _listed(record.get(SOLUTION))[:_MOST_LISTED]]
+    if steps:
+        lines.append(f"  solved by {clean_line('; '.join(steps), 200)}")
     return lines
+
+
+def _step_words(step: Any) -> str:
+    if isinstance(step, Mapping) and "reply" in step:
+        return f"reply {_short(step['reply'])}"
+    return call_words(step)
+
+
+def errors_note(record: Mapping[str, Any]) -> str:
+    """Return what to know about error answers to a task's expectations; empty where it is said."""
+    parts, _ = read_parts(record.get("evaluate") or [])
+    names = [
+        part.call.name
+        for part in parts
+        if part.call is not None and not part.condition.judges_errors
+    ]
+    if not names:
+        return ""
+    tools = clean_line(" or ".join(dict.fromkeys(names)), 100)
+    return (
+        f"an error answer of {tools}, such as for a missing file, breaks the evaluation, and the "
+        "episode counts nowhere; add `error false` where it is the agent's failure"
+    )
 
 
 def call_words(call: Any) -> str:
