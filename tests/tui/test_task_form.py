@@ -14,11 +14,11 @@ from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.project import open_project
+from hudtui.core.tasks.draft_form import DraftForm
 from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.task_form.open import for_environment
 from hudtui.tui.task_form.page import TaskPage
-from hudtui.tui.task_form.state import DraftForm
 from hudtui.tui.widgets.dialog import Confirm
 
 EDITS = {

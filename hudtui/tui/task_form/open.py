@@ -12,9 +12,9 @@ from hudtui.core.flows.new_task import free_name, source_config, write_drafted
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.project import Project
 from hudtui.core.tasks.draft import DraftedTasks, escaped
+from hudtui.core.tasks.draft_form import DraftForm
 from hudtui.core.tasks.task_file import replace_task
 from hudtui.tui.task_form.page import FormContext
-from hudtui.tui.task_form.state import DraftForm
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source

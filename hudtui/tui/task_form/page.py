@@ -23,10 +23,10 @@ from textual.widgets import Button, Static
 from hudtui.core.environment.form_args import signature
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError
+from hudtui.core.tasks.draft_form import Block, DraftForm, Row
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.editor.signed_area import SignedArea
-from hudtui.tui.task_form.state import Block, DraftForm, Row
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Confirm, Dialog, DialogButton, dialog_title, error_content
 from hudtui.tui.widgets.fields import Field

@@ -1,4 +1,4 @@
-"""What is typed on the page of new tasks: rows of text over a task, without any widget.
+"""What is typed about new tasks: rows of text over a task, without any widget.
 
 The task itself stays at hand, so that whatever the page has no row for is kept: unknown fields,
 parts of an evaluation of other kinds, and values whose row was not touched.
