@@ -13,6 +13,7 @@ from textual import events
 from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.errors import InputError
 from hudtui.core.project import open_project
 from hudtui.core.tasks.draft_form import DraftForm
 from hudtui.core.tasks.expectation_form import read_parts
@@ -271,6 +272,103 @@ def test_what_the_page_does_not_know_is_kept() -> None:
     same = ("solution", "own", "agent_config", "mcp_config", "prompt")
     assert all(changed[name] == TASK[name] for name in same)
     assert not read_parts([*changed["evaluate"][:1], *changed["evaluate"][2:]])[1]
+
+
+def test_what_an_error_answer_means_is_a_row() -> None:
+    form = DraftForm({"id": "a"}, FILES)
+    form.add_part("call", FILES.tools[1])
+    form.put("part.0.call.path", "a.txt")
+    form.put("part.0.value", "x")
+    assert form.data()["evaluate"][0]["expect"] == {"contains": "x"}
+    form.put("part.0.errs", "not met")
+    written = form.data()["evaluate"][0]
+    assert written["expect"] == {"contains": "x", "error": False}
+    assert not read_parts([written])[1]
+    again = DraftForm({"id": "a", "evaluate": [written]}, FILES, single=True)
+    rows = {row.key: row for block in again.blocks() for row in block.rows}
+    assert rows["part.0.errs"].text == "not met"
+    again.put("part.0.path", "items[0]")
+    nested = again.data()["evaluate"][0]["expect"]
+    assert nested == {"json": {"path": "items[0]", "contains": "x"}, "error": False}
+    third = DraftForm({"id": "a", "evaluate": [{**written, "expect": nested}]}, FILES, single=True)
+    third.put("part.0.errs", "")
+    third.put("part.0.path", "")
+    assert third.data()["evaluate"][0]["expect"] == {"contains": "x"}
+    third.put("part.0.errs", "whatever")
+    with pytest.raises(InputError, match="cannot mean this"):
+        third.data()
+    third.put("part.0.errs", "not met")
+    third.put("part.0.expect", "error")
+    third.put("part.0.value", "true")
+    assert third.data()["evaluate"][0]["expect"] == {"error": True}
+
+
+def test_a_judge_has_rows_and_keeps_what_has_none() -> None:
+    judge = {"rubric": "kind?", "model": "m", "price": {"input": 1, "output": 2}, "of": "reply"}
+    part = {"judge": judge, "weight": 2, "name": "kind"}
+    form = DraftForm({"id": "a", "evaluate": [part]}, FILES, single=True)
+    rows = {row.label: row.text for row in form.blocks()[0].rows}
+    assert rows["rubric"] == "kind?" and rows["judges the"] == "reply" and rows["weight"] == "2"
+    form.put("part.0.rubric", "polite?")
+    form.put("part.0.endpoint", "http://127.0.0.1:9/v1")
+    (changed,) = form.data()["evaluate"]
+    endpoint = {"rubric": "polite?", "endpoint": "http://127.0.0.1:9/v1"}
+    assert changed == {**part, "judge": {**judge, **endpoint}}
+    form.put("part.0.endpoint", "")
+    assert "endpoint" not in form.data()["evaluate"][0]["judge"]
+    of_call = {"judge": {"rubric": "r", "model": "m", "of": {"call": {"name": "list_files"}}}}
+    kept = DraftForm({"id": "a", "evaluate": [of_call]}, FILES, single=True)
+    kept.put("part.0.model", "n")
+    assert kept.data()["evaluate"][0]["judge"]["of"] == of_call["judge"]["of"]
+    fresh = DraftForm({"id": "a"}, FILES)
+    fresh.add_part("judge")
+    assert read_parts(fresh.data()["evaluate"])[1][0].field == "evaluate[0].judge.rubric"
+    fresh.put("part.0.rubric", "r")
+    fresh.put("part.0.model", "m")
+    assert fresh.data()["evaluate"] == [{"judge": {"rubric": "r", "model": "m"}}]
+    odd = DraftForm({"id": "a", "evaluate": [{"judge": "a"}]}, FILES, single=True)
+    assert odd.data()["evaluate"] == [{"judge": "a"}]
+
+
+def test_a_solution_has_rows_and_its_reply_stays_the_last() -> None:
+    form = DraftForm({"id": "a"}, FILES)
+    form.add_step()
+    form.add_step(FILES.tools[0])
+    form.add_step()
+    form.put("step.0.call.path", "a")
+    form.put("step.0.call.content", "x")
+    form.put("step.1.reply", "done")
+    steps = [{"name": "write_file", "arguments": {"path": "a", "content": "x"}}, {"reply": "done"}]
+    assert form.data()["solution"] == steps
+    odd = [{"name": "write_file"}, 7, {"reply": 1}, {"name": "x", "arguments": [1], "more": 2}]
+    kept = DraftForm({"id": "a", "solution": odd}, FILES, single=True)
+    assert kept.data()["solution"] == odd
+    first = kept.blocks()[0]
+    assert (first.kind, first.title) == ("step", "Solution: write_file")
+    kept.remove(first)
+    assert kept.data()["solution"] == odd[1:]
+
+
+async def test_a_judge_and_a_solution_by_keys(open_app: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        page = await opened(app, pilot, page_for())
+        await type_text(pilot, "Go")
+        await pilot.press("f3")
+        await until(pilot, lambda: app.screen is not page)
+        await type_text(pilot, "judges\n")
+        await until(pilot, lambda: app.screen is page and len(page.form.parts) == 1)
+        await type_text(pilot, "kind")
+        await pilot.press("down")
+        await type_text(pilot, "m")
+        await pilot.press("f5")
+        await until(pilot, lambda: app.screen is not page)
+        await type_text(pilot, "last\n")
+        await until(pilot, lambda: app.screen is page and len(page.form.steps) == 1)
+        await type_text(pilot, "ok")
+        await until(pilot, lambda: page.form.steps[0].texts["reply"] == "ok")
+        task = (await made(pilot, page)).train[0]
+        assert task["evaluate"] == [{"judge": {"rubric": "kind", "model": "m"}}]
+        assert task["solution"] == [{"reply": "ok"}]
 
 
 def test_lists_and_objects_begin_with_a_skeleton() -> None:

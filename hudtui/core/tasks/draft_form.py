@@ -24,12 +24,17 @@ from hudtui.core.tasks.call_words import (
     typed_arguments,
 )
 from hudtui.core.tasks.expectation import PLAIN_CONDITIONS, TEXT_CONDITIONS
+from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.text import clean_line
 
-Kind = Literal["setup", "part", "evaluator", "variable", "task"]
+Kind = Literal["setup", "part", "evaluator", "step", "variable", "task"]
 
 _MAIN = tuple(name for name in PLAIN_CONDITIONS if name != "tolerance")
 """Conditions that the page offers, one of a part; others beside it are kept."""
+_JUDGE_TEXTS = ("rubric", "model", "endpoint", "key")
+_JUDGED = ("reply", "transcript")
+_BREAKS, _FAILS = "counts nowhere", "not met"
+"""An error answer to a call breaks the evaluation, or is the agent's failure."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,13 @@ class _Call:
     shown: dict[str, str] = field(default_factory=dict)
     """Texts of `was`: what is still the same keeps its value."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] | None = None
+    """The call as it was, which stays so while nothing is typed; None for a new one."""
 
     @classmethod
     def of(cls, call: Mapping[str, Any], analysis: Analysis) -> _Call:
         """Return a call of a task."""
+        given = call
         name, arguments = str(call.get("name", "")), call.get("arguments")
         arguments = dict(arguments) if isinstance(arguments, Mapping) else {}
         if name in analysis.hubs and isinstance(arguments.get("name"), str):
@@ -79,7 +87,7 @@ class _Call:
             arguments = dict(inner) if isinstance(inner, Mapping) else arguments
         typed = typed_arguments(find_tool(analysis, name), arguments)
         extra = {key: value for key, value in call.items() if key not in ("name", "arguments")}
-        return cls(name, arguments, dict(typed), dict(typed), extra)
+        return cls(name, arguments, dict(typed), dict(typed), extra, given)
 
     @classmethod
     def new(cls, tool: Tool) -> _Call:
@@ -109,6 +117,8 @@ class _Call:
         Raises:
             InputError: A value cannot be read, or is missing.
         """
+        if self.given is not None and self.texts == self.shown:
+            return dict(self.given)
         same = {name: text for name, text in self.shown.items() if self.texts.get(name) == text}
         kept = {name: value for name, value in self.was.items() if name in same}
         typed = {name: text for name, text in self.texts.items() if name not in same}
@@ -160,7 +170,7 @@ class _Part:
 
     was: Mapping[str, Any]
     subject: str
-    """`call`, `reply`, `turns`; empty for a part of another kind, which is kept as JSON."""
+    """`call`, `reply`, `turns`, `judge`; empty for a part of another kind, which stays JSON."""
     call: _Call | None = None
     texts: dict[str, str] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
@@ -168,19 +178,25 @@ class _Part:
     @classmethod
     def of(cls, part: Any, analysis: Analysis) -> _Part:
         """Return a part of a task."""
-        known = [name for name in ("call", "reply", "turns") if _has(part, name)]
+        known = [name for name in ("call", "reply", "turns", "judge") if _has(part, name)]
         subject = known[0] if len(known) == 1 else ""
         expected = part[_key(subject)] if subject and _key(subject) in part else None
         if not subject or not isinstance(expected, Mapping):
             texts = {"json": json.dumps(part, ensure_ascii=False)}
             return cls({"": part}, "", None, dict(texts), texts)
-        call = _Call.of(part["call"], analysis) if subject == "call" else None
         texts = {"weight": _typed(part.get("weight", 1))}
+        if subject == "judge":
+            texts |= {name: str(expected[name]) for name in _JUDGE_TEXTS if name in expected}
+            texts["of"] = _typed(expected.get("of", _JUDGED[0]))
+            return cls(part, subject, None, dict(texts), texts)
+        call = _Call.of(part["call"], analysis) if subject == "call" else None
         inner = expected
-        if set(expected) == {"json"} and isinstance(expected["json"], Mapping):
+        if set(expected) - {"error"} == {"json"} and isinstance(expected["json"], Mapping):
             inner = expected["json"]
             texts["path"] = str(inner.get("path", ""))
         main = next((name for name in _MAIN if name in inner), "")
+        if main != "error" and expected.get("error") is False:
+            texts["errs"] = _FAILS
         texts |= {"expect": main, "value": _typed(inner[main])} if main else {}
         if not main:
             texts["expects"] = json.dumps(expected, ensure_ascii=False)
@@ -192,6 +208,9 @@ class _Part:
         get = self.texts.get
         if not self.subject:
             yield Row(f"{place}.json", "part (JSON)", get("json", ""), "kept as it is")
+            return
+        if self.subject == "judge":
+            yield from self._judge_rows(place)
             return
         if self.call is not None:
             yield from self.call.rows(f"{place}.call", analysis)
@@ -207,6 +226,24 @@ class _Part:
             if self.subject != "turns" and get("expect") != "error":
                 hint = "in JSON: items[0].name; empty: the text"
                 yield Row(f"{place}.path", "  at path", get("path", ""), hint)
+            if self.call is not None and get("expect") != "error":
+                # An error of the environment and one of the agent look the same.
+                hint = f"{_BREAKS}: the evaluation is broken; or {_FAILS}, such as a missing file"
+                choices = (_BREAKS, _FAILS)
+                yield Row(f"{place}.errs", "  if it errs", get("errs", ""), hint, choices)
+        yield Row(f"{place}.weight", "weight", get("weight", ""), "1")
+
+    def _judge_rows(self, place: str) -> Iterator[Row]:
+        get = self.texts.get
+        hint = "what earns 1, what half, and what nothing"
+        yield Row(f"{place}.rubric", "rubric", get("rubric", ""), hint, required=True)
+        hint = "its name at the endpoint"
+        yield Row(f"{place}.model", "model", get("model", ""), hint, required=True)
+        hint = "http://127.0.0.1:8000/v1; empty: OPENAI_BASE_URL, or OpenAI"
+        yield Row(f"{place}.endpoint", "endpoint", get("endpoint", ""), hint)
+        hint = "NAME of the variable with the key, never the key itself"
+        yield Row(f"{place}.key", "key", get("key", ""), hint)
+        yield Row(f"{place}.of", "judges the", get("of", ""), _JUDGED[0], _JUDGED)
         yield Row(f"{place}.weight", "weight", get("weight", ""), "1")
 
     def part(self, analysis: Analysis) -> Any:
@@ -221,11 +258,23 @@ class _Part:
         if self.call is not None:
             made["call"] = self.call.call(analysis)
         if self.texts != self.shown:
-            made[_key(self.subject)] = self._expected()
+            judges = self.subject == "judge"
+            made[_key(self.subject)] = self._judge() if judges else self._expected()
             weight = self.texts.get("weight", "").strip()
             made["weight"] = json_or_text(weight) if weight else 1
             if made["weight"] == 1 and "weight" not in self.was:
                 del made["weight"]
+        return made
+
+    def _judge(self) -> dict[str, Any]:
+        made = {**self.was["judge"]}
+        for name in (*_JUDGE_TEXTS, "of"):
+            text = self.texts.get(name, "")
+            if text == self.shown.get(name):
+                continue
+            made[name] = json_or_text(text) if name == "of" else text
+            if not text:
+                del made[name]
         return made
 
     def _expected(self) -> Any:
@@ -234,7 +283,8 @@ class _Part:
             return _json(self.texts["expects"])
         before = self.was.get(_key(self.subject), {})
         inner = before["json"] if self.shown.get("path") else before
-        gone = (self.shown.get("expect"), "tolerance", "path")
+        gone = {self.shown.get("expect"), "tolerance", "path"}
+        gone |= {"error"} if self.shown.get("errs") else set()
         made = {name: value for name, value in inner.items() if name not in gone}
         main, value = get("expect", "").strip(), get("value", "")
         if main not in _MAIN:
@@ -249,7 +299,57 @@ class _Part:
         if main == "number" and get("tolerance", "").strip():
             made["tolerance"] = json_or_text(get("tolerance", "").strip())
         path = get("path", "").strip()
-        return {"json": {"path": path, **made}} if path else made
+        made = {"json": {"path": path, **made}} if path else made
+        return {**made, **self._of_errors(main)}
+
+    def _of_errors(self, main: str) -> dict[str, bool]:
+        """What the part says of an error answer."""
+        text = self.texts.get("errs", "").strip()
+        if text not in ("", _BREAKS, _FAILS):
+            fix = f"It is {_BREAKS} or {_FAILS}."
+            raise InputError(
+                "an error answer cannot mean this", fix=fix, where=Location("if it errs")
+            )
+        return {"error": False} if text == _FAILS and main != "error" else {}
+
+
+@dataclass
+class _Step:
+    """A step of a solution as it is typed: a call, the last words, or something else, kept."""
+
+    was: Any
+    call: _Call | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, step: Any, analysis: Analysis) -> _Step:
+        """Return a step of a task."""
+        if isinstance(step, Mapping) and isinstance(step.get("reply"), str) and len(step) == 1:
+            return cls(step, texts={"reply": step["reply"]})
+        is_call = isinstance(step, Mapping) and isinstance(step.get("name"), str)
+        return cls(step, _Call.of(step, analysis) if is_call else None)
+
+    @property
+    def title(self) -> str:
+        if self.call is not None:
+            return self.call.name
+        return "the last reply" if self.texts else "kept as it is"
+
+    def rows(self, place: str, analysis: Analysis) -> Iterator[Row]:
+        if self.call is not None:
+            yield from self.call.rows(f"{place}.call", analysis)
+        elif self.texts:
+            yield Row(f"{place}.reply", "says", self.texts["reply"], "what ends the task")
+
+    def step(self, analysis: Analysis) -> Any:
+        """Return the step.
+
+        Raises:
+            InputError: A value cannot be read, or is missing.
+        """
+        if self.call is not None:
+            return self.call.call(analysis)
+        return {"reply": self.texts["reply"]} if self.texts else self.was
 
 
 def _has(part: Any, name: str) -> bool:
@@ -290,6 +390,7 @@ class DraftForm:
         self.setup = [_Call.of(one, analysis) for one in _listed(record.get("setup_tool"))]
         self.parts = [_Part.of(one, analysis) for one in _listed(record.get("evaluate"))]
         self.evaluators = [_Call.of(one, analysis) for one in _listed(record.get("evaluate_tool"))]
+        self.steps = [_Step.of(one, analysis) for one in _listed(record.get(SOLUTION))]
         self.variables: list[dict[str, str]] = []
         agent = record.get("agent_config")
         self.shares = bool(agent.get(SHARES)) if isinstance(agent, Mapping) else False
@@ -309,6 +410,9 @@ class DraftForm:
         for number, call in enumerate(self.evaluators):
             rows = tuple(call.rows(f"evaluator.{number}", self.analysis))
             made.append(Block("evaluator", number, f"Reward of {call.name}", rows))
+        for number, step in enumerate(self.steps):
+            rows = tuple(step.rows(f"step.{number}", self.analysis))
+            made.append(Block("step", number, f"Solution: {step.title}", rows))
         for number, variable in enumerate(self.variables):
             place, hint = f"variable.{number}", "a, b, c   or 1..20   or seed   or a JSON list"
             rows = (
@@ -338,10 +442,10 @@ class DraftForm:
             self.texts[number] = text
         elif kind == "variable":
             self.variables[int(number)][name] = text
-        elif kind == "part":
-            part = self.parts[int(number)]
-            inside = part.call is not None and name.startswith("call.")
-            target = part.call.texts if inside and part.call is not None else part.texts
+        elif kind in ("part", "step"):
+            item: _Part | _Step = (self.parts if kind == "part" else self.steps)[int(number)]
+            inside = item.call is not None and name.startswith("call.")
+            target = item.call.texts if inside and item.call is not None else item.texts
             target[name.removeprefix("call.") if inside else name] = text
         else:
             calls = self.setup if kind == "setup" else self.evaluators
@@ -356,14 +460,25 @@ class DraftForm:
         self.shares = self.shares or tool.kind == "agent"
 
     def add_part(self, subject: str, tool: Tool | None = None) -> None:
-        """Add an expectation of the reply, of the turns, or of a tool's answer."""
+        """Add an expectation of the reply, of the turns, of a tool's answer, or a judge."""
         call = None if tool is None else _Call.new(tool)
+        if subject == "judge":
+            self.parts.append(_Part({subject: {}}, subject))
+            return
         usual = "most" if subject == "turns" else "contains"
         self.parts.append(_Part({subject: {}}, subject, call, {"expect": usual}))
 
     def add_evaluator(self, tool: Tool) -> None:
         """Add a call that answers with a reward."""
         self.evaluators.append(_Call.new(tool))
+
+    def add_step(self, tool: Tool | None = None) -> None:
+        """Add a step of the solution before the last words: a call of a tool, or those words."""
+        ends = bool(self.steps) and self.steps[-1].call is None
+        if tool is not None:
+            self.steps.insert(len(self.steps) - ends, _Step({}, _Call.new(tool)))
+        elif not ends:
+            self.steps.append(_Step({}, texts={"reply": ""}))
 
     def add_variable(self, name: str = "") -> None:
         """Add a variable."""
@@ -375,6 +490,7 @@ class DraftForm:
             "setup": self.setup,
             "part": self.parts,
             "evaluator": self.evaluators,
+            "step": self.steps,
             "variable": self.variables,
         }
         if block.kind in lists:
@@ -395,6 +511,7 @@ class DraftForm:
             ("setup_tool", [call.call for call in self.setup]),
             ("evaluate", [part.part for part in self.parts]),
             ("evaluate_tool", [call.call for call in self.evaluators]),
+            (SOLUTION, [step.step for step in self.steps]),
         ]
         for name, readers in calls:
             values = []
@@ -421,7 +538,7 @@ class DraftForm:
     def _put_list(self, made: dict[str, Any], name: str, values: list[Any]) -> None:
         """Put calls or parts where they were: one alone as it was written, none left out."""
         before = self.record.get(name)
-        fresh = not before and name != "evaluate"
+        fresh = not before and name in ("setup_tool", "evaluate_tool")
         if not values:
             if before:
                 made.pop(name, None)
@@ -455,4 +572,5 @@ def _subject(part: _Part) -> str:
     if part.call is not None:
         return part.call.name
     names = {"reply": "the last reply", "turns": "the number of turns"}
+    names["judge"] = "a model that judges"
     return names.get(part.subject, "kept as it is")

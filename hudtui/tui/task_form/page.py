@@ -136,6 +136,7 @@ class TaskPage(Dialog["str | None"]):
         AppAction("tasks.setup", "Setup", "Add a call that sets the task up.", "f2", priority=True),
         AppAction("tasks.expect", "Expect", "Add what is expected.", "f3", priority=True),
         AppAction("tasks.variable", "Variable", "Add a variable.", "f4", priority=True),
+        AppAction("tasks.solve", "Solution", "Add a step of the solution.", "f5", priority=True),
         AppAction(
             "tasks.test", "Test", "Set the first task up and evaluate it.", "f6", priority=True
         ),
@@ -151,7 +152,8 @@ class TaskPage(Dialog["str | None"]):
     )
     CSS = """
     TaskPage #tasks-box { width: 100%; max-width: 170; height: 100%; max-height: 100%; }
-    TaskPage .dialog-buttons Button { min-width: 0; margin-left: 1; }
+    TaskPage .dialog-buttons Button { min-width: 0; padding: 0 1; margin-left: 0; }
+    TaskPage.-beside .dialog-buttons Button { padding: 0 2; margin-left: 1; }
     TaskPage .dialog-title { margin-bottom: 0; }
     TaskPage #tasks-panes { height: 1fr; layout: vertical; }
     TaskPage #tasks-form { height: 1fr; }
@@ -212,7 +214,8 @@ class TaskPage(Dialog["str | None"]):
         yield "+setup {key:tasks.setup}", "setup"
         yield "+expect {key:tasks.expect}", "expect"
         if not self.form.single:
-            yield "+variable {key:tasks.variable}", "variable"
+            yield "+var {key:tasks.variable}", "variable"
+        yield "+solve {key:tasks.solve}", "solve"
         yield "remove {key:tasks.remove}", "remove"
         yield "test {key:tasks.test}", "test"
         yield "Write {key:tasks.write}", "write"
@@ -332,7 +335,7 @@ class TaskPage(Dialog["str | None"]):
         tools = [tool for tool in analysis.tools if tool.name not in analysis.hubs]
         own = [tool for tool in tools if _serves(tool, kinds)]
         rest = [tool for tool in tools if tool not in own and tool.kind == "agent"]
-        return own + rest
+        return own + sorted(rest, key=lambda tool: tool.deprecated)
 
     def action_setup(self) -> None:
         tools = self._tools("setup")
@@ -352,6 +355,7 @@ class TaskPage(Dialog["str | None"]):
         options = [
             ("the last reply", "what the agent says at the end"),
             ("the number of turns", "at most so many"),
+            ("a model that judges", "gives a score by a rubric, at an endpoint that may charge"),
             *(_option(tool, "reward of ") for tool in judges),
             *(_option(tool, "answer of ") for tool in tools),
         ]
@@ -359,19 +363,33 @@ class TaskPage(Dialog["str | None"]):
         async def take(index: int | None) -> None:
             if index is None:
                 return
-            if index < 2:
-                subject = ("reply", "turns")[index]
+            if index < 3:
+                subject = ("reply", "turns", "judge")[index]
                 await self._added("part", lambda: self.form.add_part(subject))
-            elif index < 2 + len(judges):
-                judge = judges[index - 2]
+            elif index < 3 + len(judges):
+                judge = judges[index - 3]
                 await self._added("evaluator", lambda: self.form.add_evaluator(judge))
             else:
-                tool = tools[index - 2 - len(judges)]
+                tool = tools[index - 3 - len(judges)]
                 await self._added("part", lambda: self.form.add_part("call", tool))
 
         if not judges and not tools:
             self._tell_of_tools()
         self._pick("What is looked at after the last turn?", options, take)
+
+    def action_solve(self) -> None:
+        """Add a step of the solution: a call, or what is said at the end."""
+        tools = [tool for tool in self._tools() if tool.kind == "agent"]
+
+        async def take(index: int | None) -> None:
+            if index is not None:
+                tool = tools[index - 1] if index else None
+                await self._added("step", lambda: self.form.add_step(tool))
+
+        if not tools:
+            self._tell_of_tools()
+        said = ("the last reply", "what is said at the end")
+        self._pick("What solves the task next?", [said, *map(_option, tools)], take)
 
     def _tell_of_tools(self) -> None:
         told = Content.styled(f"! {self.words(_NO_TOOLS)}", "$warning")
