@@ -179,6 +179,7 @@ async def _play(request: EvalRequest, platform: Platform, *, as_json: bool) -> E
             if isinstance(event, EvalPrepared):
                 prepared = event
                 _announce(event)
+                await _note(event.out_dir, settings)
             elif isinstance(event, EpisodeDone):
                 if (
                     not gc.get_freeze_count()
@@ -193,6 +194,19 @@ async def _play(request: EvalRequest, platform: Platform, *, as_json: bool) -> E
     known = await _known(request, prepared, settings)
     _report(request, prepared, finished.summary, known, as_json=as_json)
     return finished.summary
+
+
+async def _note(out_dir: Path, settings: Settings) -> None:
+    """Remember where the evaluation is written, so that Results and baselines find it."""
+    import asyncio
+
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.results.find import note_results
+
+    try:
+        await asyncio.to_thread(note_results, settings.folder, out_dir)
+    except (HudtuiError, OSError) as error:
+        console.say(f"warning: baselines will not find this evaluation: {error}")
 
 
 def _log(line: str) -> None:

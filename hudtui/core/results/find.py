@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hudtui.core.errors import InputError, Location
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.files import file_lock, read_json, write_atomic
 from hudtui.core.paths import typed_path
 from hudtui.core.results.values import ResultRun
 from hudtui.core.text import did_you_mean
+from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
@@ -20,6 +23,9 @@ _NAME = "traces.jsonl"
 _TRAJECTORIES = "trajectories"
 _PLACES = ("outputs", ".art")
 """Folders that evaluations, verifiers and ART write to by default."""
+_ELSEWHERE = "evaluations.json"
+"""File in the folder of state with the other folders that evaluations were written to."""
+_MOST_ELSEWHERE = 500
 _DEEPEST = 6
 _MOST = 5_000
 """Number of folders after which the search ends."""
@@ -42,7 +48,7 @@ _EVALUATIONS = frozenset(("rollouts",))
 def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun, ...]:
     """Return the results of a project, the newest first.
 
-    Its runs, evaluations in `outputs/`, and ART's trajectories.
+    Its runs, evaluations in `outputs/` and where `note_results` says, and ART's trajectories.
     A run on another machine has results here once they were fetched. Only names and sizes are read.
     """
     runs: dict[Path, ResultRun] = {}
@@ -68,7 +74,43 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
             made = _result(path, _short(name), kind_)  # type: ignore[arg-type]
             if made is not None:
                 runs.setdefault(made.path, made)
+    for place in _elsewhere(folder):
+        made = _result(Path(place) / _NAME, place, "evaluation")
+        if made is not None:
+            runs.setdefault(made.path, made)
     return tuple(sorted(runs.values(), key=lambda one: -one.modified))
+
+
+def note_results(folder: Path, out: Path) -> None:
+    """Remember the folder of an evaluation that no search of the project finds.
+
+    Args:
+        folder: The project.
+        out: The folder; that of a run is left to the run.
+
+    Raises:
+        InputError: The folder of state cannot be written.
+    """
+    out = out.absolute()
+    known = any(out.is_relative_to((folder / place).absolute()) for place in _PLACES)
+    if known or (out.parent / "plan.json").exists():
+        return
+    file = make_state_dir(folder) / _ELSEWHERE
+    with file_lock(file):
+        places = [place for place in _elsewhere(folder) if place != str(out)]
+        kept = [*places, str(out)][-_MOST_ELSEWHERE:]
+        write_atomic(file, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
+
+
+def _elsewhere(folder: Path) -> list[str]:
+    """Return what `note_results` remembers of a project; nothing where it cannot be read."""
+    try:
+        places = read_json(folder / STATE_FOLDER / _ELSEWHERE)
+    except (HudtuiError, OSError):
+        return []
+    listed = places if isinstance(places, list) else []
+    texts = [place for place in listed[:_MOST_ELSEWHERE] if isinstance(place, str)]
+    return [place for place in texts if "\0" not in place and os.path.isabs(place)]
 
 
 def results_at(path: Path) -> tuple[ResultRun, ...]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import aclosing
@@ -28,7 +29,7 @@ from support.recorded import (
 
 from hudtui.core.errors import InputError
 from hudtui.core.results.export import atif, markdown, sft_row
-from hudtui.core.results.find import find_results, results_at, results_named
+from hudtui.core.results.find import find_results, note_results, results_at, results_named
 from hudtui.core.results.index import ResultIndex, follow
 from hudtui.core.results.queries import diff_transcripts, histogram
 from hudtui.core.results.values import GroupKey
@@ -524,6 +525,34 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     art.write_bytes(art.read_bytes()[:-200])
     with pytest.raises(InputError, match="damaged"):
         index.read(index.entries[0])
+
+
+def test_evaluations_elsewhere_are_found_once_they_are_noted(tmp_path: Path) -> None:
+    project, away = tmp_path / "project", tmp_path / "away"
+    for place in (away / "a", away / "b", project / "outputs" / "c", away / "run" / "out"):
+        write_own(place / "traces.jsonl", own_episode("x"))
+    (away / "run" / "plan.json").write_text("{}")
+    assert [one.name for one in find_results(project)] == ["c"]
+    for place in (away / "a", project / "outputs" / "c", away / "run" / "out", away / "a"):
+        note_results(project, place)
+    assert {one.name for one in find_results(project)} == {"c", str(away / "a")}
+    (named,) = results_named(str(away / "a"), project)
+    assert named.path == away / "a" / "traces.jsonl"
+    note_results(project, away / "b")
+    shutil.rmtree(away / "a")
+    assert {one.name for one in find_results(project)} == {"c", str(away / "b")}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "7", '[7, null, "", "relative", "/a\\u0000b"]', "[" * 99_999]
+)
+def test_a_damaged_note_of_evaluations_is_passed_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".hudtui").mkdir()
+    (tmp_path / ".hudtui" / "evaluations.json").write_text(text)
+    assert find_results(tmp_path) == ()
+    write_own(tmp_path / "away" / "traces.jsonl", own_episode("x"))
+    note_results(tmp_path, tmp_path / "away")
+    assert len(find_results(tmp_path)) == 1
 
 
 def test_the_results_of_a_project_are_found(tmp_path: Path) -> None:
