@@ -372,9 +372,17 @@ class EpisodePlayer:
         self.info.pop("evaluation_error", None)
         wrong = await (self._judge_parts() if self._parts else self._judge_by_tools())
         if wrong is not None:
-            self.info["evaluation_error"] = shorten(wrong, _ERROR_LIMIT)
+            self.info["evaluation_error"] = shorten(self._placeless(wrong), _ERROR_LIMIT)
         self._seconds["evaluate"] += perf_counter() - began
         return self.scores
+
+    def _placeless(self, text: str) -> str:
+        """Return a text in which the episode's folder has its variable's name.
+
+        So the same fault of several episodes is one fault.
+        """
+        folder = self._place.folder if self._place is not None else None
+        return text if folder is None else text.replace(str(folder), "${EPISODE_DIR}")
 
     async def _judge_parts(self) -> str | None:
         """Make the calls of the parts, and judge the answers. Returns why there is no score."""

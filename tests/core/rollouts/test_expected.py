@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.played import play
 
+from hudtui.core.environment.episode_place import EpisodePlace
 from hudtui.core.environment.values import (
     ContentBlock,
     Session,
@@ -207,6 +208,20 @@ async def test_an_evaluation_that_answers_with_an_error_is_no_reward():
     assert episode.stop == "error" and not episode.scores.reward_found
     assert "read_file answered with an error: ENOENT: words.txt" in str(episode.error)
     assert "`error: false`" in str(episode.error) and episode.scores.parts == ()
+
+
+async def test_the_same_fault_in_two_folders_is_said_alike():
+    said = []
+    for name in ("one", "two"):
+        session = Files()
+        session.place = EpisodePlace(name, Path("/tmp") / name / "files")  # type: ignore[attr-defined]
+        path = f"/tmp/{name}/files/words.txt"
+        called = {"name": "read_file", "arguments": {"path": path}}
+        one = task([{"call": called, "expect": {"contains": "delta"}}])
+        episode = await played(one, [WRITES[1]], session)
+        assert episode.stop == "error"
+        said.append(episode.info["evaluation_error"])
+    assert said[0] == said[1] and "ENOENT: ${EPISODE_DIR}/words.txt" in said[0]
 
 
 async def test_an_error_answer_is_judged_where_the_task_says_so():
