@@ -254,7 +254,7 @@ def measurer(folder: Path, store: RunStore) -> Measurer:
         measures = stored_measures(folder, store)
         known = known_of(tasks, asked.played, measures, **asked.known)
         if not known.players:
-            return Measured(command=asked.command)
+            return Measured(command=asked.command, stale=known.stale)
         by = known.model or known.players[-1]
         same = [one for one in measures if one.play_digest == asked.played]
         values = by_player(same)[by.player]
@@ -266,7 +266,7 @@ def measurer(folder: Path, store: RunStore) -> Measurer:
         source = f"measured with {by.name} {age_text(max(0.0, known.now - by.since))}"
         if known.model is None and asked.subject is not None:
             source += ", not with the model"
-        return Measured(difficulty, source, asked.command)
+        return Measured(difficulty, source, asked.command, known.stale)
 
     return measure
 

@@ -81,6 +81,8 @@ class Measured:
     """Words for who measured it, and when."""
     command: str = ""
     """The command that measures."""
+    stale: int = 0
+    """Tasks that were measured only in an earlier form, or played in another way."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Selected:
     """Tasks above it."""
     unmeasured: int = 0
     """Tasks whose difficulty the filter names, and nobody has measured."""
+    stale: int = 0
+    """See `Measured.stale`; of those that count as not measured."""
     others: int = 0
     """All other tasks that are left out."""
     source: str = ""
@@ -111,13 +115,19 @@ class Selected:
         parts = (
             (self.too_easy, "too easy"),
             (self.too_hard, "too hard"),
-            (self.unmeasured, "not measured"),
+            (self.unmeasured, f"not measured{self._stale_words}"),
             (self.others, "not matching"),
         )
         left_out = ", ".join(f"{count} {words}" for count, words in parts if count)
         if left_out:
             line += f"; left out: {left_out}"
         return line + (f"; the {self.held_out} held out stay" if self.held_out else "")
+
+    @property
+    def _stale_words(self) -> str:
+        if not self.stale:
+            return ""
+        return f" as they are ({self.stale} with other turns, configuration or texts)"
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; `kept` is a number."""
@@ -178,6 +188,7 @@ def select_tasks(tasks: Sequence[Task], text: str, measured: Measured) -> Select
         easy,
         hard,
         unmeasured,
+        min(measured.stale, unmeasured),
         len(left_out) - easy - hard,
         measured.source if by_difficulty else "",
     )

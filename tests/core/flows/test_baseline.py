@@ -15,6 +15,7 @@ from hudtui.core.runs.again import request_again
 from hudtui.core.runs.inputs import config_in
 from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.tasks.select import Measured, select_tasks
 from hudtui.core.tasks.task import Task
 
 NOW = 1_000_000.0
@@ -167,6 +168,14 @@ async def evaluated(project: Project, **difficulties: tuple[float, ...]) -> None
 
 def kept(prepared: Preparation) -> list[str]:
     return [task.id for task in prepared.inputs.tasks]
+
+
+def test_tasks_that_were_measured_otherwise_are_said_to_be() -> None:
+    chosen = select_tasks(TASKS, "difficulty:0.1-0.9", Measured(stale=3))
+    assert chosen.text.endswith(
+        "left out: 4 not measured as they are (3 with other turns, configuration or texts)"
+    )
+    assert select_tasks(TASKS, "difficulty:0-1", Measured()).text.endswith("4 not measured")
 
 
 async def test_a_run_takes_the_tasks_of_a_difficulty(project: Project) -> None:
