@@ -124,7 +124,9 @@ async def make_tasks(
     failed = how.test and (trial is None or trial.severity == "error")
     shown = _made(tasks, problems) | {"trial": None if trial is None else trial.to_json()}
     if not failed and not how.dry_run:
-        written = write_drafted(project, tasks, how.output or free_name(project, analysis))
+        output = how.output or free_name(project, analysis)
+        named = source if how.draft is None else None
+        written = write_drafted(project, tasks, output, named=named)
         apart = written.held_out_file
         files = {"file": str(written.file), "held_out_file": apart and str(apart)}
         shown |= files

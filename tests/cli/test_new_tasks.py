@@ -10,6 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
+from hudtui.core.environment.cache import save_analysis
+from hudtui.core.environment.powers import task_powers
+from hudtui.core.environment.source import parse_source
+from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.flows.new_task import write_drafted
+from hudtui.core.project import open_project
+from hudtui.core.tasks.draft import DraftedTasks
+from hudtui.core.trust import VARIABLE, Untrusted, require, revoke
 
 BOARD = (
     "--setup",
@@ -175,3 +183,21 @@ def test_a_test_that_fails_writes_nothing() -> None:
     result = new("text-2048", *draft, "--test", "--yes", "-o", "t.json")
     assert result.exit_code == 1 and "nothing is written" in result.stderr, result.output
     assert not Path("t.json").exists()
+
+
+def test_servers_that_the_command_names_are_not_asked_about_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers = {"a": {"command": "no-such-program", "args": ["x"]}}
+    source = parse_source(json.dumps(servers))
+    save_analysis(source, Analysis("a", tools=(Tool("move", "", {"type": "object"}),)))
+    monkeypatch.delenv(VARIABLE)
+    revoke(Path.cwd())
+    given = ("--prompt", "x", "--expect", "reply contains y")
+    assert new(json.dumps(servers), *given, "-o", "typed.json").exit_code == 0
+    require(Path.cwd(), task_powers([servers], Path("typed.json")))
+    draft = {"prompt": "x", "mcp_config": {"c": {"command": "third-program"}}}
+    record = (draft | {"id": "c", "evaluate": [{"reply": {"contains": "y"}}]},)
+    write_drafted(open_project(), DraftedTasks(record), Path("c.json"))
+    with pytest.raises(Untrusted):
+        require(Path.cwd(), task_powers([draft["mcp_config"]], Path("c.json")))

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from hudtui.core import trust
 from hudtui.core.environment.bundled import find_bundled
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, form_fields, hub_call, signature
+from hudtui.core.environment.powers import task_powers
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import EVALUATE_TOOLS, SETUP_TOOLS, Analysis, Tool
 from hudtui.core.errors import InputError, Location
@@ -106,7 +108,9 @@ class WrittenTasks:
         return f"Wrote {plural(len(self.tasks.train), 'task')} to {self.file}{apart}"
 
 
-def write_drafted(project: Project, tasks: DraftedTasks, file: Path) -> WrittenTasks:
+def write_drafted(
+    project: Project, tasks: DraftedTasks, file: Path, *, named: Source | None = None
+) -> WrittenTasks:
     """Write the tasks of a draft; what is in the files stays.
 
     Those that are held out have a file of their own, so that no training reads them.
@@ -115,6 +119,8 @@ def write_drafted(project: Project, tasks: DraftedTasks, file: Path) -> WrittenT
         project: The project; paths are relative to its folder.
         tasks: Tasks without errors.
         file: The file, `.json` or `.jsonl`, new or not.
+        named: The environment, where the person named it: so no question is asked about its
+            servers in the file. What a file of the folder names is asked about.
 
     Raises:
         InputError: A file has a task of one of the ids, or cannot be read or written. Nothing is
@@ -126,6 +132,9 @@ def write_drafted(project: Project, tasks: DraftedTasks, file: Path) -> WrittenT
     if apart is not None:
         add_tasks(path.with_name(apart.name), tasks.held_out, str(apart))
     add_tasks(path, tasks.train, str(file))
+    if named is not None and named.file is None:
+        servers = [record["mcp_config"] for record in (*tasks.train, *tasks.held_out)[:1]]
+        trust.agree(project.folder, task_powers(servers, path))
     return WrittenTasks(tasks, file, apart)
 
 

@@ -125,6 +125,14 @@ async def try_task(
     settings = await asyncio.to_thread(project.settings)
     judges = judge_lines(task, settings.lookup)
     servers = json.dumps([task.mcp_config, judges], sort_keys=True, default=repr)
+    if tasks is not None:
+        file = tasks_file(tasks, project.folder)
+        powers = required_powers([task], file, settings.lookup)
+        lacking = await asyncio.to_thread(trust.missing, project.folder, powers)
+        if lacking and is_per_episode(task.mcp_config):
+            # The question of trust shows the same, and a throw-away folder is nobody's loss.
+            agreed.add(servers)
+        await asyncio.to_thread(trust.require, project.folder, powers)
     if servers not in agreed:
         again = "Then they start once more, and the task's solution is played."
         lines = (
@@ -138,10 +146,6 @@ async def try_task(
         if not await person.confirm(f"Test {task.id}?", lines, yes="Test"):
             return
         agreed.add(servers)
-    if tasks is not None:
-        file = tasks_file(tasks, project.folder)
-        powers = required_powers([task], file, settings.lookup)
-        await asyncio.to_thread(trust.require, project.folder, powers)
     yield Progress("test", f"testing {task.id}")
     yield await _trial(task, settings)
 

@@ -45,7 +45,7 @@ def for_environment(
     form.texts["file"] = str(free_name(project, analysis))
     _begin(form, chosen, {key: text for key, text in typed.items() if text})
     own = with_own_folder(config, project.folder)
-    return FormContext(f"New tasks for {name}", form, _writer(project), own_folder=own)
+    return FormContext(f"New tasks for {name}", form, _writer(project, source), own_folder=own)
 
 
 def _begin(form: DraftForm, tool: Tool | None, typed: dict[str, str]) -> None:
@@ -99,8 +99,8 @@ def for_change(
     return FormContext(f"Change {before}", form, save, tasks=file)
 
 
-def _writer(project: Project) -> Any:
+def _writer(project: Project, named: Source | None = None) -> Any:
     def save(made: DraftedTasks, file: str) -> str:
-        return f"{write_drafted(project, made, Path(file)).report}."
+        return f"{write_drafted(project, made, Path(file), named=named).report}."
 
     return save

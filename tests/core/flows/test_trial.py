@@ -16,7 +16,7 @@ from hudtui.core.flows.trial import Trial, try_task
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.tasks.task import Task, ToolCall
-from hudtui.core.trust import VARIABLE, Untrusted
+from hudtui.core.trust import VARIABLE, Untrusted, agree
 
 BOARD = ToolCall("setup", {"name": "board", "arguments": {"board_size": 3, "seed": 2}})
 BUNDLED = {
@@ -88,6 +88,24 @@ async def test_a_yes_is_no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Untrusted):
         await trial(ScriptedPerson(True), task({"a": {"command": "touch", "args": ["started"]}}))
     assert not Path("started").exists()
+
+
+@pytest.mark.parametrize("own_folder", [True, False])
+async def test_after_the_question_of_trust_only_the_real_thing_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, own_folder: bool
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    place = "${EPISODE_DIR}" if own_folder else "."
+    tried = task({"a": {"command": "/no/such/program", "args": [place]}})
+    agreed: set[str] = set()
+    person = ScriptedPerson(True)
+    for _ in range(2):  # also where the person did not agree the first time
+        with pytest.raises(Untrusted) as caught:
+            await trial(person, tried, agreed)
+        assert not person.questions
+    agree(Path.cwd(), caught.value.powers)
+    await trial(person, tried, agreed)
+    assert len(person.questions) == (0 if own_folder else 1)
 
 
 @pytest.mark.parametrize(
