@@ -349,6 +349,14 @@ def test_a_solution_has_rows_and_its_reply_stays_the_last() -> None:
     assert kept.data()["solution"] == odd[1:]
 
 
+async def test_every_button_is_seen_on_a_small_screen(open_app: Any, project: Path) -> None:
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        page = await opened(app, pilot, page_for())
+        await until(pilot, lambda: "Write ^g" in screen_text(app))
+        for name in ("setup", "expect", "variable", "solve", "remove", "test", "write"):
+            assert page.query_one(f".dialog-buttons #{name}").region.right <= 78
+
+
 async def test_a_judge_and_a_solution_by_keys(open_app: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
         page = await opened(app, pilot, page_for())

@@ -152,8 +152,8 @@ class TaskPage(Dialog["str | None"]):
     )
     CSS = """
     TaskPage #tasks-box { width: 100%; max-width: 170; height: 100%; max-height: 100%; }
-    TaskPage .dialog-buttons Button { min-width: 0; padding: 0 1; margin-left: 0; }
-    TaskPage.-beside .dialog-buttons Button { padding: 0 2; margin-left: 1; }
+    TaskPage .dialog-buttons Button { min-width: 0; margin-left: 0; }
+    TaskPage.-beside .dialog-buttons Button { margin-left: 1; }
     TaskPage .dialog-title { margin-bottom: 0; }
     TaskPage #tasks-panes { height: 1fr; layout: vertical; }
     TaskPage #tasks-form { height: 1fr; }
