@@ -7,6 +7,7 @@ template, which is a program, runs in a process of its own with little time and 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -213,6 +214,8 @@ def _try_template(folder: Path, names: Sequence[str], opening: Sequence[Mapping[
         if re.fullmatch(r"[a-z]+_token", name) and isinstance(value, str | dict)
     }
     asked = json.dumps({"template": text, "tokens": tokens, "opening": list(opening)})
+    # No variable of the user's but the one that hudtui itself may have been found by.
+    env = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     try:
         done = subprocess.run(
             python_command("-m", "hudtui.core.training.chat_template"),
@@ -221,7 +224,7 @@ def _try_template(folder: Path, names: Sequence[str], opening: Sequence[Mapping[
             text=True,
             timeout=_TEMPLATE_SECONDS,
             check=False,
-            env={"PYTHONUTF8": "1"},
+            env={**env, "PYTHONUTF8": "1"},
         )
         answer = json.loads(done.stdout)
         if "error" not in answer:

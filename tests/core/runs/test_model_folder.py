@@ -174,6 +174,19 @@ async def test_what_is_wrong_is_said_on_every_machine_before_anything_is_rented(
     assert not any(request.method == "POST" for request in sim.requests)
 
 
+def test_the_template_is_tried_where_hudtui_itself_is_found_by_a_variable(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "site").mkdir()
+    code = f"import os; open({str(project / 'seen')!r}, 'w').write(','.join(os.environ))"
+    (project / "site" / "sitecustomize.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(project / "site"))
+    monkeypatch.setenv("HF_TOKEN", "a-secret")
+    assert read_model_folder(model_folder(project / "mine")).files
+    seen = (project / "seen").read_text().split(",")
+    assert "PYTHONPATH" in seen and "HF_TOKEN" not in seen
+
+
 async def test_a_folder_travels_with_the_run_and_a_disk_without_room_is_said(
     project: Path, store: RunStore, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
