@@ -230,6 +230,28 @@ def model_problem(model: str, error: Exception) -> InputError:
     return InputError(f"the model {model} cannot be loaded", why=first)
 
 
+def needs_vllm(recipe: Recipe, environ: Mapping[str, str], *, gpu: bool) -> bool:
+    """Return whether replies come from vLLM in the trainer's own process.
+
+    `gpu`: the trainer sees a GPU.
+    """
+    alone = not environ.get(SERVER) and environ.get("WORLD_SIZE", "1") == "1"
+    return recipe.vllm and gpu and alone and recipe.model != TINY
+
+
+def check_vllm(recipe: Recipe, environ: Mapping[str, str], *, gpu: bool) -> None:
+    """Check that vLLM is installed where replies come from it.
+
+    Raises:
+        InputError: It is not.
+    """
+    if needs_vllm(recipe, environ, gpu=gpu) and not find_spec("vllm"):
+        raise InputError(
+            f"the Python of this training has no vLLM: {sys.executable}",
+            fix="Install it there, or let the trainer generate by itself: --set vllm=false.",
+        )
+
+
 def make_trainer(
     recipe: Recipe,
     model: Any,
@@ -258,6 +280,7 @@ def make_trainer(
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     recipe.check_batch(processes)
     server = os.environ.get(SERVER, "")
+    uses_vllm = gpu and (bool(server) or needs_vllm(recipe, os.environ, gpu=gpu))
     arguments = GRPOConfig(
         output_dir=str(out / "checkpoints"),
         use_cpu=not gpu,
@@ -291,7 +314,7 @@ def make_trainer(
         disable_tqdm=True,
         report_to=["wandb"] if recipe.wandb and find_spec("wandb") else [],
         run_name=out.resolve().parent.name,
-        use_vllm=gpu and (bool(server) or processes == 1),
+        use_vllm=uses_vllm,
         vllm_mode="server" if server else "colocate",
         vllm_server_base_url=server or None,
         vllm_gpu_memory_utilization=round(recipe.gpu_memory_utilization / 3, 3),
@@ -412,6 +435,7 @@ def train(arguments: argparse.Namespace) -> None:
         recipe = replace(recipe, model=arguments.model, learning_rate=recipe.rate)
     import torch
 
+    check_vllm(recipe, os.environ, gpu=torch.cuda.is_available())
     random.seed(recipe.seed)
     torch.manual_seed(recipe.seed)
     out = Path(arguments.out)

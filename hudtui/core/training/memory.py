@@ -172,7 +172,7 @@ def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMem
             GpuMemory(
                 gpu,
                 "serve and train" if serves and trains else "serve" if serves else "train",
-                weights=(served / len(where.serve) if serves else 0.0)
+                weights=(served / len(where.serve) if serves and recipe.vllm else 0.0)
                 + (weights / shards if trains else 0.0),
                 optimizer=optimizer / shards if trains else 0.0,
                 activations=activations if trains else 0.0,

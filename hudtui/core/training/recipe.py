@@ -140,6 +140,12 @@ class Recipe:
         "The model's server generates without CUDA graphs: it starts sooner, takes less memory, "
         "and is slower.",
     )
+    vllm: bool = knob(
+        True,
+        "Generate with vLLM. Without it the trainer generates by itself, on one GPU and more "
+        "slowly: for a Python that has no vLLM.",
+        in_form=False,
+    )
     groups_per_step: int | None = knob(
         None, "Only with art: tasks of a step; by default two.", minimum=1
     )

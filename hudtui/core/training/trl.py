@@ -347,6 +347,11 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
     if recipe.model == TINY:
         raise _only_for_rehearsals()
     where = layout(spec.gpus, recipe, spec.gpu_memory, spec.shape)
+    if not recipe.vllm and spec.gpus > 1:
+        raise InputError(
+            f"a training without vLLM takes one GPU, and this run has {spec.gpus}",
+            fix="Take one (--gpus 1), or leave out vllm: false.",
+        )
     recipe.check_batch(len(where.train))
     if recipe.refill_groups and len(where.train) > 1:
         raise InputError(

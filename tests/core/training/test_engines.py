@@ -95,6 +95,18 @@ def test_one_gpu_does_both_in_one_process() -> None:
     assert "serve and train" in found.notes[0]
 
 
+def test_without_vllm_one_gpu_holds_the_weights_once() -> None:
+    alone, beside = (
+        layout(1, Recipe(model="x/y-3B", vllm=vllm), 80).memory for vllm in (False, True)
+    )
+    assert alone is not None and beside is not None
+    assert beside[0].total - alone[0].total == pytest.approx(alone[0].weights)
+    assert stage(plan(gpus=1, training={"vllm": False}), "train") == stage(plan(gpus=1), "train")
+    with pytest.raises(InputError, match="takes one GPU, and this run has 2") as refused:
+        plan(gpus=2, training={"vllm": False})
+    assert "--gpus 1" in (refused.value.fix or "")
+
+
 @pytest.mark.parametrize(
     ("gpus", "serving", "training"),
     [(3, "0", "1,2"), (4, "0,1", "2,3"), (6, "0,1", "2,3,4,5"), (8, "0,1,2,3", "4,5,6,7")],
