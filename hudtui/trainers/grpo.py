@@ -14,10 +14,11 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NoReturn
 
 from hudtui.core.environment.bundled import with_python_variable
@@ -48,6 +49,35 @@ HANDOVER = "handover"
 """Folder, in the folder of the output, of the adapters that a server on a CPU loads."""
 SERVER = "HUDTUI_VLLM_URL"
 """Variable with the address of a model server; empty: the trainer generates by itself."""
+
+
+class Stopwatch:
+    """The seconds of a step's rollouts, and those of them in which the trainer's model generated.
+
+    A batch of replies is generated when every conversation waits for one, so the rest is what the
+    environments took.
+    """
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+        self._generated = 0.0
+
+    @contextlib.contextmanager
+    def generation(self) -> Iterator[None]:
+        """Count the seconds of a batch."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self._generated += perf_counter() - began
+
+    def seconds(self, *, batches: bool) -> dict[str, float]:
+        """Return the seconds so far, as metrics; without `batches` the parts cannot be told."""
+        whole = perf_counter() - self._began
+        if not batches:
+            return {"time/rollouts": whole}
+        parts = {"time/generation": self._generated, "time/tools": whole - self._generated}
+        return {"time/rollouts": whole, **parts}
 
 
 def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
@@ -88,11 +118,14 @@ class _Processes(RankSync):
         return bool(self._accelerator.reduce(flag, reduction="sum").item())
 
 
-def replies_of(trainer: Any, server: str, *, cpu: bool = False) -> ReplySource:
+def replies_of(
+    trainer: Any, server: str, *, cpu: bool = False, watch: Stopwatch | None = None
+) -> ReplySource:
     """Return where a trainer's replies come from.
 
-    Its vLLM server, asked for each by itself, or batches of its own. With a server, every process
-    asks for its own conversations: TRL has sent the weights before it calls for rollouts.
+    Its vLLM server, asked for each by itself, or batches of its own, whose time `watch` counts.
+    With a server, every process asks for its own conversations: TRL has sent the weights before it
+    calls for rollouts.
     """
     end = trainer._tokenizer.eos_token_id
     accelerator = trainer.accelerator
@@ -103,7 +136,13 @@ def replies_of(trainer: Any, server: str, *, cpu: bool = False) -> ReplySource:
             server, sampling_of(generation), end=end, model=generation.model if cpu else ""
         )
     peers = _Processes(accelerator) if accelerator.num_processes > 1 else None
-    return BatchReplies(lambda prompts: generate_turn(trainer, prompts), filler=[end], peers=peers)
+    watch = watch or Stopwatch()
+
+    def generate(prompts: list[list[int]]) -> Generated:
+        with watch.generation():
+            return generate_turn(trainer, prompts)
+
+    return BatchReplies(generate, filler=[end], peers=peers)
 
 
 def sampling_of(generation: Any) -> dict[str, Any]:
@@ -334,11 +373,12 @@ def make_trainer(
         split = "train" if trainer.model.training else "eval"
         step = trainer.state.global_step + (split == "train")
         times = recipe.refill_groups if split == "train" else 0
+        watch = Stopwatch()
 
         async def play(wanted: Sequence[Task]) -> Sequence[TrainingEpisode]:
             return await players.play(
                 wanted,
-                replies_of(trainer, server, cpu=not gpu),
+                replies_of(trainer, server, cpu=not gpu, watch=watch),
                 peers=_Processes(trainer.accelerator)
                 if trainer.accelerator.num_processes > 1
                 else None,
@@ -367,6 +407,8 @@ def make_trainer(
             journal.refilled(refilled)
         if trainer.accelerator.is_main_process:
             journal.keep(refilled.tasks, played, split=split)
+            if split == "train":
+                journal.count(watch.seconds(batches=not server))
             for text in journal.warnings():
                 say(f"warning: {text}")
         return for_trainer(refilled.episodes)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
 
 from hudtui.core.rollouts.evaluate import secrets_of
@@ -79,14 +80,18 @@ class TrainingLog:
                 self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup)
             )
 
+    def count(self, values: Mapping[str, float]) -> None:
+        """Count numbers of a step that belong to no episode."""
+        for name, value in values.items():
+            self._counts.setdefault(name, []).append(value)
+
     def refilled(self, refilled: Refilled[TrainingEpisode]) -> None:
         """Count the groups of a step that were refilled.
 
         The reward of the step is that of its first episodes, before any was given up: those that
         are trained on are a choice of neither easy nor hopeless ones.
         """
-        for name, value in refilled.counts.items():
-            self._counts.setdefault(name, []).append(value)
+        self.count(refilled.counts)
         first = refilled.played[: refilled.first]
         rewards = [one.reward for one in first if one.reward is not None]
         self._counts.setdefault(REWARD, []).extend(rewards)
@@ -104,6 +109,17 @@ class TrainingLog:
         """Return the means since the last call."""
         counts, self._counts = self._counts, {}
         return {name: sum(values) / len(values) for name, values in counts.items()}
+
+
+def gpu_memory() -> dict[str, float]:
+    """Return the most memory in GiB that PyTorch has used on this process's GPU, and has reserved.
+
+    Empty without a GPU.
+    """
+    if not torch.cuda.is_available():
+        return {}
+    used, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return {"gpu_used_gib": used / 2**30, "gpu_reserved_gib": reserved / 2**30}
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -172,6 +188,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
             if self._tokens is not None:
                 row["tokens_per_s"] = (tokens - self._tokens) / seconds
             self._tokens = tokens
+        row |= gpu_memory()
         means = self._journal.means()
         if REWARD in means and REWARD in row:
             row["reward_trained"] = row[REWARD]

@@ -19,6 +19,9 @@ from hudtui.core.rollouts.values import Episode, Scores
 from hudtui.core.settings import load_settings
 from hudtui.core.training.recipe import Recipe
 from hudtui.trainers.grpo import (
+    SERVER,
+    Stopwatch,
+    check_vllm,
     environment,
     for_trainer,
     generate_turn,
@@ -152,3 +155,33 @@ def test_log_probabilities_belong_to_the_tokens_that_are_left() -> None:
 
     replies, logprobs = generate_turn(Trainer(), [[2]] * 3)
     assert replies == [[5, 1], [5, 6], [1]] and logprobs == [[-0.1, -0.2], [-0.4, -0.5], [None]]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "environ", "gpu"),
+    [
+        ({"vllm": False}, {}, True),
+        ({}, {}, False),
+        ({}, {SERVER: "http://127.0.0.1:8000"}, True),
+        ({}, {"WORLD_SIZE": "2"}, True),
+        ({"model": "tiny"}, {}, True),
+    ],
+)
+def test_vllm_is_missed_only_where_it_would_generate(
+    recipe: dict[str, Any], environ: dict[str, str], gpu: bool
+) -> None:
+    check_vllm(Recipe(**recipe), environ, gpu=gpu)
+    with pytest.raises(InputError, match="has no vLLM") as refused:
+        check_vllm(Recipe(), {"WORLD_SIZE": "1"}, gpu=True)
+    assert "--set vllm=false" in (refused.value.fix or "")
+
+
+def test_what_is_not_generation_is_the_environments_time() -> None:
+    watch = Stopwatch()
+    for _ in range(2):
+        with watch.generation():
+            pass
+    found = watch.seconds(batches=True)
+    assert found["time/generation"] + found["time/tools"] == pytest.approx(found["time/rollouts"])
+    assert 0 < found["time/generation"] < found["time/rollouts"]
+    assert set(watch.seconds(batches=False)) == {"time/rollouts"}

@@ -101,6 +101,10 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
         row["reward_std"] > 0 and row["grad_norm"] > 0 for row in trained
     )  # there was something to learn from
     assert any("eval_reward" in row for row in metrics)  # on the task that was held out
+    for row in trained:  # where its seconds went
+        assert row["time/generation"] > 0 and row["time/tools"] > 0
+        assert row["time/generation"] + row["time/tools"] == pytest.approx(row["time/rollouts"])
+        assert row["time/rollouts"] < row["step_time"]
     reader = MetricsReader()
     reader.feed((run / "out" / "metrics.jsonl").read_bytes())
     assert len(reader.series("reward")) == 3 and reader.bad == 0
