@@ -407,11 +407,7 @@ async def rent(
     ("ordered", "gpus"),
     [
         ({}, ["NVIDIA H200, 143771"]),
-        ({}, ["NVIDIA A100-SXM4-80GB, 81920"]),
-        ({}, ["NVIDIA H100 NVL, 95830"]),
         ({}, ["NVIDIA H100 80GB HBM3, 81559"] * 2),
-        ({"gpu_type": "H200"}, ["H100"]),
-        ({"gpu_type": "GH200", "gpu_memory": 96.0}, ["H100"]),
         ({"gpu_count": 8}, ["H100"]),
     ],
 )

@@ -397,20 +397,26 @@ def proxied(ssh_box: Box) -> Callable[[str], Any]:
     return make
 
 
+PROXY_COMMANDS = (
+    "~/bin/proxy %h %p",
+    "$HOME/bin/proxy %h %p 2>/dev/null",
+    "${HOME}/bin/proxy %h %p 2>>~/proxy.log",
+    "exec ~/bin/proxy %h %p",
+    "env X=1 ~/bin/proxy '%h' \"%p\" %r %n %%",
+    "sh -c 'true && exec ~/bin/proxy %h %p'",
+    "~/bin/proxy %h %p | cat",
+    "~/bin/pr?xy %h $(echo %p)",
+)
+
+
 @pytest.mark.parametrize(
-    "command",
+    ("command", "shell"),
     [
-        "~/bin/proxy %h %p",
-        "$HOME/bin/proxy %h %p 2>/dev/null",
-        "${HOME}/bin/proxy %h %p 2>>~/proxy.log",
-        "exec ~/bin/proxy %h %p",
-        "env X=1 ~/bin/proxy '%h' \"%p\" %r %n %%",
-        "sh -c 'true && exec ~/bin/proxy %h %p'",
-        "~/bin/pr?xy %h $(echo %p)",
-        "~/bin/proxy %h %p | cat",
+        *((command, "/bin/sh") for command in PROXY_COMMANDS),
+        (PROXY_COMMANDS[-1], "/bin/bash"),
+        (PROXY_COMMANDS[-1], None),
     ],
 )
-@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", None])
 async def test_through_a_proxy_command_as_ssh_runs_it(
     ssh_box: Box,
     proxied: Callable[[str], Any],
