@@ -72,3 +72,20 @@ def test_first_paint_imports_nothing_heavy(own_world: Path) -> None:
     core = {name for name in ours if name.startswith("hudtui.core.")}
     assert core <= {"hudtui.core.errors", "hudtui.core.text", "hudtui.core.paths"}
     assert not any(name.startswith("hudtui.cli.") for name in ours)
+
+
+def test_reading_a_project_without_runs_imports_no_runs_and_no_machines(own_world: Path) -> None:
+    read = (
+        "import json, sys; from pathlib import Path; from hudtui.tui.facts import Services; "
+        "Services().load_facts(Path.cwd()); print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, timeout=100)
+    modules = set(json.loads(done.stdout))
+    assert "hudtui.core.runs.project_status" in modules
+    assert not modules & {
+        "hudtui.core.compute.owned_hosts",
+        "hudtui.core.environment.cache",
+        "hudtui.core.remote.host",
+        "hudtui.core.runs.store",
+        "hudtui.core.training.plan",
+    }

@@ -1,21 +1,25 @@
-"""The providers of machines that the user's settings allow, for commands, screens and launches."""
+"""The providers of machines that the user's settings allow, for commands, screens and launches.
+
+What opens a machine is imported where it is used: the home screen asks whether machines can be
+rented before it is shown in full.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hudtui.core.compute.entry import Lookup, ProviderEntry
-from hudtui.core.compute.owned_hosts import OwnedHost, owned_hosts_file, read_owned_hosts
 from hudtui.core.compute.prime.entry import DEMO, OFF, SIMULATOR
-from hudtui.core.compute.provider import AuthError, Provider, ProviderError
-from hudtui.core.compute.ssh_key import key_path
-from hudtui.core.compute.values import Pod
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.extensions import PROVIDERS, extensions
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import open_host
-from hudtui.core.remote.target import SshTarget
 from hudtui.core.text import clean_line, did_you_mean
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.values import Pod
+    from hudtui.core.remote.host import Host
+    from hudtui.core.remote.target import SshTarget
 
 OWN = ("ssh", "local")
 """The providers of the user's own machines."""
@@ -95,6 +99,16 @@ def find_providers(
     Raises:
         InputError: The user's list of machines, or a setting of a provider, is invalid.
     """
+    from hudtui.core.compute.owned_hosts import (
+        LocalProvider,
+        OwnedHost,
+        SshProvider,
+        config_names,
+        owned_hosts_file,
+        read_owned_hosts,
+    )
+    from hudtui.core.compute.provider import ProviderError
+
     found: dict[str, Provider] = {}
     for name, entry in rentals().items():
         if (
@@ -113,17 +127,11 @@ def find_providers(
     own = {machine.name: machine for machine in listed if machine.name != "local"}
     names = [*machines]
     if whole_config:
-        from hudtui.core.compute.owned_hosts import config_names
-
         names += config_names()
     for name in names:
         own.setdefault(name, OwnedHost(name))
     if own:
-        from hudtui.core.compute.owned_hosts import SshProvider
-
         found["ssh"] = SshProvider(tuple(own.values()))
-    from hudtui.core.compute.owned_hosts import LocalProvider
-
     found["local"] = LocalProvider(
         next((machine for machine in listed if machine.name == "local"), None)
     )
@@ -141,6 +149,8 @@ def _has_machines(provider: str) -> bool:
 
 def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
     """Return the providers that cannot be used, by name, each with a line on what to do."""
+    from hudtui.core.compute.owned_hosts import owned_hosts_file, read_owned_hosts
+
     lacking = {name: entry.lacking(lookup) for name, entry in rentals().items()}
     told = {name: text for name, text in lacking.items() if text is not None}
     for name, why in extensions(PROVIDERS).broken.items():
@@ -163,6 +173,8 @@ def open_provider(
         AuthError: The provider's key is missing; the error says what to do.
         ProviderError: The provider is not available; the error says what to do.
     """
+    from hudtui.core.compute.provider import AuthError, ProviderError
+
     names, entry = provider_names(), rentals().get(name)
     given = providers.get(name) if providers is not None else None
     if given is not None:
@@ -197,11 +209,13 @@ def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
     Raises:
         ProviderError: The pod's address is not known yet.
     """
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.ssh_key import key_path
+    from hudtui.core.remote.target import SshTarget, parse_target
+
     if pod.provider == "local":
         return None
     if pod.provider == "ssh":
-        from hudtui.core.remote.target import parse_target
-
         return parse_target(pod.id)
     entry = rentals().get(pod.provider)
     if entry is not None and entry.target is not None and (target := entry.target(pod)) is not None:
@@ -231,6 +245,7 @@ async def pod_ssh_command(
     import asyncio
 
     from hudtui.core.compute.lifecycle import log_in_to_pod
+    from hudtui.core.compute.provider import ProviderError
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.remote.ssh import ssh_argv
 
@@ -246,6 +261,7 @@ def pod_login(lookup: Lookup) -> Callable[[Pod], Awaitable[Host]]:
 
     With the user's key, over the shared connections.
     """
+    from hudtui.core.remote.hosts import open_host
 
     async def login(pod: Pod) -> Host:
         return await open_host(pod_target(pod, lookup) or "local")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
@@ -18,8 +18,10 @@ from hudtui.core.files import read_text
 from hudtui.core.platform import Platform
 from hudtui.core.settings import Settings, folder_powers, load_settings
 from hudtui.core.text import in_full
-from hudtui.core.training.plan import JobSpec
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
+
+if TYPE_CHECKING:
+    from hudtui.core.training.plan import JobSpec
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are
@@ -227,6 +229,8 @@ def _tasks(file: Path, workspace: Workspace, most: int | None = LARGEST) -> Iter
 
 
 def _source(workspace: Workspace) -> Iterable[trust.Power]:
+    if not (workspace.state_dir / "analyses").is_dir():
+        return ()
     from hudtui.core.environment.cache import latest_analysis
     from hudtui.core.environment.source import parse_source
 
@@ -239,10 +243,10 @@ def _source(workspace: Workspace) -> Iterable[trust.Power]:
 
 
 def _runs(workspace: Workspace) -> Iterable[trust.Power]:
-    from hudtui.core.runs.store import RunStore
-
     if not (workspace.folder / STATE_FOLDER / "runs.db").is_file():
         return ()
+    from hudtui.core.runs.store import RunStore
+
     return RunStore(workspace.state_dir).powers()
 
 
