@@ -41,6 +41,8 @@ _TOGETHER = 0.5
 """Seconds within which new lines and numbers make one view."""
 _NAME = 60
 """Largest number of characters of a name."""
+_OF_NUMBERS = (".wandb", ".db", ".jsonl", "trainer_state.json")
+"""The ends of the names of files that hold numbers, and no lines to read."""
 _ELSEWHERE = re.compile(
     r"(?P<machine>(?:pod:)?(?!pod:)(?:[^\s/:@]+@)?(?:\[[^\s\]]+\]|[^\s/:@\[\]]+)(?::\d+)?)"
     r":(?!\d+$)(?P<path>.+)"
@@ -145,6 +147,15 @@ class ExternalRun:
         self.view = RunView(summary, stages)
         """The newest state."""
 
+    @property
+    def measures(self) -> bool:
+        """Return whether what is followed is surely one of numbers, by its name or its folder."""
+        if self._session is None:
+            return False
+        name = PurePosixPath(self.place.file or "").name
+        named = name.endswith(_OF_NUMBERS) or "tfevents" in name
+        return named or self._session.note is not None
+
     def log(self, window: str | None) -> Log | None:
         """Return the log of a window or file; None while no line of it is known."""
         return self._logs.get(window or "")
@@ -219,6 +230,8 @@ class ExternalRun:
                     metrics=watcher.numbers,
                     unread=watcher.window,
                     alarms=watcher.alarms,
+                    load=watcher.load,
+                    about=watcher.about,
                     problem=lines.note,
                 )
                 await asyncio.wait([reading], timeout=_TOGETHER)
@@ -277,6 +290,22 @@ async def find_external(
         return ExternalRun(place, host, None, now=now, thresholds=thresholds)
     session = await find_session(host, session=place.session, file=place.file)
     return ExternalRun(place, host, session, now=now, thresholds=thresholds)
+
+
+async def read_external(place: ExternalPlace) -> MetricsReader:
+    """Return all numbers that an external run has written until now.
+
+    Raises:
+        InputError: There is no such run, or it has no metrics that can be read.
+        MachineError: The machine does not answer.
+    """
+    host = await open_host(place.machine)
+    session = await find_session(host, session=place.session, file=place.file)
+    watcher = SessionWatcher(host, session, lines=None)
+    async with aclosing(watcher.follow(once=True)) as updates:
+        async for _ in updates:
+            pass
+    return watcher.numbers
 
 
 def read_place(

@@ -71,6 +71,10 @@ _SQLITE = b"SQLite format 3\0"
 _COPIED = 256 * 1024 * 1024
 """Largest size in bytes of a file that is copied for reading."""
 _PIECE = 1024 * 1024
+_SLICE = 64 * 1024
+"""Bytes that are searched for numbers before other tasks of the event loop run."""
+_TURNS = 50
+"""Turns of the event loop between two slices: a screen that is drawn takes many of them."""
 _TRIES = 5
 _FOLLOW_INSTEAD = "Follow the trainer's log or its tmux session instead."
 _SIGNS = 8
@@ -315,6 +319,10 @@ class SessionWatcher:
         }
         self.before: dict[str, int] = {}
         """For each source, the number of bytes before the first included line."""
+        self.load = MetricsReader()
+        """The load of the machine by time, as far as a tracker has written it down."""
+        self.about: dict[str, dict[str, str]] = {}
+        """What a tracker's file says of the run: `settings` and `machine`, each by its names."""
         self._unread: set[str] = set()
         """The sources whose beginning was not searched for numbers."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
@@ -492,7 +500,12 @@ class SessionWatcher:
                 if torn:  # the window begins in the middle of a line, which may have lost its step
                     _, newline, data = data.partition(b"\n")
                     torn = not newline
-                reader.feed(data)
+                for place in range(0, len(data), _SLICE):
+                    reader.feed(data[place : place + _SLICE])
+                    if not once:
+                        await _turns()
+                if not once:
+                    yield SessionUpdate(source.name, self._now())  # there are numbers to look at
             reader.taken()
         feed, at, existing = LineSplitter(offset=start), start, end
         if once and end <= start:
@@ -551,6 +564,7 @@ class SessionWatcher:
                     tracker, note = type(tracker)(), "the file was restarted"
                 damaged = tracker.damaged
                 rows = tracker.feed(chunk.data)
+                self._take_about(tracker)
                 before, at = at, chunk.offset + len(chunk.data)
                 if once and at >= end:
                     tracker.end()
@@ -561,6 +575,10 @@ class SessionWatcher:
                 if (at >= end and kept) or note:
                     yield self._told(source, list(kept if before < end else rows), note)
                     kept.clear()
+                elif rows and not once:
+                    yield SessionUpdate(source.name, self._now())  # there are numbers to look at
+                if not once:
+                    await _turns()
                 if once and at >= end:
                     if tracker.damaged:
                         raise InputError(
@@ -578,6 +596,7 @@ class SessionWatcher:
             began = time.monotonic()
             try:
                 rows = await file.news()
+                self._take_about(file)
             except MachineError as error:
                 if first:
                     raise
@@ -604,6 +623,14 @@ class SessionWatcher:
                 return
             first = False
             await asyncio.sleep(max(_AGAIN, 10 * (time.monotonic() - began)))
+
+    def _take_about(self, file: TrackerFile | _Snapshots) -> None:
+        """Take the load of the machine and what is said of the run."""
+        for row in file.load:
+            self.load.add(row)
+        file.load.clear()
+        for title, values in file.about.items():
+            self.about.setdefault(title, {}).update(values)
 
     def _take(self, source: LogSource, rows: list[Row]) -> list[Row]:
         """Add rows to the numbers; returns them, with the step that the trainer counts by."""
@@ -672,6 +699,12 @@ class SessionWatcher:
             await asyncio.sleep(POLL)
 
 
+async def _turns() -> None:
+    """Let others draw and answer keys while a large file is read."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
 def _utf_16(head: bytes) -> str | None:
     """Return the encoding of a text in UTF-16, as PowerShell writes it; None for anything else."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -718,6 +751,9 @@ class _Snapshots:
         """A notice for the user about the newest rows."""
         self.damage: InputError | None = None
         """The damaged places that were left out."""
+        self.load: list[Row] = []
+        self.about: dict[str, dict[str, str]] = {}
+        """See `TrackerFile`."""
         self._known: Any = None
 
     async def news(self) -> list[Row]:
@@ -819,6 +855,9 @@ class _Joined(_Snapshots):
                 self._rows += await asyncio.to_thread(reader.feed, data)
                 at += len(data)
                 self._readers[path] = reader, at
+                self.load += reader.load
+                reader.load.clear()
+                self.about.update(reader.about)
                 if reader.damaged > damaged:
                     where = (
                         f"{clean_line(path)} on {self.host.name} is damaged {_damage_of(reader)}"

@@ -28,6 +28,10 @@ _GPU_TITLES = {
     "°C": "GPU temperature °C",
     "W": "GPU power W",
 }
+_WANDB_GPU = re.compile(r"gpu\.(\d+)\.(.+)")
+"""A series of W&B's of one GPU."""
+_SHARES = ("%", "percent")
+"""The ends of the names of series from 0 to 100."""
 _LONGEST = 10 * 365 * 86400.0
 """Largest estimate of the remaining time, in seconds; a larger one is not shown."""
 
@@ -164,6 +168,8 @@ class RunView:
     result: RunResult = field(default_factory=RunResult)
     metrics: MetricsReader = field(default_factory=MetricsReader)
     """The run's metrics; `metrics.series("reward")` is the reward curve."""
+    about: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What an external run says of itself: `settings` and `machine`, each by its names."""
     unread: str | None = None
     """A sentence about steps whose metrics were not read; None if all were."""
     disk_free: int | None = None
@@ -254,7 +260,8 @@ class RunView:
             ):
                 found[name] = (0.0, None if total is None else total / 2**30)
         return {
-            name: (0.0, 100.0) if name.endswith("%") else scale for name, scale in found.items()
+            name: (0.0, 100.0) if name.lower().endswith(_SHARES) else scale
+            for name, scale in found.items()
         }
 
     @property
@@ -268,6 +275,8 @@ class RunView:
             gpu = _GPU_SERIES.fullmatch(name)
             if gpu is not None:
                 found.setdefault(_GPU_TITLES[gpu[2]], {})[name] = f"GPU {gpu[1]}"
+            elif (foreign := _WANDB_GPU.fullmatch(name)) is not None:
+                found.setdefault(f"GPU {foreign[2]}", {})[name] = f"GPU {foreign[1]}"
             elif name.startswith("network "):
                 found.setdefault("network MB/s", {})[name] = name.removeprefix("network ")
             else:

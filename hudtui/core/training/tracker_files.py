@@ -2,7 +2,9 @@
 
 - `run-*.wandb`: 7 bytes, then LevelDB's log format (blocks of 32 KiB; chunks with CRC-32, length,
   type) of protobuf messages. Of those, the history is read:
-  `Record.history = 2 {item = 1 {key = 1, nested_key = 2, value_json = 16}, step = 2 {num = 1}}`.
+  `Record.history = 2 {item = 1 {key = 1, nested_key = 2, value_json = 16}, step = 2 {num = 1}}`,
+  the load of the machine: `stats = 7 {timestamp = 2 {seconds = 1, nanos = 2}, item = 3}`, and what
+  is said of the run: `config = 5 {update = 1}`, `run = 17 {config = 4}`, `environment = 26`.
 - `events.out.tfevents.*`: TensorFlow's records (length, masked CRC-32C, data, masked CRC-32C) of
   `Event {wall_time = 1, step = 2, summary = 5 {value = 1}}`, with
   `value {tag = 1, simple_value = 2, tensor = 8}`.
@@ -44,6 +46,12 @@ _LARGEST = 16 * 1024 * 1024
 length."""
 _SQL_SECONDS = 20.0
 """Seconds that all queries of a database may take together, per look."""
+_SETTINGS = 500
+"""Most settings of a run in memory."""
+_SETTING = 500
+"""Longest text of a setting, in characters."""
+_NAMES = 10_000
+"""Most names of a file in memory."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -55,6 +63,10 @@ class TrackerFile(Protocol):
     damage: tuple[int, int] | None
     """The last of these places: its byte, from 0, and how many whole records were read before
     it."""
+    load: list[Row]
+    """Samples of the machine's load; who takes them empties the list."""
+    about: dict[str, dict[str, str]]
+    """What the file says of the run: `settings` and `machine`, each by its names."""
 
     def feed(self, data: bytes) -> list[Row]:
         """Read more bytes of the file and return the rows that they complete."""
@@ -73,6 +85,10 @@ class WandbFile:
         self.damage: tuple[int, int] | None = None
         self._at = 0
         self._whole = 0
+        self.load: list[Row] = []
+        self.about: dict[str, dict[str, str]] = {}
+        self._names: dict[bytes, str] = {}
+        """The names of items that were read, by their bytes; empty for one that is left out."""
         self._waits = False
         """A damaged chunk stands at the end, in a block that may still be written."""
         self._data = b""
@@ -127,11 +143,65 @@ class WandbFile:
         if self._record is not None:
             self._record.append(data)
             if kind in (1, 4):
-                rows += _read(_history, b"".join(self._record))
+                rows += _read(self._take, b"".join(self._record))
                 self._record, self._whole = None, self._whole + 1
             elif sum(map(len, self._record)) > _MOST:
                 self._record = None
         return 7 + length
+
+    def _take(self, record: bytes) -> Row:
+        """Read a record; returns the numbers of one of the history."""
+        found: Row = {}
+        for number, value in _fields(record):
+            if not isinstance(value, bytes):
+                continue
+            if number == 2:
+                self._history(value, found)
+            elif number == 7 and (sample := _sample(value)):
+                self.load.append(sample)
+            elif number in (5, 17, 26):
+                self._describe(number, value)
+        return found
+
+    def _history(self, value: bytes, found: Row) -> None:
+        for inner, item in _fields(value):
+            if inner == 1 and isinstance(item, bytes):
+                self._item(item, found)
+            elif inner == 2 and isinstance(item, bytes):
+                for key, step in _fields(item):
+                    if key == 1 and isinstance(step, int):
+                        found["_step"] = step
+
+    def _item(self, item: bytes, found: Row) -> None:
+        split = item.find(_VALUE)
+        name = self._names.get(item[:split]) if split > 0 else None
+        if name is not None and item[split + 2 : split + 3] == bytes([len(item) - split - 3 & 127]):
+            text = item[split + 3 :]  # a name that is known, and a value under 128 bytes
+        else:
+            name, text = _named_value(item)
+            if split > 0 and text == item[split + 3 :] and len(self._names) < _NAMES:
+                self._names[item[:split]] = name
+        if name and text:
+            value = json.loads(text.decode())
+            if type(value) in (float, int):
+                found[name] = value
+            else:
+                found.update(_numbers({name: value}))
+
+    def _describe(self, number: int, value: bytes) -> None:
+        settings = self.about.setdefault("settings", {})
+        machine = self.about.setdefault("machine", {})
+        if number == 5:
+            settings.update(_settings(value))
+        elif number == 17:
+            for inner, part in _fields(value):
+                if inner == 4 and isinstance(part, bytes):
+                    settings.update(_settings(part))
+            machine.update(_words_of(value, _RUN))
+        else:
+            machine.update(_words_of(value, _ENVIRONMENT))
+        for name in list(settings)[_SETTINGS:]:
+            del settings[name]
 
     def _skip(self, left: int, there: int) -> int | None:
         """Leave the rest of a block out, once all of it is there: its end may still be written."""
@@ -152,6 +222,8 @@ class EventsFile:
         self._whole = 0
         self._data = b""
         self._lost = False
+        self.load: list[Row] = []
+        self.about: dict[str, dict[str, str]] = {}
 
     def feed(self, data: bytes) -> list[Row]:
         if self._lost:
@@ -375,29 +447,93 @@ def _join(rows: list[Row], row: Row) -> None:
         rows.append(row)
 
 
-def _history(record: bytes) -> Row:
+_VALUE = b"\x82\x01"
+"""The key of an item's value in JSON, behind that of its name."""
+
+
+def _named_value(item: bytes) -> tuple[str, bytes]:
+    """Return the name of an item, empty for one of W&B's own, and its value as JSON."""
+    names, text = [], b""
+    for key, part in _fields(item):
+        if key in (1, 2) and isinstance(part, bytes) and part:
+            names.append(part.decode())
+        elif key == 16 and isinstance(part, bytes):
+            text = part
+    own = bool(names) and names[0].startswith("_") and names[0] not in ("_step", "_timestamp")
+    return "" if own else "/".join(names), text
+
+
+def _sample(value: bytes) -> Row:
+    """Return a sample of the machine's load with its time; empty without one."""
     found: Row = {}
-    for number, value in _fields(record):
-        if number != 2 or not isinstance(value, bytes):
+    for number, part in _fields(value):
+        if not isinstance(part, bytes):
             continue
-        for inner, item in _fields(value):
-            if inner == 1 and isinstance(item, bytes):
-                names, text = [], b""
-                for key, part in _fields(item):
-                    if key in (1, 2) and isinstance(part, bytes) and part:
-                        names.append(part.decode())
-                    elif key == 16 and isinstance(part, bytes):
-                        text = part
-                if (
-                    text
-                    and names
-                    and (names[0] in ("_step", "_timestamp") or not names[0].startswith("_"))
-                ):
-                    found.update(_numbers({"/".join(names): json.loads(text)}))
-            elif inner == 2 and isinstance(item, bytes):
-                for key, step in _fields(item):
-                    if key == 1 and isinstance(step, int):
-                        found["_step"] = step
+        if number == 2:
+            seconds = {key: one for key, one in _fields(part) if isinstance(one, int)}
+            found["time"] = seconds.get(1, 0) + seconds.get(2, 0) / 1e9
+        elif number == 3:
+            name, text = _named_value(part)
+            if name and text:
+                found.update(_numbers({name: json.loads(text.decode())}))
+    return found if found.keys() - {"time"} and found.get("time") else {}
+
+
+def _settings(config: bytes) -> dict[str, str]:
+    """Return what a message `config` sets, by dotted names."""
+    found: dict[str, str] = {}
+    for number, item in _fields(config):
+        if number == 1 and isinstance(item, bytes):
+            name, text = _named_value(item)
+            if name and text:
+                found.update(_texts(name.replace("/", "."), json.loads(text.decode())))
+    return found
+
+
+def _texts(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value and depth < _DEPTH:
+        for inner, one in value.items():
+            yield from _texts(f"{name}.{inner}", one, depth + 1)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield name[:_SETTING], text[:_SETTING]
+
+
+_GIT = {1: "repository", 2: "commit"}
+_RUN: Mapping[int, Any] = {3: "project", 8: "run", 13: "host", 21: _GIT}
+"""What `run` says: the number of a field, and its name or the fields in it."""
+_ENVIRONMENT: Mapping[int, Any] = {
+    1: "system",
+    2: "Python",
+    5: "arguments",
+    6: "program",
+    9: _GIT,
+    12: "host",
+    14: "executable",
+    16: "cores",
+    17: "processors",
+    18: "GPU",
+    19: "GPUs",
+    21: {1: "memory"},
+    22: {3: "CPU"},
+    25: "CUDA",
+}
+"""What `environment` says."""
+
+
+def _words_of(message: bytes, names: Mapping[int, Any]) -> dict[str, str]:
+    """Return the named fields of a message as texts; one that is repeated is joined."""
+    found: dict[str, str] = {}
+    for number, value in _fields(message):
+        name = names.get(number)
+        if isinstance(name, Mapping):
+            if isinstance(value, bytes):
+                found.update(_words_of(value, name))
+        elif name == "memory" and isinstance(value, int):
+            found[name] = f"{value / 2**30:.0f} GiB"
+        elif name is not None:
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            found[name] = f"{found[name]} {text}"[:_SETTING] if name in found else text[:_SETTING]
     return found
 
 
@@ -458,19 +594,25 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises:
         ValueError: It is no protobuf message.
     """
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    place, end = 0, len(data)
+    while place < end:
+        key = data[place]
+        place += 1
+        if key > 127:
+            key, place = _varint(data, place - 1)
         kind = key & 7
         if kind == 0:
             value, place = _varint(data, place)
             yield key >> 3, value
             continue
         if kind == 2:
-            size, place = _varint(data, place)
+            size = data[place] if place < end else 128
+            place += 1
+            if size > 127:
+                size, place = _varint(data, place - 1)
         else:
             size = {1: 8, 5: 4}.get(kind, -1)
-        if size < 0 or place + size > len(data):
+        if size < 0 or place + size > end:
             raise ValueError("no protobuf message")
         yield key >> 3, data[place : place + size]
         place += size

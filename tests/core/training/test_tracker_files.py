@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from support.tracker_files import (
     TENSORBOARD,
     TENSORBOARDX,
+    WANDB_CONFIG,
+    WANDB_ENVIRONMENT,
     WANDB_HISTORY,
+    WANDB_RUN,
+    WANDB_STATS,
     history,
     trackio_file,
     wandb_file,
@@ -225,3 +229,44 @@ def test_the_state_of_a_trainer() -> None:
     for torn in (state[:50], b"[]", b'{"log_history": 3}'):
         with pytest.raises(ValueError):
             read_trainer_state(torn)
+
+
+def test_what_a_file_of_wandb_says_of_the_run() -> None:
+    records = [WANDB_RUN, WANDB_STATS, WANDB_HISTORY, WANDB_CONFIG, WANDB_ENVIRONMENT, b"\x3a\x01"]
+    file = WandbFile()
+    rows = [row for byte in wandb_file(records) for row in file.feed(bytes([byte]))]
+    assert len(rows) == 1 and file.damaged == 0
+    assert file.load == [
+        {"time": 1700000030.5, "gpu.0.gpu": 55.5, "gpu.1.gpu": 20, "cpu": 3.25},
+    ]
+    assert file.about["settings"] == {
+        "lr": "1e-05",
+        "model.name": "tiny",
+        "model.layers": "4",
+        "tags": '["a", "b"]',
+        "optimizer.betas": "[0.9, 0.95]",
+    }
+    assert file.about["machine"] == {
+        "project": "games",
+        "run": "long",
+        "host": "box",
+        "system": "Linux-6",
+        "Python": "CPython 3.11.7",
+        "arguments": "--steps 9",
+        "commit": "af07",
+        "cores": "8",
+        "GPU": "NVIDIA H100",
+        "GPUs": "2",
+        "memory": "64 GiB",
+        "CPU": "EPYC",
+    }
+
+
+def test_values_of_one_name_that_differ_in_length() -> None:
+    """Names are known by their bytes after the first item, whatever values follow."""
+    values: list[object] = [1, 0.5, 10**120, "x" * 300, {"deep": {"er": 2}}, "NaN", None, True, -3]
+    data = wandb_file(history({"_step": n, "a/b": value}) for n, value in enumerate(values))
+    rows = WandbFile().feed(data)
+    assert [row.get("a/b") for row in rows[:3]] == [1, 0.5, 10**120]
+    assert rows[4] == {"_step": 4, "a/b/deep/er": 2} and math.isnan(rows[5]["a/b"])
+    assert [row.keys() - {"_step"} for row in rows[6:]] == [set(), set(), {"a/b"}]
