@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,6 +19,12 @@ _PLAIN_LIST = re.compile(rf"\[\n +({_ITEM}(?:,\n +{_ITEM}){{0,{WIDTH // 3}}})\n 
 """A list of numbers, words and the like that may fit on one line. Line ends inside of texts are
 escaped."""
 _BREAK = re.compile(r",\n +")
+_OPENING = re.compile(r"\{|^\s*\[")
+"""Where the JSON in a line may begin: a list only at the line's beginning."""
+_OPENINGS = 8
+"""How many of these places are tried."""
+_PYTHON = 100_000
+"""Longest dictionary of Python in a line, in characters."""
 
 
 def pretty(value: Any) -> str:
@@ -44,3 +52,33 @@ def _on_one_line(match: re.Match[str]) -> str:
     line = f"[{_BREAK.sub(', ', match[1])}]"
     before = match.start() - match.string.rfind("\n", 0, match.start()) - 1
     return line if before + len(line) <= WIDTH else match[0]
+
+
+def value_in_line(line: str) -> dict[Any, Any] | list[Any] | None:
+    """Return the object or list in a line of a log, also behind other words.
+
+    It is JSON, or a dictionary as Python prints it. None for any other line.
+    """
+    for match in islice(_OPENING.finditer(line), _OPENINGS):
+        for read in (_json_at, _python_at):
+            found = read(line, match.end() - 1)
+            if isinstance(found, dict | list) and found:
+                return found
+    return None
+
+
+def _json_at(line: str, place: int) -> Any:
+    try:
+        return json.JSONDecoder().raw_decode(line, place)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _python_at(line: str, place: int) -> Any:
+    end = line.rfind("}" if line[place] == "{" else "]") + 1
+    if end <= place or end - place > _PYTHON:
+        return None
+    try:
+        return ast.literal_eval(line[place:end])
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return None

@@ -487,3 +487,32 @@ def test_picture(snap: Callable[..., bool], project: Path, size: tuple[int, int]
 def test_keys_texts_and_numbers_of_json_and_dicts_stand_out(line: str, marked: list[str]) -> None:
     lines = LogLines(LogBuffer(), empty="")
     assert [line[start:end] for start, end, _ in lines.highlight(line)] == marked
+
+
+async def test_enter_shows_the_json_of_a_line(log: Any, screen_text: Any) -> None:
+    lines = [
+        "starting [3] workers",
+        '{"step": 1, "nested": {"deep": [1, 2]}}',
+        "INFO {'loss': '0.5', 'names': ('a', nan)} and",
+        "12:00 INFO {'loss': '0.5', 'reward': 0.25}",
+        "plain words",
+    ]
+    async with log() as (pane, pilot):
+        app = pane.app
+        await pilot.press("enter")
+        assert not app.screen.is_modal, "there is no line yet"
+        await add(pane, pilot, ["nothing"])
+        await pilot.press("enter")
+        assert "No line in sight holds JSON" in screen_text(app)
+        await add(pane, pilot, lines)
+        await pilot.press("enter")
+        await until(pilot, lambda: '"reward": 0.25' in screen_text(app))
+        assert "Line 5 of 6" in screen_text(app)
+        await pilot.press("K")
+        await until(pilot, lambda: "Line 3 of 6" in screen_text(app))
+        assert '"deep": [1, 2]' in screen_text(app)
+        await pilot.press("K", "J", "J", "enter")
+        await until(pilot, lambda: not app.screen.is_modal)
+        assert pane.lines.here == 4, "the line that was shown is marked"
+        await pilot.press("enter")
+        await until(pilot, lambda: '"reward": 0.25' in screen_text(app))

@@ -87,6 +87,15 @@ class LogView(Acting, Vertical):
             "ctrl+x",
             when=(unless(lambda log: log.searching, "nothing is being searched"),),
         ),
+        AppAction(
+            "log.open",
+            "JSON",
+            "Show the JSON in a line as an indented tree: in the marked line, or in the first one "
+            "in sight that has some; of a log that is followed, the last one.",
+            "enter",
+            palette=False,
+            when=(_LINES,),
+        ),
         by_key("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         by_key("log.times", "Times", "Show when each line arrived.", "D"),
         by_key(
@@ -514,6 +523,20 @@ class LogView(Acting, Vertical):
             self.app.say(f"The shown lines contain no error.{more}")
             return
         self.go_to(found)
+
+    def action_open(self) -> None:
+        from hudtui.tui.log.json_lines import JsonLines, first_value
+
+        numbers = self._lines.page()
+        if self._lines.follow:
+            numbers.reverse()
+        if self._lines.here in numbers:
+            numbers = [self._lines.here, *numbers]
+        found = first_value(self.buffer.raw, numbers)
+        if found is None:
+            self.app.say("No line in sight holds JSON.")
+            return
+        self.app.push_screen(JsonLines(self, *found))
 
     def action_down(self) -> None:
         self._lines.scroll_down(animate=False)
