@@ -105,7 +105,12 @@ def takes_request(
                 for name, value in values.items()
                 if types[name] == tuple[str, ...]
             }
-            command(**{to: kind(**{**values, **lists})}, **given)
+            texts = {
+                name: declared[name].joined.join(values[name])
+                for name in names
+                if declared[name].joined and values[name]
+            }
+            command(**{to: kind(**{**values, **lists, **texts})}, **given)
 
         rest = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -127,7 +132,7 @@ _Dataset = Annotated[
 
 
 def _annotation(name: str, kind: Any, about: Knob) -> Any:
-    kind = list[str] | None if kind == tuple[str, ...] else kind
+    kind = list[str] | None if kind == tuple[str, ...] or about.joined else kind
     shown: dict[str, Any] = {
         "help": about.help,
         "metavar": about.metavar,

@@ -395,6 +395,11 @@ async def _run_here(record: RunRecord, project: Project, how: How, as_json: bool
         _, monitor = runlog.open_store()
         async with notifying(record.id, project, console.say):
             await runlog.follow_run(monitor, record)
+        if record.spec.peers:
+            from hudtui.core.runs.launch import end_peers
+
+            for sentence in await end_peers(record):
+                console.say(f"warning: {sentence}: hudtui runs stop {record.id}")
         if _away(record):
             await _bring_home(record, project.runs)
 

@@ -374,6 +374,7 @@ def print_view(
         ("step", view.step),
         ("left", _left(view)),
         ("machine", None if run.host == "local" else run.host),
+        *((f"node {node.node}", node.text) for node in view.nodes),
         (
             "cost",
             cost_text(run) + _price(run) + _in_all(view) + run.cost_note

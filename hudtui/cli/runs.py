@@ -397,6 +397,13 @@ async def continue_run(
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")
     ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            help="Your machine to continue on, again for each further node; by default as before.",
+        ),
+    ] = None,
     spot: Spot = None,
     *,
     how: How,
@@ -418,7 +425,13 @@ async def continue_run(
     await monitor.refresh()
     chosen = await project.runs.run(project.runs.find, run)
     request = await continue_request(
-        chosen, project, step=step, steps=steps, spot=spot, progress=runlog.progress()
+        chosen,
+        project,
+        step=step,
+        steps=steps,
+        spot=spot,
+        hosts=tuple(host or ()),
+        progress=runlog.progress(),
     )
     await carry_out(request, how, as_json=as_json)
 

@@ -67,6 +67,9 @@ class Knob:
     """Nothing can be done without a value."""
     in_form: bool = True
     """A form has a field for it."""
+    joined: str = ""
+    """What joins the values of an option that may be typed several times; empty: it is typed
+    once."""
 
     def flag(self, name: str) -> str:
         """Return the long option that it is on a command line."""

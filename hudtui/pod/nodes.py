@@ -367,8 +367,13 @@ class MainNode(Node):
     def run(self) -> int:
         """The loop."""
         say(
-            "%s waits for %d other nodes at port %d of %s"
-            % (self.name(0), self.count - 1, self.port, ", ".join(self.addresses))
+            "%s waits for %s at port %d of %s"
+            % (
+                self.name(0),
+                " and ".join(map(self.name, range(1, self.count))),
+                self.port,
+                ", ".join(self.addresses),
+            )
         )
         while True:
             if self.asked:
@@ -466,7 +471,7 @@ class MainNode(Node):
             if problems:
                 self.conclude("%s. %s" % ("; ".join(problems), OPEN_PORTS))
                 return
-            port = free_port()
+            port = free_port(self.address)
             for link in self.links.values():
                 link.send("met", address=self.address, port=port)
             self.meet(self.address, port, socket.gethostbyname(self.address))
@@ -689,9 +694,9 @@ class OtherNode(Node):
         return {"reached": list(self.own), "own": self.own}
 
 
-def free_port() -> int:
-    """A port for the training's own meeting."""
-    for port in (RENDEZVOUS, 0):
+def free_port(address: str) -> int:
+    """A port for the training's own meeting; on one computer several runs may meet."""
+    for port in (0,) if address.startswith("127.") else (RENDEZVOUS, 0):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("", port))

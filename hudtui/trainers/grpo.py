@@ -272,10 +272,9 @@ def model_problem(model: str, error: Exception) -> InputError:
 def needs_vllm(recipe: Recipe, environ: Mapping[str, str], *, gpu: bool) -> bool:
     """Return whether replies come from vLLM in the trainer's own process.
 
-    `gpu`: the trainer sees a GPU.
+    `gpu`: the trainer sees a GPU. On several machines each process has one of its own.
     """
-    alone = not environ.get(SERVER) and environ.get("WORLD_SIZE", "1") == "1"
-    return recipe.vllm and gpu and alone and recipe.model != TINY
+    return recipe.vllm and gpu and not environ.get(SERVER) and recipe.model != TINY
 
 
 def check_vllm(recipe: Recipe, environ: Mapping[str, str], *, gpu: bool) -> None:

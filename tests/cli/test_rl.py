@@ -607,3 +607,24 @@ def test_a_rehearsal_elsewhere_says_that_it_takes_minutes(
         "a rehearsal takes minutes"
         in json.loads(hudtui(*words).stdout)["machine"]["estimate"]["text"]
     )
+
+
+def test_each_machine_that_is_named_is_a_node(workspace: Path) -> None:
+    key = Path.home() / ".ssh" / "id_ed25519"
+    key.parent.mkdir(mode=0o700)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    words = ["rl", "tasks.json", "-c", "play.yaml", "--model", "m/x-1B", "--dry-run", "--json"]
+    words += ["--host", "a@127.0.0.1:1", "--host", "b@127.0.0.1:2"]
+    checks = json.loads(hudtui(*words, code=2).stdout)["checks"]
+    machines = [check["text"] for check in checks if check["name"] == "machine"]
+    assert ["127.0.0.1:1" in machines[0], "127.0.0.1:2" in machines[1]] == [True, True], checks
+    found = json.loads(hudtui(*words, "--nodes", "3", code=2).stdout)["checks"]
+    texts = [check["text"] for check in found if check["name"] == "nodes"]
+    assert texts == ["3 nodes are asked for, and 2 machines are named"]
+
+
+def test_nodes_are_not_rented(workspace: Path, sim: PrimeSimulator) -> None:
+    words = ["rl", "tasks.json", "-c", "play.yaml", "--rehearse", "--provider", "prime", "--yes"]
+    done = hudtui(*words, "--nodes", "2", code=2)
+    assert "a run rents one machine, and 2 nodes are asked for" in done.stderr
+    assert ordered(sim) == 0

@@ -186,7 +186,7 @@ def test_who_does_not_know_the_key_does_not_belong_there(cluster: Callable[..., 
 def test_strangers_at_the_port_do_no_harm(cluster: Callable[..., Cluster]) -> None:
     nodes = cluster(2)
     nodes.start(0)
-    wait(lambda: "waits for 1 other" in nodes.log(0), nodes)
+    wait(lambda: "waits for node 1" in nodes.log(0), nodes)
     for words in (
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x00" * 200_000,

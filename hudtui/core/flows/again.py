@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hudtui.core.errors import InputError
@@ -60,6 +61,7 @@ async def continue_request(
     step: int | None = None,
     steps: int | None = None,
     spot: bool | None = None,
+    hosts: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> RunRequest:
     """Return the request for a run that continues a run which has ended.
@@ -72,6 +74,7 @@ async def continue_request(
         step: Step of the checkpoint to continue from; None for the last one.
         steps: Number of steps in all; None for as many as the run was asked for.
         spot: Whether to rent a spot machine; None for the same kind as before.
+        hosts: The user's machines to continue on; empty for those of the run.
         progress: Called while results are fetched.
 
     Raises:
@@ -90,6 +93,13 @@ async def continue_request(
     request = await asyncio.to_thread(
         lambda: continuation_request(record, folder, step=step, steps=steps)
     )
+    if hosts and record.spec.rent is not None:
+        raise InputError(
+            f"run {record.id} was on a rented machine, and is continued on one",
+            fix="Leave out --host.",
+        )
+    if hosts:
+        request = replace(request, host=",".join(hosts), nodes=1)
     return _with_kind(request, record, spot)
 
 

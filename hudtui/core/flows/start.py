@@ -57,7 +57,10 @@ async def agree_to_start(
     if record.spec.rehearse and record.host == LOCAL:
         return await _agree_to_environment(record, person)
     if rent is None:
-        where = "this machine" if record.host == LOCAL else clean_line(record.host, 60)
+        names = dict.fromkeys((record.host, *record.spec.peers))
+        where = " and ".join(
+            "this machine" if name == LOCAL else clean_line(name, 60) for name in names
+        )
         return await person.confirm(
             f"Start {name}?",
             (f"It runs on {where}; no machine is rented.",),
@@ -207,11 +210,10 @@ async def open_tunnels(record: RunRecord, project: Project) -> AsyncIterator[Non
     if ports:
         await asyncio.to_thread(lambda: require_run(record.spec, project.settings()))
     async with AsyncExitStack() as stack:
-        for port in ports:
+        names = (record.host, *record.spec.peers)
+        for name, port in ((name, port) for name in names for port in ports):
             try:
-                await stack.enter_async_context(
-                    find_host(record.host).reverse(port, "127.0.0.1", port)
-                )
+                await stack.enter_async_context(find_host(name).reverse(port, "127.0.0.1", port))
             except HudtuiError as error:
                 text = f"port {port} of this computer cannot be reached from its machine"
                 raise MachineError(text, why=error_sentence(error)) from error

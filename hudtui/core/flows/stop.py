@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from hudtui.core.compute.demo_simulator import ensure_simulator
 from hudtui.core.compute.provider import Provider
+from hudtui.core.errors import MachineError
 from hudtui.core.events import Progress
 from hudtui.core.flows.person import Person
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import find_host
-from hudtui.core.runs.launch import stop_run
+from hudtui.core.runs.launch import end_peers, stop_run
 from hudtui.core.runs.remote_run import RentalContext, end_remote_run, open_rental_context
 from hudtui.core.runs.results import Progress as FetchProgress
 from hudtui.core.runs.store import RunRecord
@@ -62,6 +63,8 @@ async def stop(
     summary, record = await asyncio.to_thread(lambda: (store.summary(run), store.record(run)))
     name = _name(summary)
     if not summary.active and not summary.holds_machine:
+        if record.spec.peers and (remaining := await end_peers(record)):
+            raise MachineError(f"{name} has ended on node 0 alone", why="; ".join(remaining))
         return Stopped(summary, f"{name} has ended already: {summary.state}.")
     rented = "Its results are fetched, and its machine is ended."
     if summary.active:

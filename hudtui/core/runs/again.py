@@ -63,7 +63,8 @@ def request_again(record: RunRecord) -> RunRequest:
         config=Path(spec.config.path) if spec.config else None,
         training=None,  # the settings are those of the file, too
         settings=dict(spec.training),
-        host=record.host if rent is None else None,
+        host=",".join(dict.fromkeys((record.host, *spec.peers))) if rent is None else None,
+        nodes=spec.nodes,
         provider=None if rent is None else rent.provider,
         gpus=None if rent is None else _gpus(rent.offer),
         offer_name=None,

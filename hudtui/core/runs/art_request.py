@@ -47,6 +47,7 @@ class ArtRequest(RunRequest):
             "concurrency",
             "limit",
             "rehearse_model",
+            "nodes",
         ),
         "held_out",
     )

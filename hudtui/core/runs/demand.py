@@ -35,6 +35,8 @@ class Demand:
     """The size of the model; None if it is unknown."""
     engine: str = TRAINER
     """The engine that trains: each shares the GPUs in its own way."""
+    nodes: int = 1
+    """Machines that train together."""
 
     @property
     def advice(self) -> str:
@@ -70,7 +72,9 @@ class Demand:
             return judge_memory(None, memory)
         try:
             known = float("inf") if memory is None else memory
-            found = find_engine(self.engine).memory(self.recipe, self.shape, gpus, known)
+            found = find_engine(self.engine).memory(
+                self.recipe, self.shape, gpus, known, self.nodes
+            )
         except InputError as error:
             return Fit(
                 "unable",
@@ -163,4 +167,5 @@ def training_demand(request: RunRequest, training: Mapping[str, Any], folder: Pa
         InputError: A setting cannot be used.
     """
     recipe = resolve_recipe(request, training, request.engine, request.features)
-    return Demand(recipe, find_shape(recipe.model, folder), request.engine)
+    shape = find_shape(recipe.model, folder)
+    return Demand(recipe, shape, request.engine, request.node_count)

@@ -9,21 +9,26 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import re
+import secrets
 import shutil
+import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.paths import app_paths
 from hudtui.core.plain import to_plain
 from hudtui.core.process import machine_label
+from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.remote.hosts import LOCAL, find_host, find_target
 from hudtui.core.runs.again import remove_unused
-from hudtui.core.runs.run_folder import MachineEvents, RunFolder
+from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -31,13 +36,17 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.engines import find_engine
 from hudtui.core.training.package_data import NAME as WHEEL_NAME
 from hudtui.core.training.package_data import PACKAGE_FOLDER, wheel_bytes
-from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Site
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Site, node_folder
 
 Lookup = Callable[[str], str | None]
 """Returns the value of a setting by its name, such as `Settings.get`."""
 
 _IN_MEMORY = 16 * 1024 * 1024
 """Largest size in bytes of a file that is read into memory before it is sent to a machine."""
+_RUNS_THERE = PurePosixPath(".hudtui/runs")
+"""Folder of the runs on a machine behind SSH."""
+_ENDS_ALONE = 20.0
+"""Seconds in which the other nodes end by themselves after node 0."""
 _SAY_EVERY = 2.0
 """Seconds between two reports of how much of a large file was sent."""
 _SHORTEST_SECRET = 6
@@ -149,11 +158,17 @@ async def continue_launch(
     record, stored = await store.run(lambda: (store.own_record(run), store.events(run)))
     machine = RunFolder(host, record)
     reports = reports or MachineEvents(machine, store, stored)
+    peers = peers_of(record)
     try:
         if not await machine.begun():
-            async with contextlib.aclosing(_prepare(machine, store, tmux=tmux)) as events:
-                async for event in events:
-                    yield event
+            for node in (machine, *peers):
+                async with contextlib.aclosing(_prepare(node, store, tmux=tmux)) as events:
+                    async for event in events:
+                        yield event
+            if peers:
+                await introduce(machine, peers)
+        for peer in peers:  # before node 0, whose start is that of the run
+            await peer.start(_secrets(machine.record.plan, lookup))
         began = time.monotonic()
         await machine.start(_secrets(machine.record.plan, lookup))
         if step := await _step(store, run, "supervisor", began):
@@ -175,6 +190,8 @@ async def continue_launch(
     except HudtuiError as error:
         if isinstance(error, RunError):
             raise
+        if peers and not await _has_begun(machine):
+            await stop_peers(peers, grace=None, why="the run could not be started on all nodes")
         if failed := await store.run(store.append, run, "failed", {"why": error_sentence(error)}):
             yield failed
         raise
@@ -183,10 +200,10 @@ async def continue_launch(
 async def _prepare(
     machine: RunFolder, store: RunStore, *, tmux: bool
 ) -> AsyncGenerator[RunEvent, None]:
-    run = machine.record.id
+    run, first = machine.record.id, machine.node == 0
     began = time.monotonic()
     await machine.make_folder()
-    if event := await _step(store, run, "folder", began):
+    if first and (event := await _step(store, run, "folder", began)):
         yield event
     began = time.monotonic()
     for file in machine.record.plan.files:
@@ -201,11 +218,16 @@ async def _prepare(
         await machine.host.put(
             await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME)
         )
-    if event := await _step(store, run, "files", began):
+    if first and (event := await _step(store, run, "files", began)):
         yield event
     began = time.monotonic()
     await machine.put_supervisor(tmux=tmux)
-    if event := await _step(store, run, "plan", began):
+    if first:
+        event = await _step(store, run, "plan", began)
+    else:
+        text = f"{machine.title} has the run's files"
+        event = await store.run(store.append, run, "note", {"message": text}, once=text)
+    if event:
         yield event
 
 
@@ -233,6 +255,8 @@ async def _send(
                 f"{clean_line(PurePosixPath(file.path).name, 60)}: {tenth}0 % of "
                 f"{file.size / 2**20:,.0f} MiB sent"
             )
+            if machine.node:
+                text += f" to {machine.title}"
             if tenth and (
                 event := await store.run(
                     store.append, machine.record.id, "note", {"message": text}, once=text
@@ -244,6 +268,139 @@ async def _send(
         sending.cancel()
         with contextlib.suppress(asyncio.CancelledError, HudtuiError):
             await sending
+
+
+_PORT = 29400
+"""Port of node 0 at which the other nodes come, on machines behind SSH."""
+
+
+async def introduce(machine: RunFolder, peers: Sequence[RunFolder]) -> None:
+    """Tell each node of a run which one it is, and where node 0 may be reached.
+
+    All get the same key. It stays the same when an interrupted launch is continued.
+
+    Raises:
+        MachineError: A machine does not answer, or node 0 has no address.
+    """
+    about = await _introduced(machine) or {
+        "hosts": [machine.host.name, *(peer.host.name for peer in peers)],
+        "addresses": await _addresses(machine),
+        "port": free_port() if machine.host.name == LOCAL else _PORT,
+        "key": secrets.token_hex(32),
+    }
+    for node in (machine, *peers):
+        text = json.dumps({**about, "rank": node.node})
+        await node.host.put(text.encode(), node.path("nodes.json"), mode=0o600)
+
+
+async def _introduced(machine: RunFolder) -> dict[str, Any] | None:
+    """Return what an earlier attempt has told node 0."""
+    if await machine.host.stat(machine.path("nodes.json")) is None:
+        return None
+    with contextlib.suppress(ValueError):
+        found = json.loads(await machine.host.get(machine.path("nodes.json"), limit=65536))
+        if isinstance(found, dict) and found.get("key"):
+            return found
+    return None
+
+
+async def _addresses(machine: RunFolder) -> list[str]:
+    """Return the addresses of node 0 to try: its own ones, then the one that SSH uses."""
+    if machine.host.name == LOCAL:
+        return ["127.0.0.1"]
+    done = await machine.host.run(
+        isolated_python_command(machine.python, machine.path("nodes.py"), "addresses"), timeout=60
+    )
+    own = [line for line in done.stdout.split() if _ADDRESS.fullmatch(line)]
+    target = await asyncio.to_thread(find_target, machine.host.name)
+    return list(dict.fromkeys((*own[:_ADDRESSES], target.host)))
+
+
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+_ADDRESSES = 16
+
+
+def free_port() -> int:
+    """Return a port of this machine that no program listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _has_begun(machine: RunFolder) -> bool:
+    """Return whether the supervisor of node 0 may have started; True where nobody knows."""
+    try:
+        return await machine.begun()
+    except MachineError:
+        return True
+
+
+async def stop_peers(
+    peers: Sequence[RunFolder], *, grace: float | None, why: str | None
+) -> tuple[str, ...]:
+    """Stop the nodes of a run beside node 0, and wait until nothing of them is left.
+
+    Returns:
+        Sentences about those that may still run.
+    """
+
+    async def stop(peer: RunFolder) -> str | None:
+        try:
+            async with asyncio.timeout(_patience(peer, grace)):
+                return await _stop_peer(peer, grace, why)
+        except TimeoutError:
+            return f"{peer.title} did not end in time"
+        except MachineError as error:
+            return f"{peer.title} may still run: {error_sentence(error)}"
+
+    sentences = await asyncio.gather(*map(stop, peers))
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+async def end_peers(record: RunRecord) -> tuple[str, ...]:
+    """Make sure that a run that has ended on node 0 ends on the others.
+
+    They get some seconds to end by themselves, because node 0 tells them, and are stopped then.
+
+    Returns:
+        Sentences about those that may still run.
+    """
+    peers, until = peers_of(record), time.monotonic() + _ENDS_ALONE
+    open_peers = list(peers)
+    while open_peers and time.monotonic() < until:
+        for peer in tuple(open_peers):
+            try:
+                status = await peer.status()
+            except MachineError:
+                break
+            if status.supervisor is None and status.ended:
+                open_peers.remove(peer)
+        await asyncio.sleep(0.5 if open_peers else 0.0)
+    return await stop_peers(open_peers, grace=None, why="the run has ended on node 0")
+
+
+async def _stop_peer(peer: RunFolder, grace: float | None, why: str | None) -> str | None:
+    if not await peer.begun():
+        if await peer.host.stat(peer.folder) is not None:  # its supervisor may be about to start
+            wish = json.dumps({"why": "stopped before it started"})
+            await peer.host.put(wish.encode(), peer.path("stop.json"))
+        if not await peer.begun():
+            return None
+    await peer.request_stop(grace, why)
+    pause = 0.05
+    while True:
+        status = await peer.status()
+        if status.supervisor is None and not (status.processes or status.stages):
+            return None
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.5)
+
+
+def _patience(machine: RunFolder, grace: float | None) -> float:
+    """Return the seconds that a node may take to end."""
+    stages = [stage for stage in machine.record.plan.stages if stage.node == machine.node]
+    allowed = sum(stage.grace if grace is None else grace for stage in stages)
+    return allowed + 8.0 * len(stages) + 30.0
 
 
 async def check_inputs(plan: Plan, lookup: Lookup | None) -> None:
@@ -312,6 +469,26 @@ async def stop_run(
         Untrusted: The user did not start this run.
     """
     machine = RunFolder(host, await store.run(store.own_record, run))
+    peers = peers_of(machine.record)
+    stopping = asyncio.create_task(stop_peers(peers, grace=grace, why=why)) if peers else None
+    try:
+        summary = await _stop_first(machine, store, grace=grace, why=why)
+    except MachineError as error:
+        remaining = await stopping if stopping is not None else ()
+        if not remaining:
+            raise
+        text = "; ".join((error_sentence(error), *remaining))
+        raise MachineError(f"run {run} may still run on its nodes", why=text) from None
+    if stopping is not None and (remaining := await stopping):
+        raise MachineError(f"run {run} has ended on node 0 alone", why="; ".join(remaining))
+    return summary
+
+
+async def _stop_first(
+    machine: RunFolder, store: RunStore, *, grace: float | None, why: str | None
+) -> RunSummary:
+    """Stop a run on its machine, or on its node 0; see `stop_run`."""
+    run, host = machine.record.id, machine.host
     with contextlib.suppress(RunError):
         await machine.sync(store)
     summary = await store.run(store.summary, run)
@@ -335,10 +512,7 @@ async def stop_run(
                 await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
             return await store.run(store.summary, run)
     await machine.request_stop(grace, why)
-    stages = machine.record.plan.stages
-    patience = (
-        sum(stage.grace if grace is None else grace for stage in stages) + 8.0 * len(stages) + 30.0
-    )
+    patience = _patience(machine, grace)
     pause, until = 0.05, time.monotonic() + patience
     while (left := await _left(machine, store)) is not None:
         if time.monotonic() > until:
@@ -365,9 +539,8 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
         raise RunError(f"run {run} has ended")
     record = await store.run(store.own_record, run)
     limits = {"max_seconds": None if hours is None else hours * 3600}
-    await host.put(
-        json.dumps(limits).encode(), RunFolder(host, record).path("limits.json"), mode=0o600
-    )
+    for node in (*peers_of(record), RunFolder(host, record)):
+        await node.host.put(json.dumps(limits).encode(), node.path("limits.json"), mode=0o600)
     await store.run(store.append, run, "limits", {"max_hours": hours})
 
 
@@ -394,20 +567,19 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
             fix=f"hudtui runs stop {run}",
         )
     gone = []
-    there = PurePosixPath(record.folder)
-    if (
-        record.host != LOCAL
-        and record.spec.rent is None
-        and there.parent == PurePosixPath(".hudtui/runs")
-    ):
-        done = await find_host(record.host).run(["rm", "-rf", "--", str(there)], timeout=600)
-        if not done.ok:
-            raise MachineError(
-                f"{there} on {record.host} could not be removed", why=clean_line(done.stderr, 300)
-            )
-        gone.append(f"removed {there} on {record.host}")
-    here = store.folder / run
-    if not keep_results and here.is_dir():
+    for node, name in enumerate((record.host, *record.spec.peers)):
+        there = PurePosixPath(node_folder(record.folder, node))
+        if name != LOCAL and record.spec.rent is None and there.parent == _RUNS_THERE:
+            done = await find_host(name).run(["rm", "-rf", "--", str(there)], timeout=600)
+            if not done.ok:
+                raise MachineError(
+                    f"{there} on {name} could not be removed", why=clean_line(done.stderr, 300)
+                )
+            gone.append(f"removed {there} on {name}")
+    for node in range(record.plan.nodes):
+        here = Path(node_folder(str(store.folder / run), node))
+        if keep_results or not here.is_dir():
+            continue
         try:
             await asyncio.to_thread(shutil.rmtree, here)
         except OSError as error:

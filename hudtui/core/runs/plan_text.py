@@ -97,6 +97,9 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
     if rent is None:
         name = "this machine" if record.host == LOCAL else record.host
         lines = [PlanLine("machine", f"{clean_line(name)}, free")]
+        for node, peer in enumerate(record.spec.peers, 1):
+            name = "this machine, too" if peer == LOCAL else f"{clean_line(peer)}, free"
+            lines.append(PlanLine(f"node {node}", name))
         if prepared is not None and prepared.forecast is not None:
             lines.append(PlanLine("time", prepared.forecast.text))
         if record.plan.max_seconds is not None:
@@ -186,6 +189,8 @@ def plan_json(record: RunRecord) -> dict[str, Any]:
     """
     found = to_plain(record.plan)
     for told, stage in zip(found["stages"], record.plan.stages, strict=True):
+        if record.plan.nodes == 1:
+            del told["node"]
         told["argv"] = list(_shown_words(stage, record.spec))
         told["env"] = dict(_shown_variables(stage, record.spec))
     return found

@@ -16,7 +16,7 @@ from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, answering, find_host
 from hudtui.core.runs.launch import Lookup, available_secrets, continue_launch, error_sentence
 from hudtui.core.runs.remote_run import may_have_begun
-from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunSummary
@@ -44,7 +44,7 @@ async def reconcile_runs(
 
     async def one(summary: RunSummary) -> Notice | None:
         try:
-            return await _reconcile(summary, store, hosts(summary.host), lookup, now())
+            return await _reconcile(summary, store, hosts, lookup, now())
         except HudtuiError as error:
             return Notice("warning", f"run {summary.id}: {error_sentence(error)}")
 
@@ -68,8 +68,13 @@ def _open_runs(store: RunStore) -> tuple[list[RunSummary], list[str]]:
 
 
 async def _reconcile(
-    summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float
+    summary: RunSummary,
+    store: RunStore,
+    hosts: Callable[[str], Host | None],
+    lookup: Lookup | None,
+    now: float,
 ) -> Notice | None:
+    host = hosts(summary.host)
     run, record = summary.id, await store.run(store.record, summary.id)
     if host is None:
         return Notice(
@@ -111,7 +116,29 @@ async def _reconcile(
     await machine.sync(store)
     if status.ended and status.session:
         await tmux.close_detached(host, machine.session)
-    return notice
+    return await _look_at_peers(machine, hosts, lookup) or notice
+
+
+async def _look_at_peers(
+    machine: RunFolder, hosts: Callable[[str], Host | None], lookup: Lookup | None
+) -> Notice | None:
+    """Start the killed supervisors of the other nodes of a run again.
+
+    They continue, or record the end of their part.
+    """
+    record, words = machine.record, []
+    for peer in peers_of(record, hosts):
+        try:
+            async with answering(peer.host.name, within=_ANSWERS):
+                status = await peer.status()
+                if status.supervisor is None and status.status is not None and not status.ended:
+                    await peer.start(available_secrets(record.plan, lookup))
+                    words.append(f"the supervisor of {peer.title} had ended, and was started again")
+                if status.ended and status.session:
+                    await tmux.close_detached(peer.host, peer.session)
+        except MachineError as error:
+            words.append(f"{peer.title} may still run: {error_sentence(error)}")
+    return Notice("warning", f"run {record.id}: {'; '.join(words)}") if words else None
 
 
 async def _look_at_rented(

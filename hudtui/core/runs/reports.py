@@ -135,6 +135,7 @@ class StatusReport(msgspec.Struct):
     state: Name = ""
     """State of the run; `finished`, `failed` or `stopped` once the supervisor has written
     everything."""
+    why: Words | None = None
     heartbeat: Moment | None = None
     disk_free: Count | None = None
     stages: Annotated[dict[Name, StageReport], msgspec.Meta(max_length=1000)] = {}

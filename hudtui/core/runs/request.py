@@ -103,7 +103,9 @@ class RunRequest(JobOptions):
     name: str | None = knob(None, "Name of the run.", unset="made from the files", group=WHAT)
     host: str | None = knob(
         None,
-        "Your own machine: user@host, a name in ~/.ssh/config, or local.",
+        "Your own machine: user@host, a name in ~/.ssh/config, or local; again for each further "
+        "node.",
+        joined=",",
         in_form=False,
         group=WHERE,
     )
@@ -118,6 +120,16 @@ class RunRequest(JobOptions):
         label="GPUs",
         unset="by fit, then price",
         when=rents,
+        group=WHERE,
+    )
+    nodes: int = knob(
+        1,
+        "Machines that train together; by default as many as --host names. A rehearsal on this "
+        "machine plays them all.",
+        minimum=1,
+        maximum=64,
+        in_form=False,
+        when=trains,
         group=WHERE,
     )
     offer: Offer | None = None
@@ -219,6 +231,16 @@ class RunRequest(JobOptions):
         from hudtui.core.training.engines import find_engine  # not at the start of commands
 
         return find_engine(self.engine).features
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines of the user's that it names, node 0 first."""
+        return tuple(name.strip() for name in (self.host or "").split(",") if name.strip())
+
+    @property
+    def node_count(self) -> int:
+        """Number of machines that carry it out together."""
+        return max(self.nodes, len(self.machines))
 
     @property
     def limits(self) -> dict[str, str]:

@@ -52,6 +52,8 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         platform=workspace.platform.name,
         gpus=site.gpus,
         gpu_memory=site.gpu_memory,
+        nodes=request.node_count,
+        peers=site.peers,
         shape=None if work.demand is None else work.demand.shape,
         training=work.training,
         trainer_python=request.python,

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +21,10 @@ from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import FileChanged
 from hudtui.core.remote.hosts import LOCAL, find_host
-from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, failure_text
+from hudtui.core.training.plan import node_folder
 from hudtui.core.training.recipe import RECIPE
 
 Progress = Callable[[str, int, int], None]
@@ -137,7 +138,29 @@ async def pull(
     """
     record = await store.run(store.own_record, run)
     target = results_folder(record, store) if output is None else output.absolute()
-    return await fetch_results(RunFolder(find_host(record.host), record), target, progress=progress)
+    machine = RunFolder(find_host(record.host), record)
+    fetched = await fetch_results(machine, target, progress=progress)
+    for peer in peers_of(record):
+        place = Path(node_folder(str(target), peer.node))
+        try:
+            more = await fetch_results(peer, place, progress=progress)
+        except MachineError:  # a lost node keeps its logs, and nothing else
+            name = f"the logs of {peer.title}, which does not answer"
+            fetched = replace(fetched, skipped=(*fetched.skipped, name))
+        else:
+            fetched = _together(fetched, more)
+    return fetched
+
+
+def _together(first: FetchedResults, more: FetchedResults) -> FetchedResults:
+    """Return what was fetched of two nodes, as that of the first."""
+    return FetchedResults(
+        first.folder,
+        first.files + more.files,
+        first.size + more.size,
+        first.fetched + more.fetched,
+        (*first.skipped, *more.skipped),
+    )
 
 
 async def results_here(
@@ -167,11 +190,12 @@ async def fetch_results(
         MachineError: The machine does not answer, a file cannot be read or written or is damaged,
             or the local disk is full.
     """
-    source = Path(machine.record.folder)
+    source = Path(machine.folder)
     if machine.record.host == LOCAL and source.absolute() == target.absolute():
         files = [path for path in target.rglob("*") if path.is_file()]
         return FetchedResults(target, len(files), sum(path.stat().st_size for path in files), 0)
-    names = [*_RECORDS, *dict.fromkeys(output.path for output in machine.record.plan.outputs)]
+    outputs = () if machine.node else machine.record.plan.outputs
+    names = [*_RECORDS, *dict.fromkeys(output.path for output in outputs)]
     room = await asyncio.to_thread(_room, target)
     listed = await _list(machine, names, room + await asyncio.to_thread(_size, target))
     wanted = [file for file in listed if _is_wanted(file.name, names)]
@@ -200,7 +224,7 @@ async def _list(machine: RunFolder, names: list[str], most: int = 2**60) -> tupl
     """
     host = machine.host
     command = isolated_python_command(
-        machine.python, "-c", _LIST, machine.record.folder, str(most), *names
+        machine.python, "-c", _LIST, machine.folder, str(most), *names
     )
     done = await host.run(command, timeout=_PATIENCE, silence=_SILENCE)
     try:

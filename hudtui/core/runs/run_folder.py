@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import PurePosixPath
@@ -17,11 +17,13 @@ from hudtui.core.errors import MachineError, RunError
 from hudtui.core.plain import convert
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Completed, Disconnected, Host, Silent
+from hudtui.core.remote.hosts import find_host
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean_line, failure_text
+from hudtui.core.training.plan import node_folder
 
 _EVENTS = 2 * 1024 * 1024
 """Largest number of bytes of a machine's events per read, ten times those of the longest run. Older
@@ -57,7 +59,7 @@ class SupervisorStatus:
 
 @dataclass
 class RunFolder:
-    """A run's folder on its host.
+    """The folder of a run's node on its host.
 
     Raises:
         RunError: The user did not start this run; see `RunStore.require_own`.
@@ -65,6 +67,7 @@ class RunFolder:
 
     host: Host
     record: RunRecord
+    node: int = 0
     _heard: bytes = field(default=b"", init=False)
     """Bytes of the events that are not in the store yet."""
 
@@ -78,12 +81,22 @@ class RunFolder:
 
     def path(self, *parts: str) -> str:
         """Return a path in the run's folder."""
-        return str(PurePosixPath(self.record.folder, *parts))
+        return str(PurePosixPath(self.folder, *parts))
+
+    @property
+    def folder(self) -> str:
+        """Return the folder, as the machine spells it."""
+        return node_folder(self.record.folder, self.node)
+
+    @property
+    def title(self) -> str:
+        """Return the node as people know it."""
+        return f"node {self.node} ({clean_line(self.host.name, 60)})"
 
     @property
     def session(self) -> str:
         """Return the name of the run's tmux session."""
-        return f"hudtui-{self.record.id}"
+        return f"hudtui-{self.record.id}" + (f"-node-{self.node}" if self.node else "")
 
     @property
     def python(self) -> str:
@@ -101,8 +114,8 @@ class RunFolder:
             MachineError: The folder cannot be created.
         """
         for command in (
-            ["mkdir", "-p", "--", self.record.folder, self.path("out")],
-            ["chmod", "700", "--", self.record.folder],
+            ["mkdir", "-p", "--", self.folder, self.path("out")],
+            ["chmod", "700", "--", self.folder],
         ):
             done = await self.host.run(command, timeout=_PATIENCE)
             if not done.ok:
@@ -114,7 +127,7 @@ class RunFolder:
         """Write the supervisor and its plan into the run's folder."""
         code = resources.files("hudtui.pod").joinpath("supervisor.py").read_bytes()
         await self.host.put(code, self.path("supervisor.py"), mode=0o700)
-        plan = self.record.plan.for_machine(self.record.id, self.session, tmux=tmux)
+        plan = self.record.plan.for_machine(self.record.id, self.session, tmux=tmux, node=self.node)
         await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
 
     async def start(self, secrets: Mapping[str, str]) -> None:
@@ -194,7 +207,7 @@ class RunFolder:
         stdin: bytes | None = None,
         accept: tuple[int, ...] = (0,),
     ) -> dict[str, Any]:
-        words = (self.path("supervisor.py"), command, self.record.folder, *arguments)
+        words = (self.path("supervisor.py"), command, self.folder, *arguments)
         done = await self._run(isolated_python_command(self.python, *words), stdin)
         try:
             found = json.loads(done.stdout)
@@ -226,6 +239,17 @@ class RunFolder:
             except Disconnected:
                 continue
         return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
+
+
+def peers_of(
+    record: RunRecord, hosts: Callable[[str], Host | None] = find_host
+) -> tuple[RunFolder, ...]:
+    """Return the folders of a run's nodes beside node 0.
+
+    Those on machines that cannot be reached from this computer are left out.
+    """
+    reached = [(node, hosts(name)) for node, name in enumerate(record.spec.peers, 1)]
+    return tuple(RunFolder(host, record, node) for node, host in reached if host is not None)
 
 
 class MachineEvents:

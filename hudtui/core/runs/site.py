@@ -72,6 +72,8 @@ class RunSite:
     """GPUs that the run uses."""
     gpu_memory: float = _MEMORY
     """Memory of each GPU in GiB."""
+    peers: tuple[str, ...] = ()
+    """The user's machines that train together with it: node 1, 2, ..."""
 
     @property
     def remote(self) -> bool:
@@ -116,8 +118,14 @@ async def choose_machine(
     host = request_host(work.request)
     if work.request.trains and work.demand is None:
         return RunSite(host)  # what machine the training needs is not known
+    if refusal := _refuse_nodes(work.request, host):
+        return RunSite(host, (refusal,))
     if host is not None:
-        return await _own_site(work, host, folder, look_at or look_at_machine)
+        look_at = look_at or look_at_machine
+        site = await _own_site(work, host, folder, look_at)
+        return (
+            site if work.request.node_count == 1 else await _with_peers(work, site, folder, look_at)
+        )
     provider: Provider | None = None
     try:
         provider = await asyncio.to_thread(open_request_provider, work.request, settings, providers)
@@ -131,8 +139,8 @@ async def choose_machine(
 
 def request_host(request: RunRequest) -> str | None:
     """Return the host to run on, or None for a machine to rent."""
-    if request.host is not None:
-        return request.host
+    if request.machines:
+        return request.machines[0]
     if request.provider == LOCAL:
         return LOCAL
     if request.offer is not None:
@@ -246,6 +254,98 @@ async def _own_site(work: Work, host: str, folder: Path, look_at: LookAt) -> Run
     return replace(site, checks=tuple(checks))
 
 
+def _refuse_nodes(request: RunRequest, host: str | None) -> Check | None:
+    """Return why a run cannot be carried out by several machines; None if it can."""
+    count, named = request.node_count, request.machines
+    if count == 1:
+        return None
+    if not request.features.nodes:
+        text = f"the engine {request.engine} works on one machine, and {count} nodes are asked for"
+        return missing("nodes", text, f"Leave out --nodes, or train with --engine {TRAINER}.")
+    if host is None:
+        text = f"a run rents one machine, and {count} nodes are asked for"
+        fix = "Name machines of your own (--host A --host B), or rent one with more GPUs (--gpus)."
+        return missing("nodes", text, fix)
+    if len(set(named)) < len(named):
+        return missing("nodes", "a machine is named twice: each node needs one of its own", None)
+    if len(named) > 1 and LOCAL in named:
+        text = "this machine cannot train together with others"
+        return missing("nodes", text, "Name it as the others reach it: --host user@address.")
+    if len(named) > 1 and count != len(named):
+        text = f"{count} nodes are asked for, and {len(named)} machines are named"
+        return missing("nodes", text, f"Leave out --nodes, or set it to {len(named)}.")
+    if len(named) < count and not (host == LOCAL and request.rehearse):
+        text = f"{count} nodes need {count} machines, and {_machine_name(host)} is one"
+        fix = f"Name {count} with --host, or rehearse here: --rehearse --nodes {count}."
+        return missing("nodes", text, fix)
+    return None
+
+
+async def _with_peers(work: Work, site: RunSite, folder: Path, look_at: LookAt) -> RunSite:
+    """Return the machines of a run of several nodes: that of node 0, and the others.
+
+    All nodes use equally many GPUs, and the smallest memory of them counts.
+    """
+    request = work.request
+    peers = request.machines[1:] or (LOCAL,) * (request.node_count - 1)
+    checks, least, disk = list(site.checks), site, site.disk
+    for node, name in enumerate(request.machines[1:], 1):
+        try:
+            hardware = await look_at(name)
+        except HudtuiError as error:
+            checks.append(refused("machine", error))
+            continue
+        checks += _hardware_checks(name, hardware)
+        try:
+            await require_python(replace(request, host=name), folder)
+        except InputError as error:
+            checks.append(refused("python", error))
+        if lack := _lacks_gpus(work, hardware):
+            checks.append(missing("machine", f"node {node} ({name}): {lack}", _FEWER))
+        other = RunSite(
+            name,
+            hardware=hardware,
+            gpus=_gpus(work, hardware),
+            gpu_memory=_gpu_memory(hardware),
+        )
+        if not request.rehearse and other.gpus != site.gpus:
+            fewest = _of_type(min(other.gpus, site.gpus), hardware)
+            text = (
+                f"node {node} ({name}) has {_gpus_text(other)}, and node 0 ({site.host}) has "
+                f"{_gpus_text(site)}: all nodes need equally many"
+            )
+            checks.append(missing("nodes", text, f"Take the same: --gpus {fewest}."))
+        if other.gpu_memory < least.gpu_memory:
+            least = other
+        if disk is None or (other.disk is not None and other.disk < disk):
+            disk = other.disk
+            site = replace(site, hardware=_with_disk(site.hardware, hardware))
+    if all(check.state != "missing" for check in checks):
+        checks.append(fine("nodes", f"{request.node_count} machines train together"))
+    if work.demand is not None and least is not site and site.gpus:
+        fit = work.demand.on_gpus(site.gpus, least.gpu_memory)
+        checks += _memory_check(work.demand, fit, rented=False)
+    return replace(site, peers=peers, checks=tuple(checks), gpu_memory=least.gpu_memory)
+
+
+_FEWER = "Choose another machine, or fewer GPUs (--gpus)."
+
+
+def _gpus_text(site: RunSite) -> str:
+    return f"{site.gpus} GPU{'' if site.gpus == 1 else 's'}" if site.gpus else "no GPU"
+
+
+def _of_type(count: int, hardware: Hardware) -> str:
+    """Return GPUs as they are asked for."""
+    types = [offer.gpu_type for offer in offers_of(hardware, OwnedHost(LOCAL), LOCAL)]
+    return f"{count}x{types[0]}" if count and types and types[0] else "cpu"
+
+
+def _with_disk(first: Hardware | None, other: Hardware) -> Hardware | None:
+    """Return the hardware of node 0 with the smaller disk of another node."""
+    return None if first is None else replace(first, disk_free_bytes=other.disk_free_bytes)
+
+
 def _gpus(work: Work, hardware: Hardware) -> int:
     """Return the number of GPUs that the run uses: those that are asked for, or all."""
     request = work.request
@@ -293,7 +393,7 @@ def _gpu_checks(work: Work, site: RunSite, hardware: Hardware, *, pays: bool) ->
         yield missing(
             "machine",
             lack,
-            "Choose another machine, or fewer GPUs (--gpus).",
+            _FEWER,
             remedy="choose-machine",
         )
     elif (

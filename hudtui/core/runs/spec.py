@@ -47,6 +47,8 @@ class Rental:
 class RunSpec(JobSpec):
     """A run: its work, its machine and its limits."""
 
+    peers: tuple[str, ...] = ()
+    """The user's machines beside that of the run, where it has several nodes: node 1, 2, ..."""
     rent: Rental | None = None
     """None for this machine, or a machine that the user owns."""
     limits: Limits = Limits()  # noqa: RUF009 - frozen

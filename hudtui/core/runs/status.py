@@ -151,6 +151,35 @@ class MachineLoad:
     sent: float | None = None
 
 
+_MAY_LIVE = ", though the run has ended: hudtui runs stop ends it"
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """The state of a node of a run beside node 0."""
+
+    node: int
+    host: str
+    state: str
+    """State of its part of the run, as its supervisor says; empty until it says so."""
+    why: str | None = None
+    silent: float | None = None
+    """Seconds since its supervisor's last heartbeat; None if its part has ended or not started."""
+    problem: str | None = None
+    """Why it cannot be read."""
+    left: bool = False
+    """True if the run has ended, and this node has not said so."""
+
+    @property
+    def text(self) -> str:
+        """Return the state in a few words."""
+        if self.problem is not None:
+            return f"{self.host}: not known: {self.problem}"
+        beat = "" if self.silent is None else f", heartbeat {self.silent:.0f} s ago"
+        why = f": {clean_line(self.why, 300)}" if self.why else ""
+        return f"{self.host}: {self.state or 'waiting'}{why}{beat}{_MAY_LIVE if self.left else ''}"
+
+
 @dataclass(frozen=True)
 class RunView:
     """All facts about one run that commands and screens show."""
@@ -178,6 +207,8 @@ class RunView:
     problem: str | None = None
     """A sentence about data that could not be read or stored, so that the view may be out of
     date."""
+    nodes: tuple[NodeView, ...] = ()
+    """The nodes of the run beside node 0, whose state is that of the run."""
     away: float | None = None
     """Seconds since the machine's last answer, None while it answers. All other fields are from
     that time."""
@@ -308,6 +339,7 @@ class RunView:
             "expected_cost": self.expected_cost,
             "alarms": [alarm.to_json() for alarm in self.alarms],
             "stages": [stage.to_json() for stage in self.stages],
+            **({"nodes": [to_plain(node) for node in self.nodes]} if self.nodes else {}),
             "result": self.result.to_json(),
             "metrics": {
                 name: [[point.x, point.y] for point in self.metrics.series(name)]

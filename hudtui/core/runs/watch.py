@@ -46,10 +46,11 @@ from hudtui.core.runs.alarms import (
 from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.reports import StatusReport, read_status
-from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.status import (
     GpuLoad,
     MachineLoad,
+    NodeView,
     ResultRow,
     RunResult,
     RunView,
@@ -63,7 +64,7 @@ from hudtui.core.runs.status import (
     time_left,
 )
 from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
-from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.runs.values import END_STATES, RunEvent, RunSummary
 from hudtui.core.runs.vllm import ASK_EVERY, ModelServer, ServerMonitor
 from hudtui.core.text import clean_line
 from hudtui.core.training.engines import features_of, find_engine, recipe_for
@@ -95,6 +96,8 @@ _CLOCK_WAIT = 5.0
 """Seconds to wait for a machine's time."""
 _LAST_TIME = 1e11
 """Latest valid time that a machine may report, in seconds since the epoch (the year 5138)."""
+_NODE_WAIT = 5.0
+"""Seconds in which another node of a run must answer a view."""
 _SESSION_COMES = 5.0
 """Longest time between the start of a run and its tmux session, in seconds."""
 
@@ -330,6 +333,7 @@ class Monitor:
         with problems:
             await seen.read_metrics(host, ended=None if summary.active else summary.ended)
         now, status, stages = self._now(), StatusReport(), tuple[StageView, ...]()
+        nodes = tuple[NodeView, ...]()
         grew: dict[str, float] = {}
         if not (brief and summary.state == "finished"):
             with problems:
@@ -338,9 +342,16 @@ class Monitor:
                 stage_view(stage.name, stage.service, status.stages.get(stage.name))
                 for stage in machine.record.plan.stages
             )
-            for stage in (
-                stages if summary.state != "finished" else ()
-            ):  # symptoms matter where a run may fail, or has failed
+            nodes, others = await self._read_nodes(seen, summary, machine)
+            stages = tuple(
+                stage_view(stage.name, stage.service, others[stage.node].stages.get(stage.name))
+                if stage.node in others
+                else view
+                for stage, view in zip(machine.record.plan.stages, stages, strict=True)
+            )
+            for stage, about in zip(stages, machine.record.plan.stages, strict=True):
+                if summary.state == "finished" or about.node:
+                    continue  # symptoms matter where a run may fail, or has failed
                 with problems:
                     grew |= await seen.read_log(host, stage)
             now = self._now()
@@ -355,12 +366,13 @@ class Monitor:
             if summary.active and there is not None
             else None
         )
+        silences = [one for one in (silent, *(node.silent for node in nodes)) if one is not None]
         load = seen.machine or MachineLoad()
         group = None if features_of(machine.record.engine).trains else machine.record.spec.group
         facts = RunFacts(
             active=summary.active,
             advice=features_of(machine.record.engine).advice,
-            silent=silent,
+            silent=max(silences, default=None),
             beat=there,
             stages=tuple(
                 StageFacts(
@@ -413,12 +425,52 @@ class Monitor:
             alarms=alarms,
             gpus=seen.gpus,
             machine=seen.machine,
+            nodes=nodes,
             servers=tuple(servers.values()),
             load=seen.load,
             cost=summary.cost(now),
             left=left,
             expected_cost=expected_cost(machine.record.spec, summary, left, now),
         )
+
+    async def _read_nodes(
+        self, seen: _RunReader, summary: RunSummary, machine: RunFolder
+    ) -> tuple[tuple[NodeView, ...], dict[int, StatusReport]]:
+        """Return the nodes of a run beside node 0, and what their supervisors say.
+
+        One that does not answer is a view with the reason: the others are shown all the same.
+        """
+
+        async def one(peer: RunFolder) -> tuple[NodeView, StatusReport]:
+            try:
+                async with answering(peer.host.name, within=_NODE_WAIT):
+                    status = await read_status(peer.host, peer.path("status.json"))
+            except (MachineError, RunError) as error:
+                problem = clean_line(error_sentence(error), 300)
+                return NodeView(peer.node, peer.host.name, "", problem=problem), StatusReport()
+            status = status or StatusReport()
+            silent = None
+            if summary.active and status.heartbeat is not None and status.state not in END_STATES:
+                silent = seen.node_silence(peer.node, status.heartbeat, time.monotonic())
+            over = not summary.active and status.state != ""
+            view = NodeView(
+                peer.node,
+                peer.host.name,
+                status.state,
+                status.why,
+                silent,
+                left=over and status.state not in END_STATES,
+            )
+            return view, status
+
+        found = await asyncio.gather(*map(one, self._peers(machine)))
+        return tuple(view for view, _ in found), {view.node: status for view, status in found}
+
+    def _peers(self, machine: RunFolder) -> tuple[RunFolder, ...]:
+        """Return the other nodes of a run, on this computer where its results are here."""
+        if machine.host.name == LOCAL:
+            return peers_of(machine.record, lambda _: LocalHost())
+        return peers_of(machine.record, self._hosts)
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
         """Yield a view of a run every `every` seconds until run and machine have ended.
@@ -521,6 +573,9 @@ class Monitor:
                 fix=f"Its windows: {', '.join(names)}.",
             )
         machine = self._machine(summary, record)
+        node = next(stage.node for stage in record.plan.stages if stage.name == chosen)
+        if node:
+            machine = next(peer for peer in self._peers(machine) if peer.node == node)
         return LogPlace(machine.host, machine.path("logs", f"{chosen}.log"))
 
     async def is_active(self, run: str) -> bool:
@@ -699,6 +754,7 @@ class _RunReader:
         seen it gone, and the user has acknowledged it.
         """
         self._beat: tuple[float, float, bool] | None = None
+        self._node_beats: dict[int, tuple[float, float]] = {}
         self.ahead = 0.0
         """Seconds by which this computer's clock is ahead of the machine's."""
         self._compared = machine.host.name == LOCAL
@@ -851,6 +907,13 @@ class _RunReader:
         with contextlib.suppress(ValueError):
             if 0.0 < (there := float(done.stdout)) < _LAST_TIME:
                 self.ahead = now - there
+
+    def node_silence(self, node: int, beat: float, clock: float) -> float:
+        """Return the seconds since another node's heartbeat changed, by this computer's clock."""
+        known = self._node_beats.get(node)
+        if known is None or known[0] != beat:
+            known = self._node_beats[node] = (beat, clock)
+        return clock - known[1]
 
     def silence(self, beat: float, now: float, clock: float) -> float:
         """Return the seconds since the last heartbeat.

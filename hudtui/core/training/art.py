@@ -159,7 +159,7 @@ class Art(Training):
             )
 
     def memory(
-        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float, nodes: int = 1
     ) -> tuple[GpuMemory, ...]:
         """See `Engine.memory`."""
         return art_memory(gpus, recipe, shape)

@@ -47,11 +47,11 @@ class Engine(Protocol):
         ...
 
     def memory(
-        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float, nodes: int = 1
     ) -> tuple[GpuMemory, ...]:
         """Return the estimated use of each GPU's memory; empty without an estimate.
 
-        `gpu_memory` is that of one GPU in GiB.
+        `gpu_memory` is that of one GPU in GiB, `gpus` are those of each of `nodes` machines.
 
         Raises:
             InputError: The training cannot use so many GPUs.
@@ -79,14 +79,14 @@ class Training:
         return ()
 
     def memory(
-        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float, nodes: int = 1
     ) -> tuple[GpuMemory, ...]:
         """Return the estimate for one GPU that serves and trains, or for several.
 
-        Of several, up to half serve.
+        Of several, up to half serve. On several machines each GPU does both.
         """
-        where = layout(gpus, recipe, gpu_memory, shape)
-        recipe.check_batch(len(where.train))
+        where = layout(gpus, recipe, gpu_memory, shape, nodes)
+        recipe.check_batch(len(where.train) * nodes)
         return where.memory or ()
 
     def reader(self) -> MetricsReader:

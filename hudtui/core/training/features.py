@@ -52,6 +52,8 @@ class Features:
     """What a new run takes over from an earlier one: `out/checkpoints/checkpoint-STEP` with a
     `trainer_state.json` that is written last, or the episodes in `out/traces.jsonl`; None if its
     runs cannot be continued."""
+    nodes: bool = False
+    """Several machines can train together."""
     exports: bool = True
     """Its runs leave a model behind."""
     rehearsal: Mapping[str, Any] | None = None

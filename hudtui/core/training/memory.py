@@ -63,6 +63,8 @@ class GpuLayout:
     train: tuple[int, ...]
     sharded: bool = False
     """True if the weights are spread over the training GPUs (FSDP)."""
+    nodes: int = 1
+    """Machines with these GPUs; on several, each GPU serves itself and trains."""
     memory: tuple[GpuMemory, ...] | None = None
     """Memory of each GPU; None if the model's size is unknown."""
 
@@ -116,14 +118,15 @@ def adapter_parameters(recipe: Recipe, shape: ModelShape, *, mlp: bool = False) 
 
 
 def layout(
-    gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None
+    gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None, nodes: int = 1
 ) -> GpuLayout:
-    """Assign the GPUs.
+    """Assign the GPUs of each machine.
 
     A single GPU serves and trains; with two, each has one task; with more, up to half (a power of
     two) serve. The weights are spread over the training GPUs if one of them cannot hold them.
-    `gpu_memory` is that of each GPU in GiB. Without a shape the size of the model is as its name
-    tells.
+    On several machines each GPU serves and trains: a server beside them would be asked by all of
+    them through the network. `gpu_memory` is that of each GPU in GiB. Without a shape the size of
+    the model is as its name tells.
 
     Raises:
         InputError: `gpus` is not between 1 and 8.
@@ -133,13 +136,25 @@ def layout(
             f"{gpus} GPUs: this engine trains on 1 to 8 of one machine",
             fix="Take a machine with fewer.",
         )
+    if nodes > 1:
+        each = tuple(range(gpus))
+        plain = _with_memory(GpuLayout(each, each, nodes=nodes), recipe, shape)
+        return _sharded_if_needed(plain, recipe, gpu_memory, shape)
     if gpus == 1:
         return _with_memory(GpuLayout((0,), (0,)), recipe, shape)
     serving = 1 << int(math.log2(gpus // 2))
     plain = _with_memory(
         GpuLayout(tuple(range(serving)), tuple(range(serving, gpus))), recipe, shape
     )
-    if len(plain.train) > 1 and plain.memory is not None and plain.memory[-1].total > gpu_memory:
+    return _sharded_if_needed(plain, recipe, gpu_memory, shape)
+
+
+def _sharded_if_needed(
+    plain: GpuLayout, recipe: Recipe, gpu_memory: float, shape: ModelShape | None
+) -> GpuLayout:
+    """Return the layout with the weights spread over the training GPUs if one cannot hold them."""
+    several = len(plain.train) * plain.nodes > 1
+    if several and plain.memory is not None and plain.memory[-1].total > gpu_memory:
         return _with_memory(replace(plain, sharded=True), recipe, shape)
     return plain
 
@@ -160,11 +175,14 @@ def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMem
     tokens = recipe.batch_size * recipe.max_seq_len
     kept = depth * 2 if recipe.gradient_checkpointing else depth * 34
     activations = tokens * (width * kept + shape.vocabulary * 4) / GIB
-    episodes = recipe.batch_size * recipe.gradient_accumulation * len(where.train)
+    # On several machines each GPU answers its own episodes, with all weights.
+    servers = 1 if where.nodes > 1 else len(where.serve)
+    asking = 1 if where.nodes > 1 else len(where.train)
+    episodes = recipe.batch_size * recipe.gradient_accumulation * asking
     cache = (
         episodes * recipe.max_seq_len * 2 * depth * shape.cache_width * 2 / GIB
     )  # keys and values
-    shards = len(where.train) if where.sharded else 1
+    shards = len(where.train) * where.nodes if where.sharded else 1
     found = []
     for gpu in range(max(*where.serve, *where.train) + 1):
         serves, trains = gpu in where.serve, gpu in where.train
@@ -172,11 +190,11 @@ def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMem
             GpuMemory(
                 gpu,
                 "serve and train" if serves and trains else "serve" if serves else "train",
-                weights=(served / len(where.serve) if serves and recipe.vllm else 0.0)
+                weights=(served / servers if serves and recipe.vllm else 0.0)
                 + (weights / shards if trains else 0.0),
                 optimizer=optimizer / shards if trains else 0.0,
                 activations=activations if trains else 0.0,
-                cache=cache / len(where.serve) if serves else 0.0,
+                cache=cache / servers if serves else 0.0,
             )
         )
     return tuple(found)

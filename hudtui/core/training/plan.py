@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -93,7 +93,9 @@ class JobSpec(JobOptions):
     variables: Mapping[str, str] = field(default_factory=dict)
     """Other settings that travel to the machine, with their values."""
     gpus: int = 2
-    """GPUs of the machine that this run uses."""
+    """GPUs of each machine that this run uses."""
+    nodes: int = 1
+    """Machines that carry it out together."""
     gpu_memory: float = 80.0
     """Memory of each GPU in GiB."""
     shape: ModelShape | None = None
@@ -154,12 +156,24 @@ class Site:
     """Folder of the hudtui package, where it exists there too; None: a wheel of it is put into the
     run's folder."""
 
+    def at(self, node: int) -> Site:
+        """The place of a node of the run."""
+        return replace(self, folder=node_folder(self.folder, node))
+
     def path(self, relative: str) -> str:
         """A path in the run's folder, as a stage must spell it.
 
         Relative where stages run in that folder.
         """
         return str(PurePosixPath(self.folder, relative)) if self.workspace else relative
+
+
+def node_folder(folder: str, node: int) -> str:
+    """Return the folder of a node of a run, whose node 0 has `folder`.
+
+    Each has a name of its own: nodes may share a disk.
+    """
+    return f"{folder}.node-{node}" if node else folder
 
 
 @dataclass(frozen=True)
@@ -255,6 +269,8 @@ class Stage:
     grace: float = 10.0
     """Seconds between the polite and the hard request to end."""
     stop_signal: Literal["TERM", "INT"] = "TERM"
+    node: int = 0
+    """The node of the run that it runs on."""
 
     def __post_init__(self) -> None:
         if not _STAGE_NAME.fullmatch(self.name) or self.name == "all":
@@ -298,6 +314,7 @@ class Plan:
     engine: str
     stages: tuple[Stage, ...]
     files: tuple[PlanFile, ...] = ()
+    """Files that each node gets."""
     ports: tuple[PlanPort, ...] = ()
     outputs: tuple[PlanOutput, ...] = ()
     max_seconds: float | None = None
@@ -311,10 +328,18 @@ class Plan:
         names = [stage.name for stage in self.stages]
         if not names or len(set(names)) < len(names):
             raise ValueError("a plan needs stages, each with a name of its own")
-        if all(stage.service for stage in self.stages):
+        if any(self._only_serves(node) for node in range(self.nodes)):
             raise ValueError("a plan of services alone would never end")
         if len({file.path for file in self.files}) < len(self.files):
             raise ValueError("two files of a plan have one path")
+
+    def _only_serves(self, node: int) -> bool:
+        return all(stage.service for stage in self.stages if stage.node == node)
+
+    @property
+    def nodes(self) -> int:
+        """Number of machines that carry it out together."""
+        return 1 + max(stage.node for stage in self.stages)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -325,12 +350,15 @@ class Plan:
         """The first output of a kind."""
         return next((output for output in self.outputs if output.kind == kind), None)
 
-    def for_machine(self, run: str, session: str, *, tmux: bool = True) -> dict[str, Any]:
-        """The part that the supervisor reads."""
+    def for_machine(
+        self, run: str, session: str, *, tmux: bool = True, node: int = 0
+    ) -> dict[str, Any]:
+        """The part that the supervisor of a node reads."""
+        stages = [stage for stage in self.stages if stage.node == node]
         return {
             "run": run,
             "session": session,
             "tmux": tmux,
             "max_seconds": self.max_seconds,
-            "stages": [to_plain(stage) for stage in self.stages],
+            "stages": [to_plain(stage, without=("node",)) for stage in stages],
         }

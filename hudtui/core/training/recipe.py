@@ -6,6 +6,7 @@ are those of the trainer that hudtui's predecessor used (GRPO with LoRA on `Qwen
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -196,6 +197,12 @@ class Recipe:
             default_learning_rate(self.model) if self.learning_rate is None else self.learning_rate
         )
 
+    def _whole_batch(self, processes: int) -> int:
+        """Return the smallest batch from the present one on that makes whole groups."""
+        others = self.gradient_accumulation * processes
+        part = self.num_generations // math.gcd(self.num_generations, others)
+        return -(-self.batch_size // part) * part
+
     def check_batch(self, processes: int) -> None:
         """Whether the episodes of a step can be dealt out in whole groups.
 
@@ -209,9 +216,12 @@ class Recipe:
                 "a step",
                 why=(
                     f"batch_size {self.batch_size} x gradient_accumulation "
-                    f"{self.gradient_accumulation} x {processes} GPUs"
+                    f"{self.gradient_accumulation} x {processes} training processes"
                 ),
-                fix="Change one of the three so that the episodes of a step are whole groups.",
+                fix=(
+                    f"With batch_size={self._whole_batch(processes)} the episodes of a step are "
+                    "whole groups; or change one of the others."
+                ),
             )
 
 

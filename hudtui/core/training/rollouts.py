@@ -40,7 +40,7 @@ class Rollouts:
         return ()
 
     def memory(
-        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float
+        self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float, nodes: int = 1
     ) -> tuple[GpuMemory, ...]:
         """See `Engine.memory`."""
         return ()

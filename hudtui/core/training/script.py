@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePosixPath
 
+from hudtui.core.errors import InputError
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Stage
 
 _END = "HUDTUI_END_OF_FILE"
@@ -27,7 +28,15 @@ def plan_script(plan: Plan, *, name: str) -> str:
 
     It stands alone but for the user's own files, which it expects under `files/`, and the secrets.
     The paths of the plan's stages must be relative: a plan for another machine.
+
+    Raises:
+        InputError: It is a plan for several machines.
     """
+    if plan.nodes > 1:
+        raise InputError(
+            f"a script runs on one machine, and this plan is for {plan.nodes}",
+            fix="Leave out --emit-script, or name one machine.",
+        )
     lines = [
         "#!/usr/bin/env bash",
         f"# {name}: engine {plan.engine}. Written by hudtui; does by hand what a run does on its "

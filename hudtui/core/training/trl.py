@@ -15,6 +15,7 @@ from hudtui.core.plain import to_plain
 from hudtui.core.training.engine import Training
 from hudtui.core.training.features import Features
 from hudtui.core.training.memory import GpuLayout, check_memory, layout
+from hudtui.core.training.nodes import beside, launch_words, plan_nodes
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import (
     JobSpec,
@@ -50,6 +51,8 @@ _SHARDED = (
     *("--fsdp_state_dict_type", "FULL_STATE_DICT"),
 )
 """Has `accelerate` spread a model over the GPUs that train it."""
+_GLOO = ("--multi_gpu", "--mixed_precision", "no", "--dynamo_backend", "no")
+"""Has `accelerate` start processes that meet through the network, without GPUs too."""
 
 
 class Trl(Training):
@@ -68,6 +71,7 @@ class Trl(Training):
         ),
         fewest_tasks=FEWEST_TASKS,
         sends_model=True,
+        nodes=True,
     )
 
     def check(self, request: JobOptions, recipe: Recipe) -> Iterable[InputError]:
@@ -76,6 +80,13 @@ class Trl(Training):
             yield _only_for_rehearsals()
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
+        """See `Engine.plan`."""
+        if spec.nodes == 1:
+            return self._plan(spec, site)
+        return plan_nodes(spec, site, lambda place, node: self._plan(spec, place, node))
+
+    def _plan(self, spec: JobSpec, site: Site, node: int = 0) -> Plan:
+        """Return the plan of one machine, or of a node without its meeting with the others."""
         tasks, config, *code = input_files(spec)
         recipe = recipe_of(spec, self.features)
         model: list[PlanFile] = []
@@ -99,7 +110,11 @@ class Trl(Training):
         where = None if spec.rehearse or spec.gpus == 0 else _gpus(spec, recipe)
         if where is None and not spec.rehearse and recipe.model == TINY:
             raise _only_for_rehearsals()
-        served = spec.rehearse and spec.gpus > 1 and recipe.model != TINY
+        one = spec.nodes == 1
+        served = one and spec.rehearse and spec.gpus > 1 and recipe.model != TINY
+        if where is None and not one:
+            recipe.check_batch(spec.nodes)
+            _check_refill(recipe, spec.nodes)
         if served and spec.trainer_python is None:
             raise InputError(
                 "a rehearsal with a model server needs vLLM for CPUs, which is in no lock file",
@@ -195,7 +210,11 @@ class Trl(Training):
             }
             if served:
                 env["HUDTUI_VLLM_URL"] = f"http://127.0.0.1:{PORT}"
-            train = Stage("train", (python, *argv), cwd=cwd, env=env, secrets=secrets, grace=120)
+            words = [python]
+            if not one:
+                words = [*launch_words(spec, site, node, python, processes=1), *_GLOO]
+                env |= {"ACCELERATE_USE_CPU": "true", **_ONE_THREAD}
+            train = Stage("train", (*words, *argv), cwd=cwd, env=env, secrets=secrets, grace=120)
         else:
             if where.memory is None:
                 notes.append(
@@ -212,7 +231,10 @@ class Trl(Training):
                 ports = (
                     PlanPort(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),
                 )
-            train = _train(recipe, where, python, argv, base, secrets, cwd)
+            launcher: tuple[str, ...] = ()
+            if not one:
+                launcher = launch_words(spec, site, node, python, processes=len(where.train))
+            train = _train(recipe, where, python, argv, base, secrets, cwd, launcher)
         stages.append(train)
         return Plan(
             engine=self.name,
@@ -260,7 +282,7 @@ def _serve_on_cpu(
     """
     argv = (
         *(
-            _beside(python, "vllm"),
+            beside(python, "vllm"),
             "serve",
             recipe.model,
             "--host",
@@ -301,7 +323,7 @@ def _serve(
 ) -> Stage:
     return Stage(
         "serve",
-        serve_command(_beside(python, "vllm"), recipe, len(where.serve)),
+        serve_command(beside(python, "vllm"), recipe, len(where.serve)),
         cwd=cwd,
         env={**base, "CUDA_VISIBLE_DEVICES": _numbers(where.serve), "VLLM_SERVER_DEV_MODE": "1"},
         secrets=secrets,
@@ -319,14 +341,15 @@ def _train(
     base: dict[str, str],
     secrets: tuple[str, ...],
     cwd: str,
+    launcher: tuple[str, ...] = (),
 ) -> Stage:
     env = {**base, "CUDA_VISIBLE_DEVICES": _numbers(where.train)}
     if not where.shared:
         env["HUDTUI_VLLM_URL"] = f"http://127.0.0.1:{PORT}"
     command: tuple[str, ...] = (python,)
-    if len(where.train) > 1:
-        command = (
-            _beside(python, "accelerate"),
+    if len(where.train) > 1 or launcher:
+        command = launcher or (
+            beside(python, "accelerate"),
             "launch",
             "--num_machines",
             "1",
@@ -346,20 +369,30 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
     """
     if recipe.model == TINY:
         raise _only_for_rehearsals()
-    where = layout(spec.gpus, recipe, spec.gpu_memory, spec.shape)
+    where = layout(spec.gpus, recipe, spec.gpu_memory, spec.shape, spec.nodes)
     if not recipe.vllm and spec.gpus > 1:
         raise InputError(
             f"a training without vLLM takes one GPU, and this run has {spec.gpus}",
             fix="Take one (--gpus 1), or leave out vllm: false.",
         )
-    recipe.check_batch(len(where.train))
-    if recipe.refill_groups and len(where.train) > 1:
-        raise InputError(
-            f"groups are refilled on one training GPU, and this run trains on {len(where.train)}",
-            fix="Leave out refill_groups, or take at most two GPUs: one serves, one trains.",
-        )
+    processes = len(where.train) * spec.nodes
+    recipe.check_batch(processes)
+    _check_refill(recipe, processes)
     check_memory(where.memory or (), spec.gpu_memory)
     return where
+
+
+def _check_refill(recipe: Recipe, processes: int) -> None:
+    """Check that groups are refilled by one process alone.
+
+    Raises:
+        InputError: They would be refilled by several.
+    """
+    if recipe.refill_groups and processes > 1:
+        raise InputError(
+            f"groups are refilled on one training GPU, and this run trains on {processes}",
+            fix="Leave out refill_groups, or take at most two GPUs: one serves, one trains.",
+        )
 
 
 def _only_for_rehearsals() -> InputError:
@@ -367,10 +400,6 @@ def _only_for_rehearsals() -> InputError:
         "the model `tiny` is for rehearsals",
         fix="Name another one with --model, or rehearse: hudtui rl --rehearse.",
     )
-
-
-def _beside(python: str, program: str) -> str:
-    return f"{python.rpartition('/')[0]}/{program}" if "/" in python else program
 
 
 def _numbers(gpus: Sequence[int]) -> str:

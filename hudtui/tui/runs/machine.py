@@ -133,6 +133,8 @@ def _rows(view: RunView) -> list[_Row]:
         rows.append(
             _Row(stage, cache, None, words, _recent(load, f"{server.stage} generated tokens/s"))
         )
+    for node in view.nodes:
+        rows.append(_Row(f"node {node.node}", _Bar(None, ""), None, clean_line(node.text, 200)))
     machine = view.machine
     if machine is None:
         return rows

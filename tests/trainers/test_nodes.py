@@ -1,0 +1,124 @@
+"""Trainings on several nodes: real processes that meet over loopback, with gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import tmux_world
+from support.ready_python import ReadyPython
+
+from hudtui.core.demo.workspace import task_records
+from hudtui.core.plain import to_plain
+from hudtui.core.runs.store import RunStore
+from hudtui.core.training.recipe import REHEARSAL, recipe_from
+
+ROOT = Path(__file__).parents[2]
+INSIDE = Path(__file__).parent / "inside_nodes.py"
+pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(900)]
+own_tmux = tmux_world.own_tmux
+
+
+def workspace(folder: Path) -> Path:
+    (folder / "configs").mkdir(parents=True)
+    shutil.copy(ROOT / "configs" / "2048.yaml", folder / "configs")
+    (folder / "tasks.json").write_text(json.dumps(task_records()))
+    (folder / ".env").write_text(f"HUDTUI_PYTHON={sys.executable}\n")
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def train(folder: Path, python: str, nodes: int, *, batch: int) -> Path:
+    """Train three steps on so many nodes; returns the output folder of node 0."""
+    settings = {"warm_start": 10, "max_turns": 2, "batch_size": batch, "max_grad_norm": 1e9}
+    recipe = folder / f"recipe-{nodes}.json"
+    recipe.write_text(json.dumps(to_plain(recipe_from({**REHEARSAL, **settings, "steps": 3}))))
+    env = {
+        **os.environ,
+        "ACCELERATE_USE_CPU": "true",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    launch = [f"{python.rpartition('/')[0]}/accelerate", "launch", "--multi_gpu"]
+    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--num_machines", str(nodes)]
+    launch += ["--num_processes", str(nodes), "--main_process_ip", "127.0.0.1"]
+    launch += ["--main_process_port", str(free_port()), "--machine_rank"]
+    running = []
+    for node in range(nodes):
+        words = [python] if nodes == 1 else [*launch, str(node)]
+        out = folder / f"out-{nodes}-{node}"
+        words += [str(INSIDE), "--recipe", str(recipe), "--tasks", "tasks.json"]
+        words += ["--config", "configs/2048.yaml", "--out", str(out)]
+        with open(folder / f"log-{nodes}-{node}", "wb") as log:
+            running.append(subprocess.Popen(words, cwd=folder, env=env, stdout=log, stderr=log))
+    for node, process in enumerate(running):
+        log = folder / f"log-{nodes}-{node}"
+        assert process.wait(600) == 0, log.read_text()[-3000:]
+    return folder / f"out-{nodes}-0"
+
+
+def test_two_nodes_have_the_gradients_of_one_process_with_the_whole_batch(
+    own_world: Path, trainer_python: str
+) -> None:
+    folder = workspace(own_world / "w")
+    alone = train(folder, trainer_python, 1, batch=8)
+    together = train(folder, trainer_python, 2, batch=4)
+    done = subprocess.run(
+        [trainer_python, str(INSIDE), "compare", str(alone), str(together)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    steps = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+    assert [step for step, _, _ in steps] == [1, 2, 3]
+    for _, largest, apart in steps:
+        assert largest > 1e-3, "there was something to learn"
+        assert apart <= 1e-5, steps
+
+
+def test_a_rehearsal_on_two_nodes_is_one_run(
+    own_world: Path,
+    trainer_python: str,
+    trainer: ReadyPython,
+    read_rows: Callable[[Path], list[dict[str, Any]]],
+) -> None:
+    folder = workspace(own_world / "w")
+    command = [sys.executable, "-m", "hudtui", "rl", "tasks.json", "--config"]
+    command += ["configs/2048.yaml", "--rehearse", "--nodes", "2", "--yes", "--json"]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "HUDTUI_TRAINER_PYTHON": trainer_python},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert found["state"] == "finished"
+    assert [node["state"] for node in found["nodes"]] == ["finished"]
+    run = Path(found["folder"])
+    rows = [row for row in read_rows(run / "out" / "metrics.jsonl") if "reward" in row]
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert (run / "out" / "model" / "adapter_model.safetensors").stat().st_size > 1000
+    other = run.parent / f"{run.name}.node-1"
+    assert not (other / "out" / "metrics.jsonl").exists(), "node 0 alone writes them"
+    assert "train-1 |" in done.stderr and "2 nodes have met" in done.stderr
+    store = RunStore(folder / ".hudtui")
+    assert store.record(found["id"]).spec.nodes == 2
