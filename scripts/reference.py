@@ -1,7 +1,7 @@
 """Write the pages of docs/reference from the code: `python scripts/reference.py [--check]`.
 
 The pages list every command with its options, every key, every setting, every exit code and every
-signature of a training that does not learn.
+signature of trouble.
 `--check` writes nothing, and exits with 1 if a page differs from what the code says.
 """
 
@@ -23,9 +23,10 @@ import hudtui.core
 import hudtui.tui
 from hudtui.cli.app import build
 from hudtui.core.diagnosis.signatures import SIGNATURES
+from hudtui.core.diagnosis.table import Signature
 from hudtui.core.errors import HudtuiError
 from hudtui.core.platform import HUD
-from hudtui.core.settings import Setting, known_settings
+from hudtui.core.settings import ALARM_SETTINGS, Setting, known_settings
 from hudtui.tui.actions import REGISTRY, AppAction, shown
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -242,8 +243,10 @@ def signatures() -> Iterator[str]:
     yield "# Signatures"
     yield ""
     yield (
-        f"{NOTE} `hudtui runs diagnose` looks for these troubles in the metrics of a run. A "
-        "signature says nothing where the run does not write what it needs."
+        f"{NOTE} `hudtui runs diagnose` looks for these troubles in the metrics of a run, in its "
+        "log and in what is known of its machine. A signature says nothing where the run does not "
+        "write what it needs. Those of severity `critical` or `high` are "
+        "[alarms](../monitor.md#alarms) of a run that goes on."
     )
     for known in SIGNATURES.values():
         yield ""
@@ -251,11 +254,20 @@ def signatures() -> Iterator[str]:
         yield ""
         yield f"{known.title}. {known.meaning}"
         yield ""
-        needs = ", ".join(f"`{need}`" for need in known.needs) or "any metric"
-        yield f"Needs {needs}. Severity: {known.severity}."
+        yield f"Needs {_needs(known)}. Severity: {known.severity}."
         yield ""
         for remedy in known.advice({}):
             yield f"- {remedy.words}"
+
+
+def _needs(known: Signature) -> str:
+    if known.test is None:
+        needs = "what the machine and the log tell"
+    else:
+        needs = ", ".join(f"`{need}`" for need in known.needs) or "any metric"
+    if known.threshold is None:
+        return needs
+    return f"{needs}; at once from `{ALARM_SETTINGS[known.threshold].name}` on"
 
 
 def _own_codes(command: Any, path: str) -> Iterator[tuple[str, str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,10 +13,7 @@ from hudtui.cli import runs as runs_group
 from hudtui.cli.options import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hudtui.core.diagnosis.values import Diagnosis, Finding
-    from hudtui.core.training.metrics import MetricsReader
 
 FailOn = Literal["critical", "high", "medium", "low", "never"]
 
@@ -37,7 +34,7 @@ async def diagnose(
     ] = "high",
     as_json: Json = False,
 ) -> None:
-    """Say why a training does not learn: signatures of trouble in its metrics.
+    """Say why a training does not learn: signatures of trouble in its metrics, log and machine.
 
     Each finding names the step at which it began, how likely it is, the numbers that show it, and
     what to change. Trouble of which the run writes no number is listed as not seen. A run that has
@@ -45,19 +42,17 @@ async def diagnose(
 
     Exit code 1 if a finding is as bad as --fail-on says.
     """
-    from hudtui.core.diagnosis.diagnose import diagnose as ask
     from hudtui.core.diagnosis.values import SEVERITIES
     from hudtui.core.errors import InputError
 
     async with runlog.machines():
-        name, metrics, settings = await _metrics(run)
-    if not metrics.names:
+        name, diagnosis = await _diagnosis(run)
+    if diagnosis is None:
         raise InputError(
             f"{name} has no numbers to diagnose",
             why="No line of it names a metric that hudtui knows.",
             fix="Name a metrics file, a trainer's log, or a tracker's folder.",
         )
-    diagnosis = ask(metrics, settings)
     if as_json:
         console.out_json({"run": name, **diagnosis.to_json()})
     else:
@@ -67,12 +62,11 @@ async def diagnose(
         raise typer.Exit(console.FOUND)
 
 
-async def _metrics(run: str | None) -> tuple[str, MetricsReader, Mapping[str, Any]]:
-    """Return the name of a run, all its metrics, and the settings of its trainer."""
+async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
+    """Return the name of a run and its diagnosis; None if it has no numbers."""
     if run is not None and ("/" in run or Path(run).exists()):
-        return run, await _read(run), {}
+        return run, await _of_path(run)
     from hudtui.core.errors import InputError
-    from hudtui.core.runs.run_settings import settings_of
     from hudtui.core.training.engines import features_of
 
     store, monitor = runlog.open_store()
@@ -84,21 +78,22 @@ async def _metrics(run: str | None) -> tuple[str, MetricsReader, Mapping[str, An
             fix=f"Its numbers: hudtui runs metrics {chosen}",
         )
     view = await monitor.view(chosen)
-    settings = {one.label: one.value for one in settings_of(record)}
-    return view.summary.id, view.metrics, settings
+    return view.summary.id, view.diagnosis if view.metrics.names or view.alarms else None
 
 
-async def _read(path: str) -> MetricsReader:
+async def _of_path(path: str) -> Diagnosis | None:
+    from hudtui.core.diagnosis.alarms import read_thresholds
     from hudtui.core.remote.hosts import LOCAL, open_host
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
     host = await open_host(LOCAL)
     session = await find_session(host, file=path)
-    watcher = SessionWatcher(host, session, lines=None)
+    watcher = SessionWatcher(host, session, lines=None, from_when=read_thresholds(Path.cwd()))
     async with aclosing(watcher.follow(once=True)) as updates:
         async for _ in updates:
             pass
-    return watcher.numbers
+    await watcher.diagnose(last=True)
+    return watcher.diagnosis if watcher.numbers.names or watcher.alarms else None
 
 
 def _print(name: str, diagnosis: Diagnosis) -> None:

@@ -592,7 +592,7 @@ async def acknowledge(
         typer.Option(
             "--alarm",
             metavar="KIND",
-            help="Only alarms of this kind, such as flat; may be repeated.",
+            help="Only alarms of this kind, such as disk; may be repeated.",
         ),
     ] = None,
     undo: Annotated[

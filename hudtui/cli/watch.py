@@ -18,8 +18,8 @@ from hudtui.core.knobs import knob
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hudtui.core.diagnosis.facts import Alarm
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.alarms import Alarm
     from hudtui.core.runs.external import ExternalPlace
     from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher
     from hudtui.core.training.metrics import MetricsReader
@@ -182,8 +182,8 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
 
 
 async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
+    from hudtui.core.diagnosis.alarms import read_thresholds
     from hudtui.core.remote.hosts import open_host
-    from hudtui.core.runs.alarms import read_thresholds
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
     pattern = runlog.log_pattern(request)
@@ -203,6 +203,7 @@ async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
         try:
             async with aclosing(watching.follow(once=request.once)) as events:
                 async for seen in events:
+                    await watching.diagnose(last=request.once)
                     sink.put(seen)
         finally:
             if not as_json and watching.numbers.told:

@@ -116,6 +116,14 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
         minimum=1,
         maximum=100,
     ),
+    "learning": Setting(
+        "HUDTUI_ALARM_LEARNING_PERCENT",
+        "alarm: per cent of probability of a severe finding about the learning, or none",
+        "threshold",
+        "95",
+        minimum=50,
+        maximum=99,
+    ),
     "server": Setting(
         "HUDTUI_ALARM_SERVER_SECONDS",
         "alarm: seconds in which a model server does not answer, or none",
@@ -141,7 +149,7 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
         maximum=10_000,
     ),
 }
-"""Name of the threshold of an alarm -> the setting that gives it; see `runs.alarms`."""
+"""Name of the threshold of an alarm -> the setting that gives it; see `diagnosis.alarms`."""
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 """The endpoint of models where no setting names another one."""

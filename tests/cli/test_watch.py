@@ -16,8 +16,10 @@ from support.tracker_files import WANDB_HISTORY, trackio_file, wandb_file
 from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
+from hudtui.core.diagnosis.facts import Alarm, RunFacts
+from hudtui.core.diagnosis.signatures import SIGNATURES
+from hudtui.core.diagnosis.table import watched, words
 from hudtui.core.process import machine_label
-from hudtui.core.runs.alarms import ALARMS, Alarm, RunFacts, alarm
 from hudtui.core.runs.external import ExternalPlace
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -197,7 +199,7 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
         and "alarm      the disk is full: 1000 B left" in lines
     )
     data = json.loads(hudtui("runs", "show", "first", "--json").stdout)
-    assert [alarm["kind"] for alarm in data["alarms"]] == ["heartbeat", "disk", "nan"]
+    assert [alarm["kind"] for alarm in data["alarms"]] == ["heartbeat", "disk", "not-a-number"]
     assert data["load"]["GPU 0 busy %"][0][1] == 93.0 and data["servers"] == []
     [row] = json.loads(hudtui("runs", "list", "--json").stdout)
     assert (row["reward"], row["step"], row["alarms"][0]["kind"]) == (0.5, 2, "heartbeat")
@@ -206,7 +208,7 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     )
     assert (done["run"], done["changed"]) == ("first", 2)
     assert [(one["kind"], one["acknowledged"]) for one in done["alarms"]] == [
-        ("nan", False),
+        ("not-a-number", False),
         ("heartbeat", True),
         ("disk", True),
     ]
@@ -381,21 +383,31 @@ def test_alarms_of_a_followed_log(tmp_path: Path) -> None:
     )
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {one["alarm"]["kind"] for one in told if "alarm" in one} == {"nan", "flat"}
+    assert {one["alarm"]["kind"] for one in told if "alarm" in one} == {
+        "not-a-number",
+        "constant-reward",
+    }
 
 
 @pytest.fixture
 def surge() -> Iterator[None]:
-    """A new kind of alarm, declared here and nowhere else."""
+    """A new signature, declared here and nowhere else."""
 
-    @alarm("surge", threshold="flat")
+    @watched(
+        "surge",
+        "A number has risen",
+        "It is too high.",
+        threshold="flat",
+        severity="medium",
+        advice=words("Look at it."),
+    )
     def find(facts: RunFacts, limit: float) -> Iterator[Alarm]:
         points = facts.metrics.series("custom")
         if points and points[-1].y >= limit:
             yield Alarm("surge", "warning", f"custom is {points[-1].y:g}", "Look at it.")
 
     yield
-    del ALARMS["surge"]
+    del SIGNATURES["surge"]
 
 
 @pytest.mark.usefixtures("surge")

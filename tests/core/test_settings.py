@@ -113,7 +113,8 @@ def readers(setting: str, platform: Platform) -> list[str]:
     for limit, name in LIMIT_SETTINGS.items():
         ways += [rf"\blimits\.{limit}\b|\b{limit}=|\.{limit}\b"] if name == setting else []
     for threshold, one in ALARM_SETTINGS.items():
-        ways += [rf"""threshold=["']{threshold}["']"""] if one.name == setting else []
+        if one.name == setting:
+            ways.append(rf"""(?:threshold=|from_when\[)["']{threshold}["']""")
     return [path for path, text in SOURCES.items() if re.search("|".join(ways), text)]
 
 

@@ -1,7 +1,7 @@
 """Trainings as their metrics, made up: healthy ones of several kinds, and ones with one trouble.
 
 `healthy(kind, seed)` and `sick(signature, strength, seed)` return the lines of a metrics file. A
-trouble begins at `ONSET` of the run, and is "mild" or "strong".
+trouble begins at `ONSET` of the run, and is "mild", "strong" or a number.
 """
 
 from __future__ import annotations
@@ -96,31 +96,36 @@ def _ramp(values: Any, target: float, at: float = ONSET, over: float = 0.2) -> A
     return values * (1 - share) + share * target * noise
 
 
-def _two(mild: float, strong: float, strength: str) -> float:
-    return mild if strength == "mild" else strong
+def _two(mild: float, strong: float, strength: str | float) -> float:
+    """Return a value for a strength: "mild" is 0, "strong" 1, and below 0 it is less than mild."""
+    share = {"mild": 0.0, "strong": 1.0}.get(strength) if isinstance(strength, str) else strength
+    assert share is not None
+    if not strong:
+        return mild if share < 1 else strong
+    return float(mild * (strong / mild) ** share)
 
 
-def _collapse(columns: Columns, strength: str, random: Any) -> None:
+def _collapse(columns: Columns, strength: str | float, random: Any) -> None:
     columns["entropy"] = _ramp(columns["entropy"], _two(0.1, 0.01, strength))
 
 
-def _distance(columns: Columns, strength: str, random: Any) -> None:
+def _distance(columns: Columns, strength: str | float, random: Any) -> None:
     columns["kl"] = _ramp(columns["kl"], _two(1.5, 12, strength), over=0.4)
 
 
-def _clipped(columns: Columns, strength: str, random: Any) -> None:
+def _clipped(columns: Columns, strength: str | float, random: Any) -> None:
     name = "clip_ratio/region_mean"
     columns[name] = _ramp(columns[name], _two(0.3, 0.5, strength))
 
 
-def _spikes(columns: Columns, strength: str, random: Any) -> None:
+def _spikes(columns: Columns, strength: str | float, random: Any) -> None:
     norm = columns["grad_norm"]
     start = int(ONSET * len(norm))
     count = int(_two(8, 20, strength))
     norm[random.choice(np.arange(start, len(norm)), count, replace=False)] *= _two(12, 40, strength)
 
 
-def _longer(columns: Columns, strength: str, random: Any) -> None:
+def _longer(columns: Columns, strength: str | float, random: Any) -> None:
     name = "completions/mean_length"
     columns[name] = _ramp(columns[name], 300 * _two(1.9, 3.5, strength), over=0.4)
     start = int(ONSET * len(columns["reward"]))
@@ -130,7 +135,7 @@ def _longer(columns: Columns, strength: str, random: Any) -> None:
         columns[flat][start:] = level + noise
 
 
-def _truncated(columns: Columns, strength: str, random: Any) -> None:
+def _truncated(columns: Columns, strength: str | float, random: Any) -> None:
     name = "completions/clipped_ratio"
     steps = len(columns[name])
     share = np.clip((np.linspace(0, 1, steps) - ONSET) / 0.15, 0, 1)
@@ -138,12 +143,12 @@ def _truncated(columns: Columns, strength: str, random: Any) -> None:
     columns[name] = np.clip(columns[name] + share * level, 0, 1)
 
 
-def _repeats(columns: Columns, strength: str, random: Any) -> None:
+def _repeats(columns: Columns, strength: str | float, random: Any) -> None:
     columns["repetition_rate"] = _ramp(columns["repetition_rate"], _two(0.2, 0.5, strength))
 
 
-def _groups(level: float) -> Callable[[Columns, str, Any], None]:
-    def change(columns: Columns, strength: str, random: Any) -> None:
+def _groups(level: float) -> Callable[[Columns, str | float, Any], None]:
+    def change(columns: Columns, strength: str | float, random: Any) -> None:
         steps = len(columns["reward"])
         share = np.clip((np.linspace(0, 1, steps) - ONSET) / 0.15, 0, 1)
         for name in ("reward", "rewards/correct/mean"):
@@ -155,12 +160,12 @@ def _groups(level: float) -> Callable[[Columns, str, Any], None]:
     return change
 
 
-def _constant(columns: Columns, strength: str, random: Any) -> None:
+def _constant(columns: Columns, strength: str | float, random: Any) -> None:
     start = int(ONSET * len(columns["reward"]))
     columns["reward_std"][start:] = _two(1e-3, 0.0, strength)
 
 
-def _form(columns: Columns, strength: str, random: Any) -> None:
+def _form(columns: Columns, strength: str | float, random: Any) -> None:
     steps = len(columns["reward"])
     start = int(ONSET * steps)
     columns["rewards/format/mean"] = _ramp(
@@ -170,35 +175,35 @@ def _form(columns: Columns, strength: str, random: Any) -> None:
     columns["rewards/correct/mean"][start:] = level + 0.02 * random.standard_normal(steps - start)
 
 
-def _hacked(columns: Columns, strength: str, random: Any) -> None:
+def _hacked(columns: Columns, strength: str | float, random: Any) -> None:
     score = columns["rewards/correct/mean"] - 0.05
     columns["eval_reward"] = _ramp(score, _two(0.3, 0.12, strength), over=0.5)
 
 
-def _lost(columns: Columns, strength: str, random: Any) -> None:
+def _lost(columns: Columns, strength: str | float, random: Any) -> None:
     columns["reward"] = _ramp(columns["reward"], _two(0.2, 0.05, strength), at=0.5)
 
 
-def _tools(columns: Columns, strength: str, random: Any) -> None:
+def _tools(columns: Columns, strength: str | float, random: Any) -> None:
     name = "tools/failure_frequency"
     columns[name] = np.clip(_ramp(columns[name] * 0 + 0.06, _two(0.45, 0.8, strength)), 0, 1)
 
 
-def _broken(columns: Columns, strength: str, random: Any) -> None:
+def _broken(columns: Columns, strength: str | float, random: Any) -> None:
     steps = len(columns["broken"])
     columns["broken"] = _ramp(np.full(steps, 0.01), _two(0.3, 0.7, strength))
 
 
-def _stale(columns: Columns, strength: str, random: Any) -> None:
+def _stale(columns: Columns, strength: str | float, random: Any) -> None:
     name = "sampling/sampling_logp_difference/mean"
     columns[name] = _ramp(columns[name], _two(0.1, 0.5, strength))
 
 
-def _slower(columns: Columns, strength: str, random: Any) -> None:
+def _slower(columns: Columns, strength: str | float, random: Any) -> None:
     columns["step_time"] = _ramp(columns["step_time"], _two(32, 70, strength), over=0.4)
 
 
-def _idle(columns: Columns, strength: str, random: Any) -> None:
+def _idle(columns: Columns, strength: str | float, random: Any) -> None:
     steps = len(columns["reward"])
     columns["kl"] = np.abs(_two(2e-5, 1e-7, strength) * (1 + 0.2 * random.standard_normal(steps)))
     columns["entropy"] = 0.9 + 0.02 * random.standard_normal(steps)
@@ -206,7 +211,7 @@ def _idle(columns: Columns, strength: str, random: Any) -> None:
         columns[name] = 0.3 + 0.02 * random.standard_normal(steps)
 
 
-SICK: Mapping[str, Callable[[Columns, str, Any], None]] = {
+SICK: Mapping[str, Callable[[Columns, str | float, Any], None]] = {
     "entropy-collapse": _collapse,
     "kl-blow-up": _distance,
     "clip-saturation": _clipped,
@@ -230,9 +235,12 @@ SICK: Mapping[str, Callable[[Columns, str, Any], None]] = {
 """Signatures, and what each changes in a healthy run."""
 
 
-def sick(signature: str, strength: str, seed: int) -> Lines:
-    """Return the lines of a run with one trouble."""
-    random = np.random.default_rng([seed, *signature.encode(), len(strength)])
+def sick(signature: str, strength: str | float, seed: int) -> Lines:
+    """Return the lines of a run with one trouble.
+
+    `strength` is "mild", "strong" or a number: 0 is mild, 1 strong, and below 0 less than mild.
+    """
+    random = np.random.default_rng([seed, *signature.encode(), len(str(strength))])
     columns = _base(STEPS, random)
     SICK[signature](columns, strength, random)
     return _lines(columns, {"eval_reward": 15})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -423,6 +424,20 @@ async def test_a_logarithmic_axis_is_not_taken_along_to_another_run(screen_text:
         pane.show([Numbers("two", training(2))])
         await pilot.pause()
         assert "logarithmic" not in screen_text(app)
+
+
+async def test_the_onset_of_a_trouble_is_marked_on_its_curve_alone(screen_text: Any) -> None:
+    numbers = Numbers("one", training(1), marks={"reward": (10.0,)})
+    app = Host([numbers])
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        lines = screen_text(app).splitlines()
+        marked = {line.index("┊") for line in lines if "┊" in line}
+        assert len(marked) == 1, "one column, of the chart of the reward"
+        assert sum(line.count("┊") for line in lines) >= 3
+        app.query_one(MetricsPane).show([replace(numbers, marks={})])
+        await pilot.pause()
+        assert "┊" not in screen_text(app)
 
 
 async def test_the_steps_that_are_not_read_are_told(screen_text: Any) -> None:

@@ -377,7 +377,7 @@ def test_the_newest_value_lies_within_the_axis() -> None:
 
 
 async def test_a_long_alarm_is_told_as_a_whole(open_app: Any, project: Path) -> None:
-    from hudtui.core.runs.alarms import Alarm
+    from hudtui.core.diagnosis.facts import Alarm
 
     fix = (
         "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; "

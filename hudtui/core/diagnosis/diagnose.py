@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hudtui.core.diagnosis.alarms import with_alarms, with_findings
+from hudtui.core.diagnosis.facts import Alarm
 from hudtui.core.diagnosis.observed import Observed
 from hudtui.core.diagnosis.series import FEWEST
 from hudtui.core.diagnosis.signatures import SIGNATURES
-from hudtui.core.diagnosis.values import SEVERITIES, Diagnosis, Finding, Verdict
+from hudtui.core.diagnosis.values import Diagnosis, Finding, Verdict
 from hudtui.core.training.metrics import MetricsReader
 
 LEAST = 0.5
@@ -17,17 +19,29 @@ _CORE = ("reward", "reward_std", "loss", "kl", "entropy", "grad_norm", "no_sprea
 """Series of which at least two must be there to call a run sound."""
 
 
-def diagnose(metrics: MetricsReader, settings: Mapping[str, Any] | None = None) -> Diagnosis:
+def diagnose(
+    metrics: MetricsReader,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    alarms: Iterable[Alarm] = (),
+) -> Diagnosis:
     """Return what the metrics of a run say about its health.
 
     Args:
         metrics: All metrics of the run.
         settings: Settings of its trainer, from which remedies name new values.
+        alarms: What else is known of the run.
     """
-    run = Observed(metrics, settings)
+    return with_alarms(examine(Observed(metrics, settings)), alarms, settings or {})
+
+
+def examine(run: Observed) -> Diagnosis:
+    """Return what the series of a run say about its health."""
     findings = []
     unseen = []
     for name, known in SIGNATURES.items():
+        if known.test is None:
+            continue
         if not run.sees(known.needs):
             unseen.append(name)
             continue
@@ -45,15 +59,7 @@ def diagnose(metrics: MetricsReader, settings: Mapping[str, Any] | None = None) 
                 known.advice(run.settings),
             )
         )
-    explained = {one for finding in findings for one in SIGNATURES[finding.signature].explains}
-    kept = [finding for finding in findings if finding.signature not in explained]
-    kept.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.probability))
-    steps = metrics.steps
-    return Diagnosis(_verdict(run, kept, steps), tuple(kept), steps, tuple(unseen))
-
-
-def _verdict(run: Observed, findings: list[Finding], steps: int) -> Verdict:
-    if findings:
-        return "sick"
-    seen = sum(run.series(name) is not None for name in _CORE)
-    return "sound" if seen >= 2 and steps >= FEWEST else "not enough evidence"
+    enough = sum(run.series(name) is not None for name in _CORE) >= 2 and run.steps >= FEWEST
+    verdict: Verdict = "sound" if enough else "not enough evidence"
+    bare = Diagnosis(verdict, (), run.steps, tuple(unseen), run.newest)
+    return with_findings(bare, findings)

@@ -171,15 +171,3 @@ def _misfit(x: Numbers, y: Numbers) -> float:
     square = float(x @ x)
     slope = float(x @ y) / square if square else 0.0
     return float(((y - slope * x) ** 2).sum())
-
-
-def between(value: float, doubtful: float, certain: float, *, logarithm: bool = False) -> float:
-    """Return how likely a value beyond a threshold is real, 0.5 at `doubtful`, 0.95 at `certain`.
-
-    0 on the other side of `doubtful`. `logarithm` measures ratios instead of differences.
-    """
-    if logarithm:
-        least = 1e-12
-        value, doubtful, certain = (math.log(max(one, least)) for one in (value, doubtful, certain))
-    share = (value - doubtful) / (certain - doubtful)
-    return 0.0 if share < 0 else min(0.5 + 0.45 * share, 0.97)

@@ -6,71 +6,26 @@ says more than a fixed number, and with a fixed number where the field agrees on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hudtui.core.diagnosis.observed import Observed
-from hudtui.core.diagnosis.series import Series, between
-from hudtui.core.diagnosis.values import Evidence, Remedy, Severity
+from hudtui.core.diagnosis.likelihood import between
+from hudtui.core.diagnosis.machine import broken_episodes, flat_groups, logged, not_finite
+from hudtui.core.diagnosis.table import (
+    SIGNATURES,
+    Sign,
+    changed,
+    scaled,
+    signature,
+    together,
+    words,
+)
+from hudtui.core.diagnosis.values import Evidence, Severity
 
+if TYPE_CHECKING:  # numpy, which they need, is not loaded where only alarms are asked for
+    from hudtui.core.diagnosis.observed import Observed
+    from hudtui.core.diagnosis.series import Series
 
-class Sign(NamedTuple):
-    """What a test has found."""
-
-    probability: float
-    onset: float
-    evidence: tuple[Evidence, ...]
-    severity: Severity | None = None
-    """None: the severity of the signature."""
-    title: str = ""
-    """Empty: the title of the signature."""
-
-
-Test = Callable[[Observed], Sign | None]
-Advice = Callable[[Mapping[str, Any]], tuple[Remedy, ...]]
-
-
-@dataclass(frozen=True)
-class Signature:
-    """A known trouble of trainings."""
-
-    name: str
-    title: str
-    """The trouble, in one sentence."""
-    meaning: str
-    """Why it matters, in one or two sentences."""
-    needs: tuple[str, ...]
-    """The quantities and signals without which nothing can be said."""
-    severity: Severity
-    test: Test
-    advice: Advice
-    """Returns the remedies beside the settings of the run."""
-    explains: tuple[str, ...] = ()
-    """Signatures that follow from it, and are left out beside it."""
-
-
-SIGNATURES: dict[str, Signature] = {}
-"""All signatures by name. Commands, screens and documents follow from this table."""
-
-
-def signature(
-    name: str,
-    title: str,
-    meaning: str,
-    *,
-    needs: tuple[str, ...],
-    severity: Severity,
-    advice: Advice,
-    explains: tuple[str, ...] = (),
-) -> Callable[[Test], Test]:
-    """Return a decorator that declares a test as a signature."""
-
-    def declare(test: Test) -> Test:
-        SIGNATURES[name] = Signature(name, title, meaning, needs, severity, test, advice, explains)
-        return test
-
-    return declare
+__all__ = ["SIGNATURES"]
 
 
 def _usual(series: Series) -> float:
@@ -83,38 +38,10 @@ def _evidence(series: Series, place: int) -> Evidence:
     return Evidence(series.name, before, series.now)
 
 
-def _scaled(name: str, factor: float, words: str, usual: float | None = None) -> Advice:
-    """Return advice to multiply a setting, where its value is known, else in words alone."""
-
-    def advice(settings: Mapping[str, Any]) -> tuple[Remedy, ...]:
-        value = settings.get(name, usual)
-        known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        changed = {}
-        if known:
-            exact = float(value) * factor
-            changed = {name: round(exact) if isinstance(value, int) else float(f"{exact:.3g}")}
-        return (Remedy(words, changed),)
-
-    return advice
-
-
-def _set(name: str, value: Any, words: str) -> Advice:
-    """Return advice to set a setting, where the trainer is known to have it."""
-    return lambda settings: (Remedy(words, {name: value} if name in settings else {}),)
-
-
-def _words(*sentences: str) -> Advice:
-    return lambda settings: tuple(Remedy(sentence) for sentence in sentences)
-
-
-def _all(*advices: Advice) -> Advice:
-    return lambda settings: tuple(remedy for advice in advices for remedy in advice(settings))
-
-
-_SLOWER = _scaled("learning_rate", 1 / 3, "Lower learning_rate.")
-_NEARER = _scaled("beta", 10, "Raise beta, the weight of the distance from the model.", 0.001)
-_WARMER = _scaled("temperature", 1.2, "Raise temperature, so that episodes differ.", 1.0)
-_LARGER = _scaled("num_generations", 2, "Raise num_generations: a larger group differs sooner.")
+_SLOWER = scaled("learning_rate", 1 / 3, "Lower learning_rate.")
+_NEARER = scaled("beta", 10, "Raise beta, the weight of the distance from the model.", 0.001)
+_WARMER = scaled("temperature", 1.2, "Raise temperature, so that episodes differ.", 1.0)
+_LARGER = scaled("num_generations", 2, "Raise num_generations: a larger group differs sooner.")
 
 
 # -- groups without spread
@@ -162,9 +89,9 @@ def _reward_level(run: Observed) -> float | None:
     "equal, so each step costs as before and learns from a few groups alone.",
     needs=("no_spread", "reward"),
     severity="medium",
-    advice=_all(
-        _words("Train on harder tasks: `rl --select difficulty:0.1-0.9` after an evaluation."),
-        _set("refill_groups", 2, "Set refill_groups, so that other tasks take their places."),
+    advice=together(
+        words("Train on harder tasks: `rl --select difficulty:0.1-0.9` after an evaluation."),
+        changed("refill_groups", 2, "Set refill_groups, so that other tasks take their places."),
     ),
 )
 def _solved(run: Observed) -> Sign | None:
@@ -179,8 +106,8 @@ def _solved(run: Observed) -> Sign | None:
     "model tries is better than the rest.",
     needs=("no_spread", "reward"),
     severity="high",
-    advice=_all(
-        _words(
+    advice=together(
+        words(
             "Train on easier tasks: `rl --select difficulty:0.1-0.9` after an evaluation.",
             "Give a part of the reward for steps on the way.",
         ),
@@ -201,7 +128,8 @@ def _failed(run: Observed) -> Sign | None:
     "episodes apart.",
     needs=("no_spread", "reward"),
     severity="high",
-    advice=_all(_WARMER, _LARGER, _words("Give partial credit, so that rewards differ.")),
+    advice=together(_WARMER, _LARGER, words("Give partial credit, so that rewards differ.")),
+    watch=logged("no-spread"),
 )
 def _equal(run: Observed) -> Sign | None:
     flat, level = _flat_groups(run), _reward_level(run)
@@ -215,11 +143,13 @@ def _equal(run: Observed) -> Sign | None:
     "episode ends the same way.",
     needs=("reward_std",),
     severity="critical",
-    advice=_words(
+    advice=words(
         "Test the evaluation: `hudtui tasks test`, and the solution of a task.",
         "Play a few episodes with different policies: `hudtui eval -p random`.",
     ),
     explains=("no-spread", "no-spread-failed", "no-spread-solved"),
+    watch=flat_groups,
+    threshold="flat",
 )
 def _constant(run: Observed) -> Sign | None:
     spread = run.series("reward_std")
@@ -232,7 +162,7 @@ def _constant(run: Observed) -> Sign | None:
     solved = reward is not None and reward.now >= 0.95 * max(1.0, float(reward.smooth.max()))
     steps = len(spread) - place
     return Sign(
-        min(0.6 + steps / 50, 0.95),
+        min(0.6 + steps / 50, 0.97),
         float(spread.x[min(place, spread.departs())]),
         (_evidence(spread, place),),
         severity="medium" if solved else "critical",
@@ -250,7 +180,7 @@ def _constant(run: Observed) -> Sign | None:
     "cannot learn.",
     needs=("entropy",),
     severity="high",
-    advice=_all(_WARMER, _NEARER, _SLOWER),
+    advice=together(_WARMER, _NEARER, _SLOWER),
 )
 def _entropy(run: Observed) -> Sign | None:
     entropy = run.series("entropy")
@@ -281,7 +211,7 @@ def _entropy(run: Observed) -> Sign | None:
     "the reward says.",
     needs=("kl",),
     severity="high",
-    advice=_all(_NEARER, _SLOWER),
+    advice=together(_NEARER, _SLOWER),
 )
 def _distance(run: Observed) -> Sign | None:
     kl = run.series("kl")
@@ -305,8 +235,8 @@ def _distance(run: Observed) -> Sign | None:
     "away, or many updates use the same episodes.",
     needs=("clipped",),
     severity="medium",
-    advice=_all(
-        _SLOWER, _scaled("num_iterations", 0.5, "Lower num_iterations, the updates of a batch.")
+    advice=together(
+        _SLOWER, scaled("num_iterations", 0.5, "Lower num_iterations, the updates of a batch.")
     ),
 )
 def _clipping(run: Observed) -> Sign | None:
@@ -327,7 +257,7 @@ def _clipping(run: Observed) -> Sign | None:
     "stays high ends in NaN.",
     needs=("grad_norm",),
     severity="medium",
-    advice=_all(_SLOWER, _scaled("max_grad_norm", 0.5, "Lower max_grad_norm.")),
+    advice=together(_SLOWER, scaled("max_grad_norm", 0.5, "Lower max_grad_norm.")),
 )
 def _gradient(run: Observed) -> Sign | None:
     norm = run.series("grad_norm")
@@ -356,18 +286,20 @@ def _gradient(run: Observed) -> Sign | None:
     "The weights are lost as soon as a step applies such a gradient.",
     needs=(),
     severity="critical",
-    advice=_all(
-        _words("Stop the run, and continue from a checkpoint before the onset."),
+    advice=together(
+        words("Stop the run, and continue from a checkpoint before the onset."),
         _SLOWER,
-        _scaled("max_grad_norm", 0.5, "Lower max_grad_norm."),
+        scaled("max_grad_norm", 0.5, "Lower max_grad_norm."),
     ),
+    watch=not_finite,
+    threshold="nan",
 )
 def _not_finite(run: Observed) -> Sign | None:
-    lost = [one for one in run.metrics.wrong if one.count >= 3]
+    lost = [one for one in run.wrong if one.count >= 3]
     if lost:
         first = min(lost, key=lambda one: one.x)
         evidence = Evidence(first.name, 0.0, float("nan"))
-        return Sign(0.95, first.x, (evidence,))
+        return Sign(0.97, first.x, (evidence,))
     counted = run.series("not_finite")
     if counted is None or not (counted.y > 0).any():
         return None
@@ -399,9 +331,9 @@ def _gain(series: Series | None, step: float) -> float | None:
     "into text that solves nothing.",
     needs=("completion_length", "reward"),
     severity="medium",
-    advice=_all(
-        _words("Judge the outcome alone, or give a part of the reward for short replies."),
-        _scaled("max_tokens", 0.5, "Lower max_tokens."),
+    advice=together(
+        words("Judge the outcome alone, or give a part of the reward for short replies."),
+        scaled("max_tokens", 0.5, "Lower max_tokens."),
     ),
 )
 def _length(run: Observed) -> Sign | None:
@@ -432,9 +364,9 @@ def _length(run: Observed) -> Sign | None:
     "thought before.",
     needs=("truncated",),
     severity="high",
-    advice=_all(
-        _scaled("max_tokens", 2, "Raise max_tokens."),
-        _words("Say in the prompt how short a reply should be."),
+    advice=together(
+        scaled("max_tokens", 2, "Raise max_tokens."),
+        words("Say in the prompt how short a reply should be."),
     ),
 )
 def _truncation(run: Observed) -> Sign | None:
@@ -455,7 +387,7 @@ def _truncation(run: Observed) -> Sign | None:
     "A model in a loop fills its tokens, and mostly comes from a learning rate that is too high.",
     needs=("repetition",),
     severity="high",
-    advice=_all(_SLOWER, _NEARER),
+    advice=together(_SLOWER, _NEARER),
 )
 def _repetition(run: Observed) -> Sign | None:
     repeats = run.series("repetition")
@@ -478,7 +410,7 @@ def _repetition(run: Observed) -> Sign | None:
     "The part for the form is easier than the task, so the model learns it and stops there.",
     needs=("parts",),
     severity="high",
-    advice=_words(
+    advice=words(
         "Lower the weight of the form, or give it only together with the task.",
         "Train on tasks that the model sometimes solves.",
     ),
@@ -509,7 +441,7 @@ def _form(run: Observed) -> Sign | None:
     "The model earns what the training rewards in a way that the evaluation does not count.",
     needs=("reward", "eval_reward"),
     severity="critical",
-    advice=_words(
+    advice=words(
         "Read the best episodes of the newest steps: what earned their reward?",
         "Mend the evaluation of the tasks before the next run.",
         "Continue from the checkpoint before the onset.",
@@ -544,7 +476,7 @@ def _hacking(run: Observed) -> Sign | None:
     "What was learned is lost: the run is worse than it was.",
     needs=("reward",),
     severity="critical",
-    advice=_all(_words("Continue from the checkpoint before the onset."), _SLOWER, _NEARER),
+    advice=together(words("Continue from the checkpoint before the onset."), _SLOWER, _NEARER),
 )
 def _collapse(run: Observed) -> Sign | None:
     reward = run.series("reward")
@@ -589,7 +521,7 @@ def _high_share(run: Observed, signal: str, doubtful: float, certain: float) -> 
     "environment refuses.",
     needs=("tool_failures",),
     severity="high",
-    advice=_words(
+    advice=words(
         "Read the failures: Results, view Failures, or `hudtui rollouts stats`.",
         "Check the mapping against the environment: `hudtui config check`.",
     ),
@@ -604,7 +536,9 @@ def _tools(run: Observed) -> Sign | None:
     "An episode that breaks off has no reward, and its group learns from fewer.",
     needs=("broken",),
     severity="high",
-    advice=_words("Read the causes in the log and in Results; `hudtui env call` tries a tool."),
+    advice=words("Read the causes in the log and in Results; `hudtui env call` tries a tool."),
+    watch=broken_episodes,
+    threshold="broken",
 )
 def _broken(run: Observed) -> Sign | None:
     return _high_share(run, "broken", 0.15, 0.4)
@@ -616,7 +550,7 @@ def _broken(run: Observed) -> Sign | None:
     "The model that plays is not the one that is trained: old weights, or another precision.",
     needs=("sampler_gap",),
     severity="high",
-    advice=_words(
+    advice=words(
         "Let the server load the weights after every step.",
         "Use the same precision in both, and the newest server.",
     ),
@@ -644,7 +578,7 @@ def _stale(run: Observed) -> Sign | None:
     "The same money buys fewer steps: replies grow, tools slow down, or memory is swapped.",
     needs=("step_time",),
     severity="low",
-    advice=_words(
+    advice=words(
         "Look at the metrics of the machine beside the curve, and at the length of the replies.",
         "Measure the tools: `hudtui rollouts stats` has their times.",
     ),
@@ -667,7 +601,7 @@ def _slower(run: Observed) -> Sign | None:
     "The GPU waits while the environment works.",
     needs=("tool_seconds", "step_time"),
     severity="low",
-    advice=_words("Play more episodes at once, or give the environment more processors."),
+    advice=words("Play more episodes at once, or give the environment more processors."),
 )
 def _waits(run: Observed) -> Sign | None:
     tools, taken = run.series("tool_seconds"), run.series("step_time")
@@ -685,9 +619,9 @@ def _waits(run: Observed) -> Sign | None:
     "clipped to nothing.",
     needs=("kl", "reward"),
     severity="medium",
-    advice=_all(
-        _scaled("learning_rate", 10, "Raise learning_rate."),
-        _scaled("max_grad_norm", 10, "Raise max_grad_norm."),
+    advice=together(
+        scaled("learning_rate", 10, "Raise learning_rate."),
+        scaled("max_grad_norm", 10, "Raise max_grad_norm."),
     ),
 )
 def _idle(run: Observed) -> Sign | None:

@@ -58,6 +58,17 @@ class Finding:
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings of all its remedies, with their new values; of two for one the first."""
+        pairs = (pair for one in reversed(self.remedies) for pair in one.settings.items())
+        return dict(pairs)
+
+    @property
+    def options(self) -> str:
+        """The changes as options of `hudtui rl`."""
+        return " ".join(f"--set {name}={value}" for name, value in self.changes.items())
+
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data."""
         return {
@@ -84,6 +95,8 @@ class Diagnosis:
     """Steps that the run has logged."""
     unseen: tuple[str, ...]
     """Signatures that nothing can be said about: the run writes none of the numbers they need."""
+    newest: float = 0.0
+    """Its newest step."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the diagnosis as plain data."""
@@ -93,3 +106,7 @@ class Diagnosis:
             "findings": [finding.to_json() for finding in self.findings],
             "unseen": list(self.unseen),
         }
+
+
+NOTHING = Diagnosis("not enough evidence", (), 0, ())
+"""The diagnosis of a run without any number."""

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from hudtui.core.diagnosis.facts import Thresholds
+from hudtui.core.diagnosis.machine import STUCK
 from hudtui.core.errors import InputError
 from hudtui.core.paths import typed_path
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, open_host
 from hudtui.core.remote.log_file import Log, LogFile, LogPlace
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import STUCK, Thresholds
 from hudtui.core.runs.sessions import (
     HISTORY,
     ExternalSession,
@@ -225,6 +226,7 @@ class ExternalRun:
             while not reading.done() or changed.is_set():
                 await changed.wait()
                 changed.clear()
+                await watcher.diagnose()
                 yield replace(
                     self.view,
                     metrics=watcher.numbers,
@@ -232,6 +234,7 @@ class ExternalRun:
                     alarms=watcher.alarms,
                     load=watcher.load,
                     about=watcher.about,
+                    diagnosis=watcher.diagnosis,
                     problem=lines.note,
                 )
                 await asyncio.wait([reading], timeout=_TOGETHER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hudtui.core.runs.alarms import Alarm
+from hudtui.core.diagnosis.facts import Alarm
 from hudtui.core.runs.status import RunView
 from hudtui.core.text import clean_line
 

@@ -24,6 +24,11 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from hudtui.core.diagnosis.alarms import find_alarms, with_alarms
+from hudtui.core.diagnosis.facts import USUAL, Alarm, LogSymptom, RunFacts, Thresholds
+from hudtui.core.diagnosis.live import LiveDiagnosis
+from hudtui.core.diagnosis.symptoms import find_symptoms
+from hudtui.core.diagnosis.values import NOTHING, Diagnosis
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import temporary_folder
 from hudtui.core.paths import typed_path
@@ -32,15 +37,6 @@ from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import (
-    USUAL,
-    Alarm,
-    LogSymptom,
-    RunFacts,
-    Thresholds,
-    find_alarms,
-    find_symptoms,
-)
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
@@ -326,6 +322,7 @@ class SessionWatcher:
         self._unread: set[str] = set()
         """The sources whose beginning was not searched for numbers."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
+        self._live = LiveDiagnosis()
         self._logs: dict[str, LogSource] = {}
         """The sources that are files of lines; known once their first bytes were read."""
 
@@ -353,7 +350,18 @@ class SessionWatcher:
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms that can be found in the lines, the worst first."""
         facts = RunFacts(active=True, signs=tuple(reversed(self._signs)))
-        return find_alarms(facts.with_metrics(self.numbers), self._from_when)
+        facts = facts.with_metrics(self.numbers)
+        return find_alarms(facts, self._from_when, findings=self._live.findings)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """Return what the numbers and the lines say about the run's health."""
+        newest = self._live.newest or NOTHING
+        return with_alarms(newest, self.alarms, self._live.settings)
+
+    async def diagnose(self, *, last: bool = False) -> None:
+        """Look at the numbers again, if it is time; `last`: whatever the time."""
+        await self._live.renew(self.numbers, last=last)
 
     def log(self, source: str) -> LogFile | None:
         """Return the log of a followed source.

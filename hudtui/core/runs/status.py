@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.diagnosis.facts import Alarm
+from hudtui.core.diagnosis.values import Diagnosis
 from hudtui.core.plain import to_plain
 from hudtui.core.remote.tmux import attach_argv
-from hudtui.core.runs.alarms import Alarm
 from hudtui.core.runs.values import RunEvent, RunSummary, iso_time
 from hudtui.core.runs.vllm import ModelServer
 from hudtui.core.text import clean_line
@@ -214,6 +215,8 @@ class RunView:
     that time."""
     alarms: tuple[Alarm, ...] = ()
     """The run's problems, the worst first."""
+    diagnosis: Diagnosis | None = None
+    """What its metrics and its alarms say about its health; None where nothing is trained."""
     gpus: tuple[GpuLoad, ...] = ()
     machine: MachineLoad | None = None
     cost: float | None = None

@@ -12,11 +12,33 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+)
 from dataclasses import dataclass, field, replace
 from types import TracebackType
+from typing import Any
 
 from hudtui.core.compute.hardware import size
+from hudtui.core.diagnosis.alarms import find_alarms, read_thresholds, with_alarms
+from hudtui.core.diagnosis.facts import (
+    SILENT,
+    USUAL,
+    Alarm,
+    LogSymptom,
+    RunFacts,
+    StageFacts,
+    Thresholds,
+)
+from hudtui.core.diagnosis.live import LiveDiagnosis
+from hudtui.core.diagnosis.signatures import SIGNATURES
+from hudtui.core.diagnosis.symptoms import find_symptoms
+from hudtui.core.diagnosis.values import NOTHING
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
 from hudtui.core.remote.hosts import (
@@ -30,19 +52,6 @@ from hudtui.core.remote.hosts import (
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
-from hudtui.core.runs.alarms import (
-    ALARMS,
-    SILENT,
-    USUAL,
-    Alarm,
-    LogSymptom,
-    RunFacts,
-    StageFacts,
-    Thresholds,
-    find_alarms,
-    find_symptoms,
-    read_thresholds,
-)
 from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.reports import StatusReport, read_status
@@ -398,11 +407,16 @@ class Monitor:
             () if brief and not (seen.over or seen.acknowledged) else await self._events_of(run)
         )
         known = seen.still_acknowledged(summary.acknowledged, events)
+        trains = features_of(machine.record.engine).trains
+        if trains and (summary.active or not brief):
+            await seen.live.renew(seen.metrics, last=not summary.active)
         alarms = find_alarms(
             facts.with_metrics(seen.metrics, group),
             await self._thresholds_now(),
+            findings=seen.live.findings,
             acknowledged=known,
         )
+        diagnosis = with_alarms(seen.live.newest or NOTHING, alarms, seen.live.settings)
         if summary.active and not problems.words:
             if gone := seen.acknowledged - {alarm.key for alarm in alarms}:
                 seen.over |= dict.fromkeys(gone, len(events))
@@ -423,6 +437,7 @@ class Monitor:
             )
             or None,
             alarms=alarms,
+            diagnosis=diagnosis if trains else None,
             gpus=seen.gpus,
             machine=seen.machine,
             nodes=nodes,
@@ -727,6 +742,7 @@ class _RunReader:
         self._complete_since: float | None = None
         """When the run ended, if all its metrics were read after that."""
         self.metrics = self._make()
+        self.live = LiveDiagnosis(lambda: _trainer_settings(machine.record))
         self.result = RunResult()
         self._gpu_file = TailReader(machine.path("gpu.jsonl"), most=64 * 1024)
         self.gpus: tuple[GpuLoad, ...] = ()
@@ -931,6 +947,16 @@ class _RunReader:
         return clock - since if seen else max(now - beat, clock - since, 0.0)
 
 
+def _trainer_settings(record: RunRecord) -> Mapping[str, Any]:
+    """Return the settings of a run's trainer; none where they cannot be read."""
+    from hudtui.core.runs.run_settings import settings_of
+
+    try:
+        return {one.label: one.value for one in settings_of(record)}
+    except InputError:
+        return {}
+
+
 async def _next(chunks: AsyncIterator[FileChunk]) -> FileChunk | None:
     return await anext(chunks, None)
 
@@ -993,10 +1019,10 @@ async def acknowledge(
         InputError: There is no such kind of alarm.
         RunError: The run does not exist, or the list cannot be written.
     """
-    if wrong := [kind for kind in kinds if kind not in ALARMS]:
+    if wrong := [kind for kind in kinds if kind not in SIGNATURES]:
         raise InputError(
             f"there is no alarm {clean_line(wrong[0], 40)!r}",
-            fix=f"The kinds are {', '.join(ALARMS)}.",
+            fix=f"The kinds are {', '.join(SIGNATURES)}.",
         )
     chosen = tuple(
         alarm

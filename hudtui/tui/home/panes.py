@@ -221,6 +221,8 @@ class RunningPane(TextPane):
             lines.append(Content.assemble(*parts))
             for alarm in () if read is None else read.alarms[:_ALARMS]:
                 lines.append(Content.styled(cut(f"  ! {alarm}", width), "$warning"))
+            if read is not None and read.finding:
+                lines.append(Content.styled(cut(f"  ? {read.finding}", width), _MUTED))
         return Content("\n").join(lines)
 
 

@@ -56,6 +56,8 @@ class RunRead:
     cost: str = ""
     alarms: tuple[str, ...] = ()
     """Those that the user has not acknowledged."""
+    finding: str = ""
+    """The worst finding about it that is no alarm."""
     state: str = ""
     """The store's word: `running`, `finished`, `failed`, ..."""
     ended: bool = False
@@ -136,9 +138,20 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         alarms=tuple(clean_line(alarm.text, 300) for alarm in view.open_alarms)
         if summary.active
         else (),
+        finding=_finding(view) if summary.active else "",
         state=summary.state,
         ended=not summary.active and not summary.holds_machine,
     )
+
+
+def _finding(view: RunView) -> str:
+    """Return the worst finding that is no alarm, in words; empty without one."""
+    alarms = {alarm.kind for alarm in view.alarms}
+    findings = view.diagnosis.findings if view.diagnosis is not None else ()
+    others = [one for one in findings if one.signature not in alarms]
+    if not others:
+        return ""
+    return clean_line(f"{others[0].title}, since step {others[0].onset:g}", 300)
 
 
 def pod_words(pods: PodsSnapshot, one: PodRow) -> tuple[str, str, str, str, bool]:

@@ -283,7 +283,11 @@ class LaunchScreen(HudtuiScreen):
         for name in form.FORM:
             if name in given:
                 self._put(name, str(given[name]))
-        if given.get("engine"):
+        request: RunRequest | None = given.get("request")
+        if request is not None:
+            self._put(form.MORE, "true")  # whatever is set is seen
+            self._take_request(type(request)(), request)
+        if given.get("engine") or request is not None:
             self._engine = ""
         self._choose_engine()
         self._show_fields()

@@ -12,6 +12,7 @@ from textual.widget import Widget
 from textual.widgets import TabbedContent, TabPane
 
 from hudtui.core.text import clean_line
+from hudtui.tui.runs.diagnosis import DiagnosisPane
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.machine import MachinePane
 from hudtui.tui.runs.settings import RunSettings
@@ -26,6 +27,7 @@ from hudtui.tui.widgets.virtual_table import Column, Rows, VirtualTable
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
+    from hudtui.core.diagnosis.values import Diagnosis
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.store import RunRecord
@@ -36,6 +38,7 @@ EVENTS = 500
 
 
 _TITLES: Mapping[str, str] = {
+    "diagnosis": "Diagnosis",
     "metrics": "Curves",
     "log": "Log",
     "machine": "Machine",
@@ -175,6 +178,7 @@ class RunPane(Pane):
         """Create the content of a tab if it does not exist yet, and update it."""
         if tab not in self._contents:
             makers: Mapping[str, Callable[[], Widget]] = {
+                "diagnosis": lambda: DiagnosisPane(id="run-diagnosis"),
                 "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
                 "machine": lambda: MachinePane(id="run-machine"),
                 "result": lambda: FoundRows(id="run-result"),
@@ -234,6 +238,10 @@ class RunPane(Pane):
             pane.show(numbers)
 
         self._put("metrics", draw)
+
+    def show_diagnosis(self, diagnosis: Diagnosis | None) -> None:
+        """Show what ails the run."""
+        self._put("diagnosis", lambda pane: pane.show(diagnosis))
 
     def show_load(self, view: RunView | None) -> None:
         """Show the load of the machine."""
@@ -301,6 +309,7 @@ class RunPane(Pane):
         self._head.update(Content(""))
         self.name_on_border(self.BORDER_TITLE)
         self.show_curves(())
+        self.show_diagnosis(None)
         self.show_load(None)
         if plan:
             self.show_plan(tuple)

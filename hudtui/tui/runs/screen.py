@@ -22,10 +22,11 @@ from hudtui.core.training.engines import features_of
 from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
+from hudtui.tui.runs.diagnosis import DiagnosisPane
 from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.run_pane import ALL_TABS, RunPane
-from hudtui.tui.runs.words import head, title
+from hudtui.tui.runs.words import head, onsets, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
@@ -623,7 +624,7 @@ class RunScreen(HudtuiScreen):
 
     async def _look(self, place: ExternalPlace, *, opens: bool = True) -> None:
         """Find an external run and list it; open it as well with `opens`."""
-        from hudtui.core.runs.alarms import read_thresholds
+        from hudtui.core.diagnosis.alarms import read_thresholds
         from hudtui.core.runs.external import find_external
 
         external = self._external.get(place.id)
@@ -794,8 +795,9 @@ class RunScreen(HudtuiScreen):
             if before is not None and not run.external:
                 self.app.reload()
             self.refresh_bindings()
-        if before is None:
-            self.pane.offer(_tabs_of(view))
+        ails = before is not None and "diagnosis" in self.pane.names
+        self.pane.offer(_tabs_of(view, ails=ails))
+        self.pane.show_diagnosis(view.diagnosis)
         if run.id == self._curves_of and view.metrics.count:
             self._curves_of = None
             self.pane.turn_to("metrics", focus=self.pane.has_focus_within)
@@ -842,6 +844,7 @@ class RunScreen(HudtuiScreen):
                 view.summary.name if names.count(view.summary.name) == 1 else view.summary.id,
                 view.metrics,
                 window=view.unread,
+                marks=onsets(view.diagnosis),
             )
             for view in views
         )
@@ -1266,6 +1269,31 @@ class RunScreen(HudtuiScreen):
         else:
             self._open_results(run, step=event.step)
 
+    @on(DiagnosisPane.Opened)
+    def _finding_opened(self, event: DiagnosisPane.Opened) -> None:
+        """Open the episodes at the onset of a finding when Enter is pressed on it."""
+        event.stop()
+        if self.chosen in self._external:
+            self.say("No episodes of this run are recorded here.")
+            return
+        self._open_results(step=event.finding.onset)
+
+    @on(DiagnosisPane.Applied)
+    def _finding_applied(self, event: DiagnosisPane.Applied) -> None:
+        """Open Launch with the run once more, and the settings that may cure a finding."""
+        event.stop()
+        if self.chosen in self._external:
+            self.say("Only a run that was started here can be started again.")
+            return
+        self.start(partial(self._plan_cure, event.finding.changes), group="again")
+
+    async def _plan_cure(self, changes: Mapping[str, Any]) -> None:
+        from hudtui.core.flows.again import rerun_request
+
+        request = await rerun_request(self.shown.summary.id, self.app.project, self.app)
+        cured = replace(request, settings={**request.settings, **changes})
+        self.app.open_screen("launch", back=self.NAME, request=cured)
+
     def _name_of(self, run: str) -> str:
         return self.rows[run].summary.name if run in self.rows else ""
 
@@ -1322,11 +1350,17 @@ def _named(runs: Sequence[RunSummary]) -> str:
     return clean_line(runs[0].name, 40) if len(runs) == 1 else plural(len(runs), "run")
 
 
-def _tabs_of(view: RunView) -> tuple[str, ...]:
-    """Return the tabs that a run has something for."""
+def _tabs_of(view: RunView, *, ails: bool) -> tuple[str, ...]:
+    """Return the tabs that a run has something for.
+
+    `ails`: it had a finding before, whose tab stays.
+    """
+    found = ails or (view.diagnosis is not None and bool(view.diagnosis.findings))
     if not view.summary.external:
-        return ALL_TABS
-    return ("metrics", "log") if view.stages else ("machine",)
+        return ALL_TABS if found else tuple(name for name in ALL_TABS if name != "diagnosis")
+    if not view.stages:
+        return ("machine",)
+    return ("diagnosis", "metrics", "log") if found else ("metrics", "log")
 
 
 def _session_choice(session: TmuxSession, now: float) -> Choice:

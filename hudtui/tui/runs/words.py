@@ -16,7 +16,8 @@ from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.alarms import Alarm
+    from hudtui.core.diagnosis.facts import Alarm
+    from hudtui.core.diagnosis.values import Diagnosis
     from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.values import RunEvent
 
@@ -150,6 +151,15 @@ def _reward(view: RunView, width: int) -> list[Content]:
             "  " + sparkline([point.y for point in points], min(room, 60)), "$accent"
         )
     return [line]
+
+
+def onsets(diagnosis: Diagnosis | None) -> dict[str, tuple[float, ...]]:
+    """Return the steps at which findings began, by the series that show them."""
+    steps: dict[str, tuple[float, ...]] = {}
+    for finding in diagnosis.findings if diagnosis is not None else ():
+        for name in (one.series for one in finding.evidence):
+            steps[name] = (*steps.get(name, ()), finding.onset)
+    return steps
 
 
 def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ _NOISE = 1e-9
 """A spread below this share of the values is rounding noise, and drawn as a flat line."""
 _MUTED = "$foreground-muted"
 _FAINT = "$foreground-muted 50%"
+_MARK, _MARKED = -2, "$warning"
+"""Owner and style of a mark behind the curves."""
 _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Seconds between two ticks of an axis of time; beyond a day whole days."""
 
@@ -419,8 +421,11 @@ class Drawing:
         columns, (left, right) = len(self.cells[0]), self.x
         return left + min(max((column * 2 + 0.5) / (columns * 2 - 1), 0.0), 1.0) * (right - left)
 
-    def lines(self, label_width: int) -> list[Content]:
-        """Return the rows, with the labels of the y axis in `label_width` cells before them."""
+    def lines(self, label_width: int, marks: Collection[int] = ()) -> list[Content]:
+        """Return the rows, with the labels of the y axis in `label_width` cells before them.
+
+        In the columns `marks` a line stands behind the curves.
+        """
         labels = self.axis.labels(len(self.cells))
         lines = []
         for number, row in enumerate(self.cells):
@@ -428,7 +433,7 @@ class Drawing:
             lines.append(
                 Content.assemble(
                     (label.rjust(label_width) + (" ┤" if label else " │"), _MUTED),
-                    *self._pieces(row),
+                    *self._pieces(_marked(row, marks)),
                 )
             )
         return lines
@@ -436,9 +441,22 @@ class Drawing:
     def _pieces(self, row: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
         groups = groupby(row, key=lambda cell: cell[1])
         return [
-            ("".join(character for character, _ in cells), self.styles[owner] if owner >= 0 else "")
+            (
+                "".join(character for character, _ in cells),
+                self.styles[owner] if owner >= 0 else _MARKED if owner == _MARK else "",
+            )
             for owner, cells in groups
         ]
+
+
+def _marked(row: Sequence[tuple[str, int]], marks: Collection[int]) -> Sequence[tuple[str, int]]:
+    """Return a row of cells with a mark in the free ones among some columns."""
+    if not marks:
+        return row
+    return [
+        ("┊", _MARK) if number in marks and cell[0] == " " else cell
+        for number, cell in enumerate(row)
+    ]
 
 
 def draw(lines: Sequence[ChartLine], columns: int, rows: int, axis: Axis, x: Pair) -> Drawing:

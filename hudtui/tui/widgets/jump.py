@@ -43,11 +43,13 @@ class Jump(Dialog[Widget | None]):
         }
         for widget in screen.focus_chain:
             for one in widget.query(Tab) if isinstance(widget, Tabs) else (widget,):
+                if not one.display:  # a tab that is hidden is in no layout
+                    continue
                 region = screen.find_widget(one).visible_region
                 place = region.offset
                 while place in places:
                     place += Offset(2, 0)
-                if one.display and region:
+                if region:
                     places[place] = one
         self.targets = dict(zip(_LETTERS, places.items(), strict=False))
         """For each letter, its place on the screen and its widget."""

@@ -6,7 +6,7 @@ One for each quantity, under one cursor, by step or by time, several runs on the
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partialmethod
@@ -79,6 +79,8 @@ class Numbers:
     them."""
     window: str | None = None
     """A sentence about steps that are not read; None if all are."""
+    marks: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Steps that are marked on the chart of a series, by its name."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class _Series:
     """The values as they came, by growing x."""
     steps: tuple[float, ...]
     """The step of each value."""
+    marks: tuple[float, ...] = ()
+    """Each x that is marked."""
 
     def at(self, x: float | None) -> tuple[float, float] | None:
         """Return step and value of the newest point that is not right of `x` (None.
@@ -282,6 +286,7 @@ class _Charts(Widget):
                         ChartLine(smooth(raw, self.weight), style, faint),
                         raw,
                         steps,
+                        _marks(self.runs[place].marks.get(name, ()), steps, raw),
                     )
                 )
             scale = (
@@ -482,7 +487,10 @@ class _Charts(Widget):
                 [one.line for one in plot.series], columns, layout.height - 3, plot.axis, layout.x
             )
             below = " " * (layout.labels + 2) + x_labels(*layout.x, columns, by_time=self.by_time)
-            lines = [*drawing.lines(layout.labels), Content.styled(below, _MUTED)]
+            low, high = layout.x
+            every = (x for one in plot.series for x in one.marks)
+            marks = {drawing.column(x) for x in every if low <= x <= high}
+            lines = [*drawing.lines(layout.labels, marks), Content.styled(below, _MUTED)]
             strips = [self._strip(one, layout.width) for one in lines]
             known = self._drawn[plot.key] = _Drawn(wanted, drawing, strips)
         strip = known.strips[line - 1]
@@ -547,6 +555,14 @@ class _Charts(Widget):
                     key=lambda stop: abs(stop - wanted),
                 )
         self.post_message(self.Pointed(key, x))
+
+
+def _marks(
+    wanted: Sequence[float], steps: Sequence[float], raw: Sequence[Pair]
+) -> tuple[float, ...]:
+    """Return the x of the first value at each step, or after it."""
+    places = (bisect_left(steps, step) for step in wanted)
+    return tuple(raw[place][0] for place in places if place < len(raw))
 
 
 class _ChartsPage(VerticalScroll, inherit_bindings=False):
@@ -753,7 +769,10 @@ class MetricsPane(Acting, Vertical):
         """
         if not runs:
             self.action_all()
-        key = tuple((run.label, id(run.metrics), run.metrics.count, run.window) for run in runs)
+        key = tuple(
+            (run.label, id(run.metrics), run.metrics.count, run.window, *run.marks.items())
+            for run in runs
+        )
         if key != self._key:
             if [run.label for run in self.charts.runs[:1]] != [run.label for run in runs[:1]]:
                 self.charts.span = self.charts.end = None

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.diagnosis.facts import Alarm
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.flows import notify as flow
 from hudtui.core.flows.notify import NOTIFY_COMMAND, notify, notify_argv, notifying
 from hudtui.core.process import machine_label
 from hudtui.core.project import Project, open_project
-from hudtui.core.runs.alarms import Alarm
 from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.status import RunView

@@ -284,15 +284,20 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
     assert [seen async for seen in watch.follow(once=True)]
     told = {alarm.kind: alarm.text for alarm in watch.alarms}
     assert (
-        set(told) == {"nan", "flat"}
-        and "loss is NaN or infinite" in told["nan"]
-        and "for 10 steps" in told["flat"]
+        set(told) == {"not-a-number", "constant-reward"}
+        and "loss is NaN or infinite" in told["not-a-number"]
+        and "for 10 steps" in told["constant-reward"]
     )
     with path.open("a") as stream:
         stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
     again = SessionWatcher(HOST, watch.foreign)
     assert [seen async for seen in again.follow(once=True)]
-    assert [alarm.kind for alarm in again.alarms] == ["memory", "server", "nan", "flat"]
+    assert [alarm.kind for alarm in again.alarms] == [
+        "memory",
+        "server",
+        "not-a-number",
+        "constant-reward",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     assert await disk(monitor) == [False]
     with pytest.raises(InputError, match="no alarm 'dsik'"):
         await acknowledge(await monitor.view(record.id), store, ["dsik"])
-    assert await acknowledge(await monitor.view(record.id), store, ["flat"]) == ()
+    assert await acknowledge(await monitor.view(record.id), store, ["constant-reward"]) == ()
     (alarm,) = await acknowledge(await monitor.view(record.id), store, ["disk"])
     assert (
         alarm.kind == "disk"

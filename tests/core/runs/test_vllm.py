@@ -16,11 +16,12 @@ import pytest
 from support import vllm_server as fake
 from support.sshd import connect_ssh
 
+from hudtui.core.diagnosis.alarms import find_alarms
+from hudtui.core.diagnosis.facts import Alarm, RunFacts, StageFacts
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.hosts import close_hosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs import vllm
-from hudtui.core.runs.alarms import Alarm, RunFacts, StageFacts, find_alarms
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.vllm import ServerMonitor, VllmSample, fetch, parse_vllm_metrics

@@ -11,22 +11,20 @@ from typing import Any
 import pytest
 
 from hudtui.core import trust
-from hudtui.core.platform import HUD
-from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.logs import TailReader
-from hudtui.core.runs.alarms import (
-    ALARMS,
+from hudtui.core.diagnosis.alarms import find_alarms, read_thresholds
+from hudtui.core.diagnosis.facts import (
     USUAL,
     Alarm,
     LogSymptom,
     RunFacts,
     StageFacts,
-    find_alarms,
-    find_symptom,
-    find_symptoms,
-    read_thresholds,
     reward_spread,
 )
+from hudtui.core.diagnosis.signatures import SIGNATURES
+from hudtui.core.diagnosis.symptoms import find_symptom, find_symptoms
+from hudtui.core.platform import HUD
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.status import read_gpus, time_left
 from hudtui.core.settings import ALARM_SETTINGS, folder_powers, save_user_setting
 from hudtui.core.training.engines import features_of
@@ -65,8 +63,8 @@ def test_nothing_is_wrong() -> None:
             ("memory", "error"),
         ),
         ({"stages": (StageFacts("train", "ended", exit=-9),)}, ("memory", "error")),
-        ({"wrong": (NotFiniteStreak("loss", 3.0, 2),)}, ("nan", "error")),
-        ({"spread": points(0.1, 0, 0, 0, 0, 0)}, ("flat", "warning")),
+        ({"wrong": (NotFiniteStreak("loss", 3.0, 2),)}, ("not-a-number", "error")),
+        ({"spread": points(0.1, 0, 0, 0, 0, 0)}, ("constant-reward", "warning")),
         ({"stages": (StageFacts("serve", "ended", True, 1), TRAIN)}, ("server", "warning")),
         (
             {
@@ -78,10 +76,10 @@ def test_nothing_is_wrong() -> None:
             ("server", "error"),
         ),
         (
-            {"signs": (LogSymptom("training", "train", "nothing was learned"),)},
-            ("training", "warning"),
+            {"signs": (LogSymptom("no-spread", "train", "nothing was learned"),)},
+            ("no-spread", "warning"),
         ),
-        ({"broken": points(0, 0.5)}, ("training", "warning")),
+        ({"broken": points(0, 0.5)}, ("episodes-break", "warning")),
         ({"disk_free": 2 * 1024**3}, ("disk", "warning")),
         ({"disk_free": 1024**2}, ("disk", "error")),
         ({"memory_used": 95.0 * 2**30, "memory_total": 100.0 * 2**30}, ("memory", "warning")),
@@ -119,10 +117,10 @@ def test_the_user_says_from_when_on_there_is_an_alarm(
     )
 
 
-def test_each_alarm_has_a_threshold_among_the_settings() -> None:
-    assert {rule.threshold for rule in ALARMS.values()} == set(ALARM_SETTINGS) and len(
-        ALARMS
-    ) == len(ALARM_SETTINGS)
+def test_each_threshold_belongs_to_one_signature_or_to_all_that_are_concluded() -> None:
+    own = [known.threshold for known in SIGNATURES.values() if known.threshold is not None]
+    assert sorted(own) == sorted(set(ALARM_SETTINGS) - {"learning"})
+    assert all(known.watch is not None or known.test is not None for known in SIGNATURES.values())
 
 
 def test_memory_that_is_nearly_full_is_told_with_its_share(own_world: Path) -> None:
@@ -159,13 +157,15 @@ def test_an_alarm_that_is_acknowledged_comes_last_until_it_comes_anew() -> None:
 
     flat = points(0.1, 0, 0, 0, 0, 0)
     [_, alarm] = find_alarms(RunFacts(active=True, spread=flat, disk_free=2 * 1024**3))
-    assert found(flat) == [("disk", False), ("flat", False)]
+    assert found(flat) == [("disk", False), ("constant-reward", False)]
     assert found(points(0.1, 0, 0, 0, 0, 0, 0, 0), alarm.key) == [
         ("disk", False),
-        ("flat", True),
+        ("constant-reward", True),
     ], "it goes on"
     again = points(0.1, 0, 0, 0, 0, 0, 0.2, 0, 0, 0, 0, 0)
-    assert found(again, alarm.key) == [("disk", False), ("flat", False)], "another one of its kind"
+    assert found(again, alarm.key) == [("disk", False), ("constant-reward", False)], (
+        "another one of its kind"
+    )
     assert "mark" not in alarm.to_json() and alarm.to_json()["acknowledged"] is False
 
 
@@ -205,8 +205,8 @@ def test_long_steps_are_no_silence() -> None:
 
 def test_the_worst_comes_first_and_what_has_ended_worries_nobody() -> None:
     facts = {"silent": 100.0, "disk_free": 2 * 1024**3, "wrong": (NotFiniteStreak("kl", 1.0, 1),)}
-    assert told(**facts) == [("heartbeat", "error"), ("nan", "error"), ("disk", "warning")]
-    assert told(active=False, **facts) == [("nan", "error")]
+    assert told(**facts) == [("heartbeat", "error"), ("not-a-number", "error"), ("disk", "warning")]
+    assert told(active=False, **facts) == [("not-a-number", "error")]
 
 
 def test_alarms_say_what_to_do() -> None:
@@ -280,28 +280,28 @@ OOM = (
         ("ERROR EngineCore encountered a fatal error.", "server", None),
         (
             "Skipping tuning as there is no suitable data. This can happen when all trajectories",
-            "training",
+            "no-spread",
             "higher temperature",
         ),
         (
             "warning: step 2: the rewards of each group are equal, so that there is nothing to "
             "learn",
-            "training",
+            "no-spread",
             "--ruler",
         ),
         (
             "resuming after step 3; the state of the optimizer is not kept, the adapter is",
-            "training",
+            "optimizer-lost",
             "worse",
         ),
         (
             "Error code: 400 - This model's maximum context length is 8192 tokens. However,",
-            "training",
+            "context-full",
             "max_seq_len",
         ),
         (
             "step 4: 8 episodes are being played; the model's server does NOT answer",
-            "training",
+            "server-silent",
             "gpu_memory_utilization",
         ),
         ("step 3 loss=0.1 memory=3", None, None),
@@ -411,4 +411,4 @@ def test_groups_without_spread_are_found_where_the_rewards_of_a_step_differ() ->
             + b"\n"
         )
     assert [point.y for point in reward_spread(metrics)] == [0.5, 0.5, 0, 0, 0, 0, 0]
-    assert told(spread=reward_spread(metrics)) == [("flat", "warning")]
+    assert told(spread=reward_spread(metrics)) == [("constant-reward", "warning")]
