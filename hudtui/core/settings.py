@@ -74,6 +74,8 @@ _URL_ABOUT = {
     "web": "address of {title}'s web pages, for links to jobs",
 }
 
+NOTIFY_URL, NOTIFY_TEXT = "HUDTUI_NOTIFY_URL", "HUDTUI_NOTIFY_TEXT"
+
 ALARM_SETTINGS: Mapping[str, Setting] = {
     "heartbeat": Setting(
         "HUDTUI_ALARM_HEARTBEAT_SECONDS",
@@ -227,6 +229,19 @@ _COMMON = (
         "HUDTUI_NOTIFY_COMMAND",
         "command that gets JSON on its standard input when a run ends or has an alarm",
         "command",
+        in_folders=False,
+    ),
+    Setting(
+        NOTIFY_URL,
+        "address that a run's machine sends JSON to at a certain finding and at the end of the run",
+        "secret",
+        in_folders=False,
+    ),
+    Setting(
+        NOTIFY_TEXT,
+        "whether these messages hold the name of the run and why it has ended: true or false",
+        "flag",
+        "false",
         in_folders=False,
     ),
     *ALARM_SETTINGS.values(),
@@ -664,6 +679,18 @@ def user_setting(name: str) -> str | None:
         return value
     entry = _read("user file", user_file(), []).entries.get(name)
     return (entry.value or None) if entry is not None else None
+
+
+def notify_settings() -> dict[str, str]:
+    """Return what the machine of a run needs to tell the user: where to, and whether with text.
+
+    Empty without an address. No folder decides it.
+    """
+    url = user_setting(NOTIFY_URL)
+    if url is None or not is_http_url(url):
+        return {}
+    text = user_setting(NOTIFY_TEXT) or ""
+    return {NOTIFY_URL: url} | ({NOTIFY_TEXT: "1"} if _FLAGS.get(text.lower()) else {})
 
 
 def load_settings(

@@ -17,6 +17,9 @@ handed to the stages that name them. Everything else is a file in DIR:
     disk and network,
                      and where nvidia-smi is a line of its GPUs
 
+Where `lookout` in the plan names signatures, or HUDTUI_NOTIFY_URL is among the secrets,
+`lookout.py` in DIR looks at the numbers of the run meanwhile.
+
 The supervisor starts the program of each stage itself, collects its exit status, and ends what it
 left behind. The program writes straight to its log file, so that nothing in between can stall it,
 lose a byte or break with it. Where tmux is, a window of the session named in the plan shows the log
@@ -50,6 +53,8 @@ SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six
 TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
 SLACK = 4.0  # seconds that a killed program gets to end
 TIDY = 3.0  # seconds that what a program left behind gets to end, at most
+NOTIFY = ("HUDTUI_NOTIFY_URL", "HUDTUI_NOTIFY_TEXT")  # what the lookout alone gets
+LOOKOUT_AGAIN = 60.0  # seconds before a lookout that has died is started again
 JSON_LIMIT = 64 * 1024 * 1024  # bytes of a file that is read as JSON
 ENDED = ("finished", "failed", "stopped")
 BEGUN = ("starting", "running", "ready")  # states of a stage that may have a program
@@ -619,6 +624,9 @@ class Supervisor:
             for stage in self.stages:
                 stage.pid = None  # the number may be another process now
         self.sampler = Sampler(self.path("gpu.jsonl"))
+        self.notify = {name: secrets[name] for name in NOTIFY if name in secrets}
+        self.lookout = None  # type: Optional[subprocess.Popen[bytes]]
+        self.lookout_after = 0.0
         self.unwritten = []  # type: List[bytes]
         self.ends = {}  # type: Dict[Tuple[str, int], Dict[str, Any]]
         self.sequence = self._next_sequence()
@@ -845,6 +853,28 @@ class Supervisor:
         except (OSError, subprocess.SubprocessError) as error:
             log_problem("tmux: %s" % error)
 
+    # -- lookout
+
+    def look_out(self) -> None:
+        """Have the lookout running, where somebody wants it."""
+        wish = self.plan.get("lookout") or {}
+        path = self.path("lookout.py")
+        if not (wish.get("stop_on") or self.notify) or clock() < self.lookout_after:
+            return
+        if self.lookout is not None and identity(self.lookout.pid) is not None:
+            return
+        self.lookout_after = clock() + LOOKOUT_AGAIN
+        env = dict(os.environ, **self.notify)
+        try:
+            self.lookout = subprocess.Popen(
+                [sys.executable, "-I", "-S", path, self.folder],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            log_problem("lookout: %s" % error)
+
     # -- stages
 
     def launch(self, stage: StageState) -> None:
@@ -976,8 +1006,9 @@ class Supervisor:
         """
         alive = [stage for stage in self.stages if stage.result is None and stage is not ended]
         known = {stage.program.pid for stage in alive if stage.program is not None}
-        if self.sampler.process is not None:
-            known.add(self.sampler.process.pid)
+        for other in (self.sampler.process, self.lookout):
+            if other is not None:
+                known.add(other.pid)
         return descendants(os.getpid(), processes(), known)
 
     def clear(self, stage: StageState) -> None:
@@ -1205,6 +1236,9 @@ class Supervisor:
                 self.event("note", message="these processes could not be ended: %s" % listed)
         self.close_session()
         self.sampler.end()
+        if self.lookout is not None and not self.notify:  # nobody waits for what it would tell
+            with contextlib.suppress(OSError):
+                os.kill(self.lookout.pid, signal.SIGKILL)
         state, why = self.outcome or ("failed", "nothing was decided")
         self.state, self.why, self.ended = state, why, time.time()
         self.event(state, why=why, exits={stage.name: stage.exit for stage in self.stages})
@@ -1241,6 +1275,7 @@ class Supervisor:
             for stage in self.stages:
                 self.observe(stage)
             self.requests()
+            self.look_out()
             if self.outcome is None:
                 self.advance()
             else:

@@ -77,6 +77,7 @@ def test_every_key_is_described() -> None:
             "WANDB_API_KEY",
             "PRIME_API_KEY",
             "HUDTUI_GUARD_KEY",
+            "HUDTUI_NOTIFY_URL",
             "HUDTUI_SIM_KEY",
             "OPENAI_API_KEY",
             "HF_TOKEN",

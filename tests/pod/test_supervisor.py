@@ -137,14 +137,18 @@ def sessions() -> list[str]:
 # --- what a run does ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("file", "minor"), [("supervisor", 8), ("watchdog", 8), ("bootstrap", 8)])
+@pytest.mark.parametrize(
+    ("file", "minor"), [("supervisor", 8), ("watchdog", 8), ("lookout", 8), ("bootstrap", 8)]
+)
 def test_what_travels_needs_nothing_but_an_old_python(file: str, minor: int) -> None:
     tree = ast.parse(FILE.with_name(f"{file}.py").read_text(), feature_version=(3, minor))
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
-        beside = {"supervisor", "hudtui.pod.supervisor"} if file == "watchdog" else set()
+        beside = (
+            {"supervisor", "hudtui.pod.supervisor"} if file in ("watchdog", "lookout") else set()
+        )
         assert all(
             name in beside or name.partition(".")[0] in sys.stdlib_module_names for name in names
         ), names

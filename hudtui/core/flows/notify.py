@@ -15,6 +15,7 @@ from hudtui.core.project import Project
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.status import RunView
+from hudtui.core.runs.stop_on import stop_at_finding
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.settings import user_setting
 from hudtui.core.text import clean_line, dump_json
@@ -92,7 +93,7 @@ async def notifying(
 ) -> AsyncIterator[None]:
     """Start the command at the alarms of an active run, and at its end.
 
-    It does so for as long as this is open.
+    It does so for as long as this is open, and stops the run at a finding that the user has named.
 
     Args:
         run: Id of the run.
@@ -101,7 +102,8 @@ async def notifying(
     """
     monitor = Monitor(project.runs)
     summary = await project.runs.run(project.runs.summary, run)
-    if user_setting(NOTIFY_COMMAND) is None or not summary.active:
+    stops = bool((await project.runs.run(project.runs.record, run)).spec.stop_on)
+    if not summary.active or not (stops or user_setting(NOTIFY_COMMAND)):
         yield
         return
     seen, busy, failed = RunView(summary), asyncio.Lock(), False
@@ -111,6 +113,8 @@ async def notifying(
         async with busy:
             before, seen = seen, view
             try:
+                if (why := await stop_at_finding(view, project.runs)) is not None:
+                    say(clean_line(why, 400))
                 await notify(news_between(before, view), project)
             except HudtuiError as error:
                 if not failed:

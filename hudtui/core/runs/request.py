@@ -179,6 +179,17 @@ class RunRequest(JobOptions):
         when=rents,
         group=LIMITS,
     )
+    stop_on: tuple[str, ...] = knob(
+        (),
+        "Stop the run at this trouble once it is certain: a signature, such as entropy-collapse, "
+        "or critical for all that are; may be repeated.",
+        "--stop-on",
+        metavar="SIGNATURE",
+        suggestions=("critical", "constant-reward", "entropy-collapse", "not-a-number"),
+        unset="never",
+        when=trains,
+        group=LIMITS,
+    )
     keep_on_failure: bool = knob(
         False,
         "Keep the machine of a failed run: you pay for it until you end it or its limits do.",

@@ -60,6 +60,7 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         continues=request.continues,
         secrets=checks.sent.secrets,
         variables=checks.sent.variables,
+        stop_on=request.stop_on if request.features.trains else (),
         tunnels=checks.tunnels,
         remarks=(*checks.remarks, *_end_of(site)),
         output_dir=None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hudtui.core.compute.watchdog import arm_watchdog
+from hudtui.core.diagnosis.stop import lookout_plan
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.plain import convert
 from hudtui.core.python import isolated_python_command
@@ -22,7 +24,9 @@ from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
+from hudtui.core.settings import notify_settings
 from hudtui.core.text import clean_line, failure_text
+from hudtui.core.training.engines import features_of
 from hudtui.core.training.plan import node_folder
 
 _EVENTS = 2 * 1024 * 1024
@@ -125,20 +129,27 @@ class RunFolder:
 
     async def put_supervisor(self, *, tmux: bool = True) -> None:
         """Write the supervisor and its plan into the run's folder."""
-        code = resources.files("hudtui.pod").joinpath("supervisor.py").read_bytes()
-        await self.host.put(code, self.path("supervisor.py"), mode=0o700)
+        for name in ("supervisor.py", "lookout.py"):
+            code = resources.files("hudtui.pod").joinpath(name).read_bytes()
+            await self.host.put(code, self.path(name), mode=0o700)
         plan = self.record.plan.for_machine(self.record.id, self.session, tmux=tmux, node=self.node)
+        metrics = self.record.plan.output("metrics")
+        trains = features_of(self.record.engine).trains
+        path = metrics.path if metrics is not None and trains else None
+        plan["lookout"] = lookout_plan(path, self.record.spec.stop_on)
         await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
 
     async def start(self, secrets: Mapping[str, str]) -> None:
         """Start the supervisor unless it is running already.
 
-        The secrets are sent on its standard input.
+        The secrets are sent on its standard input, and with them where the user wants to be told
+        of findings and of the end.
 
         Raises:
             MachineError: The supervisor did not start; the error says why.
         """
-        text = json.dumps({"env": dict(secrets)}).encode() if secrets else b""
+        secrets = {**secrets, **await asyncio.to_thread(notify_settings)}
+        text = json.dumps({"env": secrets}).encode() if secrets else b""
         await self._ask("start", stdin=text, accept=(0, 3))
 
     async def status(self) -> SupervisorStatus:

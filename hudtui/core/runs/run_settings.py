@@ -55,7 +55,7 @@ _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(("model", "shape", "rehearse_model", "model_files"), MODEL),
     **dict.fromkeys(_OF_ROLLOUTS, ROLLOUTS),
     **dict.fromkeys(("gpus", "gpu_memory", "machine", "trainer_python", "tunnels"), MACHINE),
-    **dict.fromkeys(("max_seconds", "limits"), LIMITS),
+    **dict.fromkeys(("max_seconds", "limits", "stop_on"), LIMITS),
     **dict.fromkeys(("secrets", "variables"), VARIABLES),
     **dict.fromkeys(("training", "steps", "learning_rate", "held_out"), TRAINER),
     "versions": VERSIONS,

@@ -53,6 +53,8 @@ class RunSpec(JobSpec):
     """None for this machine, or a machine that the user owns."""
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     """Limits of the rented machine when it is ordered; they may be changed later."""
+    stop_on: tuple[str, ...] = ()
+    """Signatures at which the run is stopped, see `diagnosis.stop`."""
     output_dir: str | None = None
     """Absolute path of a folder on this computer; the results are stored in a folder of the run in
     it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core import trust
 from hudtui.core.compute.gpus import GpuSpec, parse_spec
 from hudtui.core.compute.limits import Limits, limits_from_settings
+from hudtui.core.diagnosis.stop import check_stop_on
 from hudtui.core.errors import InputError
 from hudtui.core.runs.checks import Check, refused
 from hudtui.core.runs.demand import Demand, read_training, training_demand
@@ -69,6 +70,7 @@ def read_work(request: RunRequest, folder: Path, settings: Settings) -> Work:
     if request.environments not in (AS_IS, REMOTE):
         problem = f"{request.environments!r} is not a place for environments"
         raise InputError(problem, fix=f"{AS_IS}, or {REMOTE}.")
+    check_stop_on(request.stop_on)
     gpus = None if request.gpus is None else parse_spec(request.gpus)
     limits, problems = _limits(request, settings)
     checks = list(problems)

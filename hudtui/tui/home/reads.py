@@ -16,6 +16,7 @@ from hudtui.core.compute.limits import money
 from hudtui.core.errors import HudtuiError
 from hudtui.core.runs.listing import model_of
 from hudtui.core.runs.news import RunNews, news_between
+from hudtui.core.runs.stop_on import stop_at_finding
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.text import clean_line, plural
@@ -110,6 +111,7 @@ class RunReader:
             with contextlib.suppress(HudtuiError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     view = await self._monitor.view(run)
+                    await stop_at_finding(view, self._monitor.store)
                 record = await asyncio.to_thread(self._monitor.store.record, run)
                 found[run] = _read(view, record)
                 news += news_between(self._views.get(run), view)
