@@ -145,6 +145,13 @@ async def init(
         list[str] | None,
         typer.Option("--without", metavar="NAMES", help="Leave these tools out, in the same form."),
     ] = None,
+    dialect: Annotated[
+        str,
+        typer.Option(
+            "--dialect",
+            help="Form of the model's calls: text, native, hermes, json, harmony or auto.",
+        ),
+    ] = "text",
     name: Annotated[str | None, typer.Option("--name", help="Name of the environment.")] = None,
     to_stdout: Annotated[
         bool, typer.Option("--stdout", help="Print the YAML instead of writing a file.")
@@ -189,7 +196,9 @@ async def init(
     choice = ToolChoice(_names(only), _names(without))
     made: Generated | None
     if target is None:
-        made = make_config(project, analysis, name=name, per_value=per_value, choice=choice)
+        made = make_config(
+            project, analysis, name=name, per_value=per_value, choice=choice, dialect=dialect
+        )
     else:
         made = await write_config(
             project,
@@ -200,6 +209,7 @@ async def init(
             per_value=per_value,
             choice=choice,
             replace=force,
+            dialect=dialect,
         )
     assert made is not None  # there was no question to decline
     if as_json:

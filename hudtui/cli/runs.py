@@ -260,7 +260,7 @@ async def logs(
         "concurrency",
         "limit",
     ),
-    *("seed", "max_turns", "base_url", "python"),
+    *("seed", "max_turns", "dialect", "base_url", "python"),
     engine=None,
 )
 @takes_request("dry_run", "no_tmux", kind=How, to="how")

@@ -8,29 +8,29 @@ objects: ART trains these alone.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
 import art
 from openai.types.chat import ChatCompletion
 
-from hudtui.core.environment.values import Session, Tool
+from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError
+from hudtui.core.gym.config import with_dialect
+from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.interpreter import DONE
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.rollouts.chat import reply_text
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.judging import Judges
-from hudtui.core.rollouts.values import Episode, Turn
+from hudtui.core.rollouts.values import Episode
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
-
-_MORE_THAN_ENOUGH = 1_000_000
 
 
 class ModelError(HudtuiError):
@@ -84,7 +84,7 @@ class ToolRollouts:
     """Asks the models that judge the tasks."""
 
     def __post_init__(self) -> None:
-        self.config = replace(self.config, examples=())  # they show calls as text
+        self.config = with_dialect(self.config, "native")
 
     async def play(
         self,
@@ -143,7 +143,7 @@ class _PlayedEpisode:
                 session,
                 rollouts.config,
                 task,
-                max_turns=_MORE_THAN_ENOUGH,  # answers are counted here: one may hold several calls
+                max_turns=rollouts.limits.turns,
                 info=self._info,
                 images=True,
                 keep_images=False,
@@ -179,46 +179,21 @@ class _PlayedEpisode:
             self._replies += 1
             self._tokens += answer.usage.completion_tokens if answer.usage else 0
             calls = choice.message.tool_calls or []
-            said = choice.message.content or ""
-            if not calls:
-                player.say(said)
+            reply = reply_text(choice.message.model_dump(), native=True)
+            if not calls and player.interpret(reply).done:
+                player.say(reply)
                 return "done"
-            shown: list[Any] = []
-            for index, call in enumerate(calls):
-                text, parts = await self._call(
-                    player, call, *(("", 0.0) if index else (said, seconds))
-                )
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
-                shown += parts
-            if shown:  # a tool's message holds text alone
-                messages.append({"role": "user", "content": shown})
+            messages += await self._play(player, calls, reply, seconds)
         return "max_turns"
 
-    async def _call(
-        self, player: EpisodePlayer, call: Any, said: str, seconds: float
-    ) -> tuple[str, list[Any]]:
-        """Carry out one call. Returns the text for the model, and its images."""
-        if player.stop is not None:
-            return "error: the episode is over", []
-        function = getattr(call, "function", None)
-        name = str(getattr(function, "name", ""))
-        self._calls += 1
-        try:
-            arguments = json.loads(getattr(function, "arguments", "") or "{}")
-        except ValueError:
-            arguments = None
-        if not isinstance(arguments, dict):
-            self._errors += 1
-            return f"error: the arguments of {clean_line(name, 80)} are no JSON object", []
-        turn: Turn = await player.call(name, arguments, said=said, seconds=seconds)
+    async def _play(
+        self, player: EpisodePlayer, calls: Sequence[Any], reply: str, seconds: float
+    ) -> list[dict[str, Any]]:
+        """Play a reply. Returns the messages that show the model what came of it."""
+        self._calls += len(calls)
+        turn = await player.step(reply, seconds=seconds)
         self._errors += turn.is_error
-        content = player.messages[-1]["content"] if player.messages else ""
-        images = (
-            [part for part in content if part.get("type") == "image_url"]
-            if isinstance(content, list)
-            else []
-        )
-        return turn.observation, images
+        return player.answers_to([call.id for call in calls])
 
     def broke(self, error: Exception) -> None:
         """Note why the episode did not come to its end."""
@@ -248,19 +223,6 @@ class _PlayedEpisode:
             trajectory.logs.append(clean_line(episode.error, 2000))
         trajectory.finish()
         return Played(trajectory, episode)
-
-
-def as_function(tool: Tool) -> dict[str, Any]:
-    """A tool in the form of an OpenAI request."""
-    schema = tool.input_schema or {"type": "object", "properties": {}}
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(schema),
-        },
-    }
 
 
 def _metadata(task: Task) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def read_inputs(
         InputError: A file cannot be used.
     """
     recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
-    config = load_playable_config(Path(arguments.config), settings.folder)
+    config = load_playable_config(Path(arguments.config), settings.folder, dialect=recipe.dialect)
     read = read_tasks(
         arguments.tasks,
         lookup=with_python_variable(settings.lookup),

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hudtui.core.errors import InputError
-from hudtui.core.gym.editing.preview import example_call, prompt_examples, reply_of
+from hudtui.core.gym.editing.preview import example_call, prompt_examples
+from hudtui.core.gym.interpreter import reply_in
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.tasks.task import Task
 from hudtui.core.training.chat_tokens import ChatTokens
@@ -20,8 +21,12 @@ _NOISE = string.digits * 4 + string.ascii_letters + string.punctuation + " " * 6
 
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
-    "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
+    "{% for call in message['tool_calls'] or [] %}<tool_call>\n"
+    "{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}\n"
+    "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -82,7 +87,7 @@ def example_replies(config: GymConfig) -> tuple[str, ...]:
     calls = [call for call in dict.fromkeys(calls) if call != "done()"]
     if not calls:
         raise InputError("the configuration has no actions that could be tried")
-    return tuple(reply_of(call, config.parser.use_thinking) for call in calls)
+    return tuple(reply_in(config, call) for call in calls)
 
 
 def openings(

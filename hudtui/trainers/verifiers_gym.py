@@ -31,6 +31,7 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import temporary_folder
+from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
@@ -236,8 +237,10 @@ class HUDGym(vf.Harness[HUDGymConfig]):
             The messages that the model is shown next; none when the episode is over.
         """
         player: EpisodePlayer = state["player"]
-        await player.step(reply_text(messages[-1]), **state["reply"])
-        return [] if player.stop is not None else [dict(player.messages[-1])]
+        said, native = messages[-1], player.dialect.schemas == "apart"
+        await player.step(reply_text(said, native=native), **state["reply"])
+        calls = [call["id"] for call in said.get("tool_calls") or ()]
+        return [] if player.stop is not None else player.answers_to(calls)
 
     async def launch(
         self,
@@ -325,9 +328,12 @@ class HUDGym(vf.Harness[HUDGymConfig]):
                 before = frozenset(state)
                 state = self.setup_state(state)
             loop = asyncio.get_running_loop()
+            apart = player.dialect.schemas == "apart"
+            tools = [as_function(tool) for tool in player.actions] if apart else []
             while player.stop is None:
                 began, spent = loop.time(), (usage.prompt_tokens, usage.completion_tokens)
-                messages.append(_as_sent(await model.message(messages, usage=usage)))
+                said = await model.message(messages, usage=usage, tools=tools)
+                messages.append(_as_sent(said, native=apart))
                 tokens = {
                     "prompt": usage.prompt_tokens - spent[0],
                     "completion": usage.completion_tokens - spent[1],
@@ -534,16 +540,19 @@ def _loaded(play: PlayOptions) -> _Loaded:
 _loaded_in = lru_cache(maxsize=4)(_Loaded)
 
 
-def _as_sent(message: Mapping[str, Any]) -> dict[str, Any]:
+def _as_sent(message: Mapping[str, Any], *, native: bool = False) -> dict[str, Any]:
     """A model's message as the next request repeats it.
 
-    Reasoning stays apart where it was: else verifiers sees a new branch.
+    Reasoning stays apart where it was: else verifiers sees a new branch. Its tool calls stay where
+    the dialect is `native`.
     """
     kept = {
         name: message[name]
         for name in ("reasoning_content", "reasoning")
         if isinstance(message.get(name), str)
     }
+    if native and message.get("tool_calls"):
+        kept["tool_calls"] = message["tool_calls"]
     return {"role": "assistant", "content": message.get("content") or "", **kept}
 
 

@@ -15,6 +15,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.flows.person import Choice, Person, ask_for_file
+from hudtui.core.gym.config import with_dialect
 from hudtui.core.gym.environment_name import config_file_name
 from hudtui.core.gym.generate import (
     ALL_TOOLS,
@@ -28,6 +29,7 @@ from hudtui.core.gym.generate import (
 )
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.project import Project
 from hudtui.core.text import clean_line, plural
 
@@ -100,6 +102,7 @@ def make_config(
     per_value: bool = False,
     choice: ToolChoice = ALL_TOOLS,
     file: Path | None = None,
+    dialect: str = "text",
 ) -> Generated:
     """Make a configuration for the project's platform. Writes nothing.
 
@@ -110,12 +113,14 @@ def make_config(
         per_value: Write tools with one small enum parameter as one action for each value.
         choice: Which tools become actions.
         file: The file that findings name.
+        dialect: The form of calls that it reads.
 
     Raises:
         InputError: The environment has no tool for an agent, or none of a name that is chosen.
     """
+    with_dialect(GymConfig(), dialect)  # an unknown one is refused
     draft = usable_draft(analysis, name=name, per_value=per_value, choice=choice)
-    text = render(draft, platform=project.platform)
+    text = render(draft, platform=project.platform, dialect=dialect)
     findings = lint(
         text, name=str(file or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools}
     )
@@ -133,6 +138,7 @@ async def write_config(
     per_value: bool | None = None,
     choice: ToolChoice | None = None,
     replace: bool | None = None,
+    dialect: str = "text",
 ) -> Generated | None:
     """Write a configuration for an environment, and ask for what is not given.
 
@@ -149,6 +155,7 @@ async def write_config(
         per_value: See `make_config`.
         choice: See `make_config`; None asks, where there are several tools.
         replace: False refuses to replace a file, True replaces it without a question.
+        dialect: See `make_config`.
 
     Returns:
         The configuration, or None if the user declines. Nothing is written then.
@@ -181,7 +188,14 @@ async def write_config(
         if per_value is None:
             return None
     made = await asyncio.to_thread(
-        make_config, project, analysis, name=name, per_value=per_value, choice=choice, file=file
+        make_config,
+        project,
+        analysis,
+        name=name,
+        per_value=per_value,
+        choice=choice,
+        file=file,
+        dialect=dialect,
     )
     if not replace:
         require_free(project, file)  # the questions took their time

@@ -23,8 +23,8 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.files import edit_text, write_atomic
 from hudtui.core.flows.person import Person, may_replace
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.editing.preview import reply_of
 from hudtui.core.gym.environment_name import environment_name
+from hudtui.core.gym.interpreter import reply_in
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ExampleRound, GymConfig
 from hudtui.core.plain import to_plain
@@ -169,7 +169,7 @@ def in_tags(text: str, config: GymConfig) -> str:
         and text.strip().endswith(")")
         and text.strip()[0] != "<"
     )
-    return reply_of(text.strip(), config.parser.use_thinking) if whole else text
+    return reply_in(config, text.strip()) if whole else text
 
 
 async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
@@ -185,7 +185,10 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
     timeout = settings.client_timeout if request.timeout is None else request.timeout
     request = replace(request, timeout=timeout)
     config = await asyncio.to_thread(
-        load_playable_config, project.folder / request.config, project.folder
+        load_playable_config,
+        project.folder / request.config,
+        project.folder,
+        dialect=request.dialect,
     )
     read, warning = await playable_tasks(
         request.tasks,

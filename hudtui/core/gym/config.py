@@ -11,11 +11,13 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
+from hudtui.core.gym.dialects.known import DIALECTS, PARALLEL
 from hudtui.core.gym.json_safe import NotJsonError, to_json_value
 from hudtui.core.gym.lint.findings import Finding, FindingLog, Fix, TextEdit, errors_of
 from hudtui.core.gym.transform import Transform, TransformError, compile_transform
@@ -53,7 +55,7 @@ _OWN_KEYS = tuple(key for key in TOP_KEYS if key != "examples")
 """Keys by which a configuration is known; other files have `examples` beside keys of their own."""
 _ROUND_KEYS = ("user", "assistant")
 
-_PARSER_KEYS = ("use_thinking", "xml_weight", "action_weight")
+_PARSER_KEYS = ("use_thinking", "xml_weight", "action_weight", "dialect", "parallel")
 _FORMS: Mapping[str, frozenset[str]] = {
     "static": frozenset({"static"}),
     "from_arg": frozenset({"from_arg", "default", "transform", "use_context"}),
@@ -164,6 +166,30 @@ def load_config(path: Path | str) -> GymConfig:
             where=Location(name, first.line, first.column, first.subject or None),
         )
     return config
+
+
+def with_dialect(config: GymConfig, dialect: str | None) -> GymConfig:
+    """Return the configuration with another dialect of calls; as it is where None is given.
+
+    Raises:
+        InputError: There is no such dialect.
+    """
+    if dialect is None:
+        return config
+    if dialect not in DIALECTS:
+        near = did_you_mean(dialect, DIALECTS)
+        raise InputError(
+            f"there is no dialect {clean_line(dialect, 60)}"
+            + (f"; did you mean {near}?" if near else ""),
+            fix=f"Choose one of: {', '.join(DIALECTS)}.",
+        )
+    written = config.raw.get("parser")
+    parser = {**(written if isinstance(written, dict) else {}), "dialect": dialect}
+    return replace(
+        config,
+        parser=replace(config.parser, dialect=dialect),
+        raw={**config.raw, "parser": parser},
+    )
 
 
 class _ConfigReader:
@@ -351,7 +377,22 @@ class _ConfigReader:
             ("parser", "use_thinking"),
             plain.use_thinking,
         )
-        return ParserSettings(thinking, **weights)
+        dialect = self.choice(section, "dialect", plain.dialect, tuple(DIALECTS))
+        parallel = self.choice(section, "parallel", plain.parallel, PARALLEL)
+        return ParserSettings(thinking, **weights, dialect=dialect, parallel=parallel)
+
+    def choice(
+        self, section: Mapping[str, Any], key: str, default: str, choices: tuple[str, ...]
+    ) -> str:
+        """The value of a key of `parser` that is one of a few words."""
+        value, path = section.get(key, default), ("parser", key)
+        if value in choices:
+            return str(value)
+        near = _near(value, choices) if isinstance(value, str) else None
+        hint = f"; did you mean `{near}`?" if near else ""
+        message = f"`{key}` is one of {', '.join(choices)}, not {_shown(value)}{hint}"
+        self.report("choice", "error", message, path, at_value=True)
+        return default
 
     def weights(self, rubric: Mapping[str, Any]) -> dict[str, float]:
         self.unknown_keys(rubric, ("weights", "reward"), ("rubric",), "`rubric`")

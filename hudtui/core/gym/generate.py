@@ -16,6 +16,8 @@ from typing import Any
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
+from hudtui.core.gym.dialects.known import DEFAULT as TEXT
+from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.schema_examples import UNSET, SchemaProperty, ToolSchema, literal
 from hudtui.core.gym.values import DEFAULT_MAX_TURNS
@@ -570,8 +572,13 @@ def generate(
     return render(usable_draft(analysis, name=name, per_value=per_value), platform=platform)
 
 
-def render(plan: Draft, *, platform: Platform = HUD) -> str:
-    """Return a draft as YAML text."""
+def render(plan: Draft, *, platform: Platform = HUD, dialect: str = TEXT) -> str:
+    """Return a draft as YAML text.
+
+    In a `dialect` whose models are given schemas the prompt has no lines about the tools.
+    """
+    taught = DIALECTS[dialect].schemas == "none"
+    apart = DIALECTS[dialect].schemas == "apart"
     return "\n".join(
         [
             *_heading(plan, platform),
@@ -581,19 +588,25 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
             "  metadata:",
             f"    environment: {yaml_quoted(plan.environment)}",
             "",
-            "# The system prompt of the agent. The parameters of each tool are listed below it.",
+            "# The system prompt of the agent. "
+            + (
+                "The parameters of each tool are listed below it."
+                if taught
+                else "The tools are told by their schemas."
+            ),
             *(
                 _comment("The server's own instructions: " + plan.instructions)
                 if plan.instructions
                 else []
             ),
             "system_prompt: |",
-            *(f"  {line}".rstrip() for line in _prompt(plan)),
+            *(f"  {line}".rstrip() for line in (_prompt(plan) if taught else _short_prompt(plan))),
             "",
             "parser:",
-            "  use_thinking: true",
+            f"  use_thinking: {'false' if apart else 'true'}",
             "  xml_weight: 0.6",
             "  action_weight: 0.4",
+            *([] if dialect == TEXT else [f"  dialect: {dialect}"]),
             "",
             "# What each action becomes. `done` needs no entry: it ends the episode.",
             *_mappings(plan),
@@ -694,6 +707,15 @@ def _prompt(plan: Draft) -> list[str]:
     for action in plan.actions:
         lines += [*prompt_lines(action), ""]
     return [*lines, *DONE_LINES]
+
+
+def _short_prompt(plan: Draft) -> list[str]:
+    return [
+        f"You are an AI agent interacting with {tidy(plan.name, 100)}.",
+        "",
+        "Call one tool in each reply. You will see its result before your next reply.",
+        "Call done when the task is complete.",
+    ]
 
 
 @dataclass(frozen=True)

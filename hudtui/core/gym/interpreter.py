@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hudtui.core.environment.values import Tool
+from hudtui.core.gym.dialects.known import DEFAULT, DIALECTS
 from hudtui.core.gym.json_safe import NotJsonError, to_json_value
 from hudtui.core.gym.json_schema import NO_SCHEMA, ArgumentChecker, Violation
 from hudtui.core.gym.reply import Call, ParseFailure, Reply, parse_call, spell_call, split_reply
@@ -122,6 +123,10 @@ class Interpretation(NamedTuple):
     unchecked: str | None = None
     """Reason why the call could not be checked against a schema; None if it was, and if there is no
     call."""
+    more: tuple[Interpretation, ...] = ()
+    """The further calls of a reply whose calls are all played."""
+    note: str | None = None
+    """What the agent is told beside the answer of its call."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hudtui config try` prints."""
@@ -139,6 +144,7 @@ class Interpretation(NamedTuple):
             "call": None if call is None else {"tool": call.tool, "arguments": call.arguments},
             "done": self.done,
             "format": {"xml": self.format.xml, "action": self.format.action},
+            **({"more": [one.to_json() for one in self.more]} if self.more else {}),
         }
 
 
@@ -333,9 +339,14 @@ class Interpreter:
         self.tools = tools
         self._reserved = reserved or {}
         self._targets: dict[str, tuple[ArgumentChecker, ReplyProblem | None]] = {}
+        self.dialect = DIALECTS[config.parser.dialect]
+        """The form in which replies make calls."""
+        self._plain = self.dialect.name == DEFAULT
 
     def interpret(self, reply: str) -> Interpretation:
         """Interpret a reply. Never raises: any text has an interpretation."""
+        if not self._plain:
+            return self._said(reply)
         parts = split_reply(reply, self.config.parser.use_thinking)
         if parts.tool is None:
             return _meaning(
@@ -345,6 +356,34 @@ class Interpreter:
         if isinstance(call, ParseFailure):
             return _meaning(parts, None, ReplyProblem("syntax", call.message, call.column))
         return self._called(parts, call)
+
+    def _said(self, reply: str) -> Interpretation:
+        """Interpret a reply in a dialect that may make several calls, or end an episode."""
+        parser = self.config.parser
+        parts, calls, ends = self.dialect.read(reply, parser.use_thinking)
+        if ends:
+            return self.interpret_call(DONE, {})._replace(think=parts.think, reply=parts)
+        if not calls:
+            problem = ReplyProblem("tags", parts.problem or "there is no call")
+            return _meaning(parts, None, problem)
+        if len(calls) == 1:
+            return self._one(parts, calls[0])
+        if parser.parallel == "all":
+            parts = parts._replace(extra_calls=0)
+            first, *more = (self._one(parts, call) for call in calls)
+            return first._replace(more=tuple(more))
+        count = len(calls)
+        if parser.parallel == "refuse":
+            message = f"the reply makes {count} calls, and none was played: make one in each reply"
+            return _meaning(parts, None, ReplyProblem("tags", message))
+        note = f"note: only the first of your {count} calls was played; make one in each reply"
+        return self._one(parts, calls[0])._replace(note=note)
+
+    def _one(self, parts: Reply, call: Call | ParseFailure) -> Interpretation:
+        """The meaning of one call that a dialect has read."""
+        if isinstance(call, ParseFailure):
+            return _meaning(parts, None, ReplyProblem("syntax", call.message, call.column))
+        return _without_column(self._called(parts, call))
 
     def interpret_call(self, name: str, arguments: Mapping[str, Any]) -> Interpretation:
         """Interpret a call that a model made by its own tool calling.
@@ -357,10 +396,7 @@ class Interpreter:
         """
         call = _new(Call, (name, (), dict(arguments), (1,) * len(arguments)))
         parts = Reply(None, spell_call(name, arguments), 0, (), True, None, None)
-        meaning = self._called(parts, call)
-        if meaning.error is None or meaning.error.column is None:
-            return meaning
-        return meaning._replace(error=replace(meaning.error, column=None))
+        return _without_column(self._called(parts, call))
 
     def direct_call(self, tool: str, arguments: Mapping[str, Any]) -> Interpretation:
         """Return the meaning of a call of a tool itself, which no action has to lead to."""
@@ -438,7 +474,7 @@ class Interpreter:
             )
             return self._mapped(parts, mapping, bound, call.name)
         action = Action(call.name, bind_arguments(call, None).arguments)
-        column = parts.tool.index(call.name) + 1 if parts.tool else None
+        column = parts.tool.find(call.name) + 1 or None if parts.tool else None
         if invalid is not None:
             message = (
                 f"the action {clean_line(call.name, 60)} cannot be used, its mapping has an error: "
@@ -468,6 +504,32 @@ class Interpreter:
         return f"unknown action {clean_line(name, 60)}; known actions are {names}"
 
 
+def text_interpreter(config: GymConfig, tools: Mapping[str, Tool] | None = None) -> Interpreter:
+    """Return the interpreter of calls as people write them, whatever dialect replies have."""
+    parser = replace(config.parser, dialect=DEFAULT)
+    return Interpreter(replace(config, parser=parser), tools)
+
+
+def reply_in(config: GymConfig, call: str, thought: str = "Let me try this.") -> str:
+    """Return a whole reply that makes a call, in the configuration's dialect.
+
+    The `call` is written as in `name(arguments)`; one that cannot be read stays in the dialect
+    `text`. There is a thought where the configuration expects one.
+    """
+    dialect, written = DIALECTS[config.parser.dialect], f"<tool>{call}</tool>"
+    if dialect.name != DEFAULT:
+        action = text_interpreter(config).interpret(written).action
+        written = written if action is None else dialect.write(action.name, action.arguments)
+    return f"{dialect.think(thought)}\n{written}" if config.parser.use_thinking else written
+
+
+def _without_column(meaning: Interpretation) -> Interpretation:
+    """The meaning of a call that was not read from a text of arguments."""
+    if meaning.error is None or meaning.error.column is None:
+        return meaning
+    return meaning._replace(error=replace(meaning.error, column=None))
+
+
 def _violated(
     violation: Violation, bound: BoundArguments, parameters: tuple[ParameterTrace, ...]
 ) -> ReplyProblem:
@@ -494,4 +556,4 @@ def _meaning(
     checked = draft is not None and unchecked is None
     form = _FORMATS[parts.tags, action is not None]
     values = (parts.think, parts.tool, parts.extra_calls, action, problem, call, done, form)
-    return _new(Interpretation, (*values, parameters, draft, checked, parts, unchecked))
+    return _new(Interpretation, (*values, parameters, draft, checked, parts, unchecked, (), None))

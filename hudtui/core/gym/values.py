@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.gym.transform import Transform
 
 DEFAULT_MAX_TURNS = 30
@@ -46,6 +47,11 @@ class ParserSettings:
     xml_weight: float = 0.6
     action_weight: float = 0.4
     """Both as written, not normalised."""
+    dialect: str = "text"
+    """The form of calls; a name of `dialects.known.DIALECTS`."""
+    parallel: str = "first"
+    """What is played of a reply with several calls, in dialects that have such replies: `first`,
+    `all`, or none (`refuse`)."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +163,11 @@ class GymConfig:
     path: str | None = None
     """The file that the configuration was read from."""
 
+    @property
+    def rounds(self) -> tuple[ExampleRound, ...]:
+        """The examples that are shown: none where calls stand apart from the text."""
+        return () if DIALECTS[self.parser.dialect].schemas == "apart" else self.examples
+
     def opening(self, added: str = "") -> tuple[dict[str, str], ...]:
         """The chat messages that stand before a task.
 
@@ -168,7 +179,7 @@ class GymConfig:
         system = [{"role": "system", "content": prompt}] if prompt else []
         rounds = (
             message
-            for example in self.examples
+            for example in self.rounds
             for message in (
                 {"role": "user", "content": example.user},
                 {"role": "assistant", "content": example.assistant},

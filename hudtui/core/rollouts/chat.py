@@ -10,10 +10,11 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError
+from hudtui.core.gym.dialects.native import message_text
 from hudtui.core.gym.reply import as_thought
 from hudtui.core.http import (
     HttpAnswer,
@@ -51,8 +52,14 @@ _FULL = re.compile(
     re.I,
 )
 """Errors of servers about a conversation that has no room left."""
+_NO_TOOLS = re.compile(r"\btools?\b|tool[ _-](?:choice|use|call)|function[ _]call", re.I)
+"""Errors of servers about tools in a request."""
 _CHARS_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_000
+
+
+Tools: TypeAlias = Sequence[Mapping[str, Any]]
+"""Tools in the form of a request: `{"type": "function", "function": {...}}` each."""
 
 
 class PolicyError(HudtuiError):
@@ -179,13 +186,17 @@ class ChatEndpoint:
         *,
         seed: int | None = None,
         usage: TokenUsage | None = None,
+        tools: Tools = (),
     ) -> str:
         """The text of the model's next message; see `reply_text`.
+
+        With `tools`, which the model may call by itself, it is a reply in the dialect `native`.
 
         Raises:
             PolicyError: The endpoint refused, or did not answer after all attempts.
         """
-        return reply_text(await self.message(messages, seed=seed, usage=usage))
+        message = await self.message(messages, seed=seed, usage=usage, tools=tools)
+        return reply_text(message, native=bool(tools))
 
     async def message(
         self,
@@ -193,9 +204,10 @@ class ChatEndpoint:
         *,
         seed: int | None = None,
         usage: TokenUsage | None = None,
+        tools: Tools = (),
     ) -> Mapping[str, Any]:
         """The model's next message, as the endpoint gives it; see `choice`."""
-        choice = await self.choice(messages, seed=seed, usage=usage)
+        choice = await self.choice(messages, seed=seed, usage=usage, tools=tools)
         message: Mapping[str, Any] = choice["message"]
         return message
 
@@ -205,6 +217,7 @@ class ChatEndpoint:
         *,
         seed: int | None = None,
         usage: TokenUsage | None = None,
+        tools: Tools = (),
     ) -> Mapping[str, Any]:
         """The endpoint's first choice: a `message`, and why it ends there.
 
@@ -217,6 +230,8 @@ class ChatEndpoint:
             "model": self.model,
             "messages": [dict(message) for message in messages],
         }
+        if tools:
+            body["tools"] = list(tools)
         if self.options.temperature is not None:
             body["temperature"] = self.options.temperature
         if self.options.max_tokens is not None:
@@ -239,8 +254,21 @@ class ChatEndpoint:
             body[self._limit_key] = body.pop("max_tokens")
             answer = await self._send(body)
         if not answer.ok:
+            if "tools" in body and _NO_TOOLS.search(answer.message()):
+                raise self._without_tools(answer)
             raise self._refused(answer)
         return self._parsed(answer)
+
+    def _without_tools(self, answer: HttpAnswer) -> PolicyError:
+        return PolicyError(
+            f"the endpoint takes no tools for {self.model}",
+            why=f"{answer.status}: {self._http.redact(answer.message())}",
+            fix=(
+                "Set parser.dialect to text or hermes (--dialect), or let the server read tool "
+                "calls (vLLM: --enable-auto-tool-choice --tool-call-parser)."
+            ),
+            fatal=True,
+        )
 
     async def _send(self, body: Mapping[str, Any]) -> HttpAnswer:
         def again(result: HttpAnswer | HttpError) -> bool:
@@ -357,6 +385,11 @@ class ChatPolicy:
         self.usage = TokenUsage()
         self._counted = (0, 0)
         """Messages that the endpoint counted last, and their tokens."""
+        self._tools: Tools = ()
+
+    def take_tools(self, tools: Tools) -> None:
+        """Let the model call these tools by itself: its replies are in the dialect `native`."""
+        self._tools = tools
 
     async def __call__(self, messages: Sequence[Message]) -> str:
         """The model's next reply, by `ChatEndpoint.complete`.
@@ -376,7 +409,10 @@ class ChatPolicy:
                 fix="Raise --max-context, or shorten the system prompt, the examples or the task.",
             )
         before = self.usage.prompt_tokens + self.usage.completion_tokens
-        reply = await self._endpoint.complete(messages, seed=self._seed, usage=self.usage)
+        sent = [_without_thought(message) for message in messages] if self._tools else messages
+        reply = await self._endpoint.complete(
+            sent, seed=self._seed, usage=self.usage, tools=self._tools
+        )
         if counted := self.usage.prompt_tokens + self.usage.completion_tokens - before:
             self._counted = (len(messages) + 1, counted)
         return reply
@@ -403,31 +439,45 @@ def _completions_url(base: str) -> str:
     return parts._replace(path=f"{path}/chat/completions", fragment="").geturl()
 
 
-def reply_text(message: Mapping[str, Any]) -> str:
+def reply_text(message: Mapping[str, Any], *, native: bool = False) -> str:
     """The text of a model's message.
 
-    Reasoning that the endpoint keeps apart is put back in front, as the reply's thought.
+    Reasoning that the endpoint keeps apart is put back in front, as the reply's thought. In the
+    dialect `native` the message's tool calls follow the text.
+
+    Raises:
+        PolicyError: The message is too long, or has tool calls alone and is not `native`.
     """
-    text = _text(message.get("content"), thought=False)
-    if not text and message.get("tool_calls"):
+    text, calls = _text(message.get("content"), thought=False), message.get("tool_calls")
+    if not text and calls and not native:
         raise PolicyError(
             "the endpoint answered with tool calls instead of text",
-            why="A configuration teaches calls as text, and hudtui sends no tools.",
-            fix="Switch the server's tool parser off (vLLM: without --enable-auto-tool-choice).",
-        )
-    if len(text) > REPLY_LIMIT:
-        raise PolicyError(
-            f"the endpoint's reply has {len(text)} characters", fix="Set --max-tokens."
+            why="This configuration reads calls in the text, and hudtui sends no tools.",
+            fix=(
+                "Set parser.dialect to native (--dialect), or switch the server's tool parser off "
+                "(vLLM: without --enable-auto-tool-choice)."
+            ),
         )
     apart = message.get("reasoning_content") or message.get("reasoning")
     reasoning = (
         apart if isinstance(apart, str) else _text(message.get("content"), thought=True)
     ).strip()
-    if reasoning and not text.lstrip().startswith(
-        "<think>"
-    ):  # else the endpoint gives the thought twice
-        return f"{as_thought(reasoning)}\n{text}"
+    # An endpoint may give the thought twice.
+    thought = as_thought(reasoning) if reasoning and not text.lstrip().startswith("<think>") else ""
+    if native:
+        text = message_text(text, calls, thought=thought)
+    elif thought:
+        text = f"{thought}\n{text}"
+    if len(text) > REPLY_LIMIT:
+        raise PolicyError(
+            f"the endpoint's reply has {len(text)} characters", fix="Set --max-tokens."
+        )
     return text
+
+
+def _without_thought(message: Message) -> dict[str, Any]:
+    """A message as it is sent to a model that calls tools: its thoughts are its own affair."""
+    return {key: value for key, value in message.items() if key != "reasoning_content"}
 
 
 def _text(content: Any, *, thought: bool) -> str:

@@ -29,7 +29,8 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -39,8 +40,9 @@ from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
 from hudtui.core.gym.action_tools import action_tools
+from hudtui.core.gym.dialects.known import DEFAULT, other_dialect
+from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
-from hudtui.core.gym.reply import as_thought, spoken
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.judging import JudgeError, Judges, JudgeUsage, shown_messages
 from hudtui.core.rollouts.observation import (
@@ -86,6 +88,9 @@ OnTurn = Callable[["EpisodePlayer", Turn], Awaitable[None] | None]
 
 _KEPT_FROM_AGENT = ("setup", "evaluate", "hidden")
 _ERROR_LIMIT = 2_000
+_NOT_PLAYED = "error: this call was not played"
+_NO_LIMIT = 1 << 40
+"""For texts that were shortened one by one."""
 _log = logging.getLogger(__name__)
 
 
@@ -98,6 +103,20 @@ class _NoSession:
         self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None
     ) -> ToolResult:
         raise ConnectError("there is no connection")
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of one call of a reply."""
+
+    call: Mapping[str, Any] | None
+    """As sent to the server; None when nothing was sent."""
+    result: ToolResult | None
+    shown: Observation
+    is_error: bool
+    seconds: float
+    read: bool
+    """True if there was a call to be read."""
 
 
 NO_SESSION: Session = _NoSession()
@@ -150,8 +169,8 @@ class EpisodePlayer:
             self.info["episode"] = self._place.id
         if not task.judged:
             self.info["judged"] = False
-        if config.examples:
-            self.info["examples"] = len(config.examples)
+        if config.rounds:
+            self.info["examples"] = len(config.rounds)
         self.stop: str | None = None
         """Reason for the end, as in `Episode.stop`; None while the episode is being played."""
         self.error: str | None = None
@@ -187,6 +206,10 @@ class EpisodePlayer:
         }
         self._reserved = frozenset(own)
         self._interpreter = Interpreter(config, self._tools, reserved=own)
+        self.dialect = self._interpreter.dialect
+        """The form in which replies make calls."""
+        if config.parser.dialect != DEFAULT:
+            self.info["dialect"] = config.parser.dialect
         self._format = gym_scores.FormatCount()
         self._messages: list[Message] = []
         self._opening = 0
@@ -239,7 +262,9 @@ class EpisodePlayer:
         """Make the task's set-up calls. Returns the conversation that the first reply answers."""
         self._began = perf_counter()
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._messages += self.config.opening(self._agent.system_prompt)
+        taught = self.dialect.teach(self.actions, self.config.parser.use_thinking)
+        added = "\n\n".join(text for text in (self._agent.system_prompt, taught) if text)
+        self._messages += self.config.opening(added)
         shown: list[Observation] = []
         for call in self.task.setup:
             result = await self._call(call, "setup")
@@ -292,8 +317,14 @@ class EpisodePlayer:
         self._require_open()
         began = perf_counter()
         meaning = self._interpreter.interpret_call(name, arguments)
-        thought = f"{as_thought(said)}\n" if said or self.config.parser.use_thinking else ""
-        return await self._play(f"{thought}<tool>{meaning.tool}</tool>", meaning, seconds, began)
+        return await self._play(self._written(name, arguments, said), meaning, seconds, began)
+
+    def _written(self, name: str, arguments: Mapping[str, Any], thought: str) -> str:
+        """A call as a reply in the configuration's dialect."""
+        dialect, call = self.dialect, self.dialect.write(name, arguments)
+        if not thought and (not self.config.parser.use_thinking or dialect.schemas == "apart"):
+            return call
+        return f"{dialect.think(thought)}\n{call}"
 
     async def follow(self, solution: Solution) -> Turn:
         """Play the next step of the task's solution: a call, or the reply that ends it.
@@ -310,12 +341,34 @@ class EpisodePlayer:
         if number < len(solution.calls):
             call = solution.calls[number]
             meaning = self._interpreter.direct_call(call.name, call.arguments)
+            written = self.dialect.write(call.name, call.arguments)
         else:
             said = f"{solution.reply} " if solution.reply else ""
             meaning = self._interpreter.interpret_call(DONE, {})
-        thought = f"{as_thought('')}\n" if self.config.parser.use_thinking else ""
-        reply = f"{thought}{said}<tool>{meaning.tool}</tool>"
-        return await self._play(reply, meaning, 0.0, began, own=True)
+            written = self.dialect.write(DONE, {})
+        thought = f"{self.dialect.think('')}\n" if self.config.parser.use_thinking else ""
+        return await self._play(f"{thought}{said}{written}", meaning, 0.0, began, own=True)
+
+    def answers_to(self, calls: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the messages that answer the last reply, for the calls of a model by their ids.
+
+        An endpoint wants an answer for each call that it has made, also for one that was not
+        played.
+        """
+        last = max(n for n, one in enumerate(self._messages) if one["role"] == "assistant")
+        shown = [dict(message) for message in self._messages[last + 1 :]]
+        if not calls:
+            return shown
+        texts = [message["content"] for message in shown if message["role"] == "tool"]
+        if not texts:
+            texts = [self._turns[-1].observation or _NOT_PLAYED]
+        texts += [_NOT_PLAYED] * (len(calls) - len(texts))
+        answers: list[dict[str, Any]] = [
+            {"role": "tool", "tool_call_id": name, "content": text}
+            for name, text in zip(calls, texts, strict=False)
+        ]
+        images = [message for message in shown if isinstance(message["content"], list)]
+        return [*answers, *images]
 
     def say(self, reply: str) -> None:
         """Record a reply without a call, of a model that calls tools by itself.
@@ -351,8 +404,11 @@ class EpisodePlayer:
         """Play a reply; with `own`, of the task's solution."""
         self._format.add(meaning)
         self._last_reply = reply
-        self._messages.append({"role": "assistant", "content": reply})
-        turn = await self._act(reply, meaning, seconds, tokens or {}, own=own)
+        if meaning.action is None:
+            self._count_other(reply)
+        calls = self._tool_calls(meaning)
+        self._messages.append(self._assistant(reply, meaning, calls))
+        turn = await self._act(reply, meaning, calls, seconds, tokens or {}, own=own)
         self._turns.append(turn)
         self._seconds["play"] += seconds + perf_counter() - began
         if self.stop is None and not own and len(self._turns) >= self.max_turns:
@@ -432,7 +488,7 @@ class EpisodePlayer:
             return Seen(str(sum(message["role"] == "assistant" for message in played)))
         if part.judge is not None and part.judge.of == "transcript":
             return Seen(shown_messages(self._messages[max(self._opening - 1, 0) :]))
-        return Seen(spoken(self._last_reply))
+        return Seen(self.dialect.spoken(self._last_reply))
 
     async def _verdict(self, asked: ModelJudge, seen: Seen) -> Seen:
         """Ask a model that judges."""
@@ -549,16 +605,105 @@ class EpisodePlayer:
             self.fail(error)
         return None
 
+    def _count_other(self, reply: str) -> None:
+        """Count a reply without a call in its own dialect that makes one in another."""
+        other = other_dialect(reply, self.dialect.name)
+        if other is not None:
+            counts = self.info.setdefault("other_dialects", {})
+            counts[other] = counts.get(other, 0) + 1
+
+    def _tool_calls(self, meaning: Interpretation) -> list[dict[str, Any]]:
+        """The calls of a reply in the form of an OpenAI message, where calls stand apart."""
+        if self.dialect.schemas != "apart":
+            return []
+        calls = []
+        for number, one in enumerate((meaning, *meaning.more)):
+            if one.action is None or (one.done and one.reply is not None and not one.reply.tool):
+                return []  # a reply without a call stays what it is: a text
+            spelled = json.dumps(one.action.arguments, ensure_ascii=False, default=str)
+            function = {"name": one.action.name, "arguments": spelled}
+            # Mistral's templates want nine letters or digits.
+            name = f"call{len(self._turns) % 1000:03}{number:02}"
+            calls.append({"id": name, "type": "function", "function": function})
+        return calls
+
+    def _assistant(
+        self, reply: str, meaning: Interpretation, calls: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The message that keeps a reply in the conversation."""
+        if not calls:
+            return {"role": "assistant", "content": reply}
+        said = self.dialect.spoken(reply)
+        content = "" if said == meaning.tool else said
+        thought = {"reasoning_content": meaning.think} if meaning.think else {}
+        return {"role": "assistant", "content": content, **thought, "tool_calls": calls}
+
     async def _act(
         self,
         reply: str,
         meaning: Interpretation,
+        calls: list[dict[str, Any]],
         seconds: float,
         tokens: Mapping[str, int],
         *,
         own: bool,
     ) -> Turn:
         """Carry out what a reply means, and show the agent what came of it."""
+        outcomes: list[_Outcome] = []
+        for one in (meaning, *meaning.more):
+            outcomes.append(await self._carry_out(one, own=own))
+            if self.stop is not None:
+                break
+        if meaning.note is not None:
+            first = outcomes[0]
+            noted = "\n\n".join(filter(None, (first.shown.text, meaning.note)))
+            outcomes[0] = replace(first, shown=replace(first.shown, text=noted))
+        if self.stop is None:
+            self._messages += self._answers(calls, outcomes)
+        first, *rest = outcomes
+        shown = first.shown if not rest else join((one.shown for one in outcomes), limit=_NO_LIMIT)
+        return Turn(
+            reply=reply,
+            interpretation=meaning.to_json(),
+            call=first.call,
+            observation=shown.text,
+            is_error=any(one.is_error for one in outcomes),
+            seconds={
+                "complete": round(seconds, 6),
+                "call": round(sum(one.seconds for one in outcomes), 6),
+            },
+            result=None if first.result is None else recorded(first.result.structured),
+            tokens=tokens,
+            images=tuple(image for one in outcomes for image in self._images_in(one.result)),
+            more=tuple(
+                {"call": one.call, "observation": one.shown.text, "is_error": one.is_error}
+                for one in rest
+            ),
+        )
+
+    def _answers(
+        self, calls: list[dict[str, Any]], outcomes: Sequence[_Outcome]
+    ) -> list[dict[str, Any]]:
+        """The messages that show the agent what came of its calls."""
+        if calls:
+            named = zip(calls, outcomes, strict=True)
+            messages: list[dict[str, Any]] = [
+                {"role": "tool", "tool_call_id": call["id"], "content": one.shown.text}
+                for call, one in named
+            ]
+            images = tuple(url for one in outcomes for url in one.shown.images)
+            if images:  # a tool's message holds text alone
+                messages.append({"role": "user", "content": Observation("", images).content()})
+            return messages
+        answered = [
+            replace(one.shown, text=self.dialect.answer(one.shown.text)) if one.read else one.shown
+            for one in outcomes
+        ]
+        shown = answered[0] if len(answered) == 1 else join(answered, limit=_NO_LIMIT)
+        return [{"role": "user", "content": shown.content()}]
+
+    async def _carry_out(self, meaning: Interpretation, *, own: bool) -> _Outcome:
+        """Make one call of a reply, or say why it is not made."""
         call = meaning.call
         refusal = meaning.error.message if meaning.error is not None else None
         result: ToolResult | None = None
@@ -591,21 +736,19 @@ class EpisodePlayer:
             )
         if meaning.done or (result is not None and result.over):
             self._end("done")
-        elif self.stop is None:
-            self._messages.append({"role": "user", "content": shown.content()})
-        return Turn(
-            reply=reply,
-            interpretation=meaning.to_json(),
-            call={"tool": call.tool, "arguments": dict(call.arguments)}
+        return _Outcome(
+            {"tool": call.tool, "arguments": dict(call.arguments)}
             if sent and call is not None
             else None,
-            observation=shown.text,
-            is_error=not meaning.done and (result is None or result.is_error),
-            seconds={"complete": round(seconds, 6), "call": round(took, 6)},
-            result=None if result is None else recorded(result.structured),
-            tokens=tokens,
-            images=() if result is None else self._kept_images(result),
+            result,
+            shown,
+            not meaning.done and (result is None or result.is_error),
+            took,
+            meaning.action is not None,
         )
+
+    def _images_in(self, result: ToolResult | None) -> tuple[KeptImage, ...]:
+        return () if result is None else self._kept_images(result)
 
     def _kept_images(self, result: ToolResult) -> tuple[KeptImage, ...]:
         if self._image_room is None:
@@ -662,6 +805,9 @@ async def drive(
     solution: Solution | None = getattr(complete, "solution", None)
     try:
         await player.start()
+        take_tools = getattr(complete, "take_tools", None)
+        if take_tools is not None and player.dialect.schemas == "apart":
+            take_tools([as_function(tool) for tool in player.actions])
         while player.stop is None:
             began, before = perf_counter(), _usage(complete)
             if solution is not None:

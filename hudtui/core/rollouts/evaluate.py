@@ -49,6 +49,7 @@ from hudtui.core.rollouts.outcome import (
     EpisodeOutcome,
     EvalSummary,
     metrics_line,
+    other_dialects,
     outcome_of,
     read_outcomes,
     summarise,
@@ -629,7 +630,11 @@ async def run_eval(
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     config = await asyncio.to_thread(
-        load_playable_config, folder / request.config, folder, reward=request.reward
+        load_playable_config,
+        folder / request.config,
+        folder,
+        reward=request.reward,
+        dialect=request.dialect,
     )
     asked = request.policy or default_policy(config)
     read, warning = await playable_tasks(
@@ -713,6 +718,8 @@ async def run_eval(
             await asyncio.to_thread(over.close)
             for text in over.warnings():
                 yield Notice("warning", text)
+        if (notice := other_dialects(played, config.parser.dialect)) is not None:
+            yield Notice("warning", notice)
         yield EvalFinished(summarise(played, tasks, request.group), out_dir)
     finally:
         if telemetry is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from hudtui.core.gym.dialects.names import dialect_choices
 from hudtui.core.knobs import knob
 
 
@@ -27,6 +28,13 @@ class EpisodeOptions:
         label="turns",
         unset="as in the configuration",
         minimum=1,
+    )
+    dialect: str | None = knob(
+        None,
+        "Form of the model's calls: text, native, hermes, json, harmony or auto; by default as "
+        "configured.",
+        unset="as in the configuration",
+        choices=dialect_choices,
     )
     source: str | None = knob(
         None, "Environment to play in, instead of the environment of each task."

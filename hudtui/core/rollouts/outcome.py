@@ -45,6 +45,8 @@ class EpisodeOutcome:
     """What the models that judge took, as `info["judge"]` of a record; empty where none judges."""
     judged: bool = True
     """False if the task has no evaluator of its own."""
+    other_dialects: Mapping[str, int] = field(default_factory=dict)
+    """Replies that made their call in another dialect than the configured one, by that dialect."""
 
     @property
     def failed(self) -> bool:
@@ -63,7 +65,9 @@ class EpisodeOutcome:
         plain["parts"] = [part.to_json() for part in self.parts]
         plain["judge"] = dict(self.judge)
         del plain["judged"]
-        empty = {name for name in ("own", "parts", "judge") if not plain[name]}
+        plain["other_dialects"] = dict(self.other_dialects)
+        optional = ("own", "parts", "judge", "other_dialects")
+        empty = {name for name in optional if not plain[name]}
         return {name: value for name, value in plain.items() if name not in empty}
 
 
@@ -81,6 +85,27 @@ def outcome_of(episode: Episode) -> EpisodeOutcome:
         usage=usage,
         judge=judge,
         judged=episode.judged,
+        other_dialects=_numbers(episode.info.get("other_dialects")),
+    )
+
+
+def other_dialects(outcomes: Iterable[EpisodeOutcome], own: str) -> str | None:
+    """Return a sentence about replies that made their calls in another dialect than `own`.
+
+    None without any.
+    """
+    counts: Counter[str] = Counter()
+    replies = 0
+    for outcome in outcomes:
+        replies += outcome.turns
+        counts.update(outcome.other_dialects)
+    if not counts:
+        return None
+    (most, _), *_ = counts.most_common(1)
+    listed = " and ".join(f"{count} made {name} calls" for name, count in counts.most_common())
+    return (
+        f"of {replies} replies {listed}; this configuration reads {own}: "
+        f"try --dialect {most}, or set parser.dialect"
     )
 
 

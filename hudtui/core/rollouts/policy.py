@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.interpreter import Interpreter, reply_in, text_interpreter
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
@@ -153,7 +153,7 @@ class RandomPolicy:
             )
         self._say = _speaker(config)
         self._random = random.Random(str(seed))
-        self._examples = len(config.examples)
+        self._examples = len(config.rounds)
 
     async def __call__(self, messages: Sequence[Message]) -> str:
         """The next reply."""
@@ -180,7 +180,7 @@ class GreedyPolicy:
         if missing:
             raise _nothing_to_say("greedy", config, f"has no action for {', '.join(missing)}")
         self._say = _speaker(config)
-        self._examples = len(config.examples)
+        self._examples = len(config.rounds)
 
     async def __call__(self, messages: Sequence[Message]) -> str:
         """The next reply.
@@ -294,7 +294,7 @@ def direction_calls(config: GymConfig) -> dict[str, str]:
     (`move("left")`, where the names of action, tool or parameter speak of moving); else when the
     action is called so.
     """
-    interpreter = Interpreter(config, None)
+    interpreter = text_interpreter(config)
     fixed: dict[str, str] = {}
     given: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -336,7 +336,7 @@ def plain_calls(config: GymConfig) -> list[str]:
     They are the examples of the system prompt; an action that has none there is called without
     arguments, where that is possible.
     """
-    interpreter = Interpreter(config, None)
+    interpreter = text_interpreter(config)
     shown: dict[str, list[str]] = {}
     for text in dict.fromkeys(_SHOWN.findall(config.system_prompt)):
         action = interpreter.interpret(f"<tool>{text}</tool>").action
@@ -363,7 +363,7 @@ def last_board(messages: Sequence[Message], *, after: int = 0) -> Board | None:
     `after` is the number of messages to the agent at the beginning that are not of the episode: the
     configuration's examples.
     """
-    prompts = [message for message in messages if message.get("role") == "user"][after:]
+    prompts = [message for message in messages if message.get("role") in ("user", "tool")][after:]
     boards = (read_board(message_text(message)) for message in reversed(prompts))
     return next((board for board in boards if board is not None), None)
 
@@ -380,9 +380,7 @@ def message_text(message: Message) -> str:
 
 def _speaker(config: GymConfig) -> Callable[[str, str], str]:
     """Formats a thought and a call as the configuration asks."""
-    if config.parser.use_thinking:
-        return lambda thought, call: f"<think>{thought}</think>\n<tool>{call}</tool>"
-    return lambda thought, call: f"<tool>{call}</tool>"
+    return lambda thought, call: reply_in(config, call, thought)
 
 
 def _nothing_to_say(policy: str, config: GymConfig, why: str) -> InputError:

@@ -40,7 +40,7 @@ from typing import Any, ClassVar
 from hudtui.core import trust
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError, Location
-from hudtui.core.gym.config import load_config
+from hudtui.core.gym.config import load_config, with_dialect
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.reward_code import RewardCode, read_code, run_code
 from hudtui.core.rollouts.values import Episode
@@ -83,19 +83,21 @@ class _Function(HUDBaseRubric):
         return {self._function.__name__: _asked(self._function, episode, task, session)}
 
 
-def load_playable_config(path: Path, folder: Path, *, reward: str | None = None) -> GymConfig:
+def load_playable_config(
+    path: Path, folder: Path, *, reward: str | None = None, dialect: str | None = None
+) -> GymConfig:
     """Read a configuration that episodes are played with, and load the code of its own reward.
 
     The files of the project folder need the user's agreement to have code run. `reward` is code to
     use instead of `rubric.reward`, as the user typed it; a file is looked for in the project
-    folder.
+    folder. `dialect` counts instead of `parser.dialect`.
 
     Raises:
         InputError: The file or the code cannot be read or used.
         ConfigError: The configuration has errors.
         Untrusted: The configuration names code that the user has not agreed to.
     """
-    config = load_config(path)
+    config = with_dialect(load_config(path), dialect)
     if reward is not None:
         return with_reward(config, reward, folder)
     if not config.reward:

@@ -93,7 +93,9 @@ def slips(turns: Iterable[Turn]) -> dict[str, int]:
 def turn_to_json(turn: Turn) -> dict[str, Any]:
     """The record of a turn."""
     fields = dict(vars(turn))
-    return {**fields, **_images_to_json(fields.pop("images"))}
+    more = list(fields.pop("more"))
+    kept = _images_to_json(fields.pop("images"))
+    return {**fields, **kept, **({"more": more} if more else {})}
 
 
 def _images_to_json(images: Iterable[KeptImage]) -> dict[str, Any]:
@@ -170,6 +172,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         result=record.get("result"),
         tokens=dict(record.get("tokens") or {}),
         images=images_from_json(record.get("images")),
+        more=tuple(dict(one) for one in record.get("more") or ()),
     )
 
 

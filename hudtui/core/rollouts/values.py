@@ -92,6 +92,9 @@ class Turn:
     """`prompt` and `completion`: tokens that the reply read and took, where they are known."""
     images: tuple[KeptImage, ...] = ()
     """Images of the server's answer."""
+    more: tuple[Mapping[str, Any], ...] = ()
+    """The further calls of the reply, where all are played: `call`, `observation` and `is_error` of
+    each. The observation of the turn holds theirs, too."""
 
 
 @dataclass(frozen=True)

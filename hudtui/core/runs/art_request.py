@@ -42,6 +42,7 @@ class ArtRequest(RunRequest):
             "select",
             "config",
             "training",
+            "dialect",
             "policy",
             "group",
             "concurrency",

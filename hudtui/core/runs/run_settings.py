@@ -32,11 +32,21 @@ _OF_EVERY_RUN = frozenset({"name", "asked", "workspace", "remarks", "continues"}
 """Fields of a spec that do not affect the work of the run. What was `asked` for stands in the other
 fields, masked."""
 _IN_RECIPE = frozenset(
-    {"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"}
+    {"model", "steps", "learning_rate", "held_out", "max_turns", "dialect", "seed", "training"}
 )
 """Fields of a spec whose values a recipe holds."""
 _OF_ROLLOUTS = frozenset(
-    {"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"}
+    {
+        "policy",
+        "base_url",
+        "group",
+        "concurrency",
+        "limit",
+        "max_turns",
+        "dialect",
+        "seed",
+        "policy_file",
+    }
 )
 _OF_TRAININGS = frozenset(
     {

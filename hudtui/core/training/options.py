@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hudtui.core.gym.dialects.names import dialect_choices
 from hudtui.core.knobs import Texts, knob
 
 if TYPE_CHECKING:
@@ -124,5 +125,14 @@ class JobOptions:
         minimum=1,
         label="max turns",
         unset="as in the configuration",
+        group=ROLLOUTS,
+    )
+    dialect: str | None = knob(
+        None,
+        "Form of the model's calls: text, native, hermes, json, harmony or auto; by default as "
+        "configured.",
+        unset="as in the configuration",
+        choices=dialect_choices,
+        in_form=False,
         group=ROLLOUTS,
     )

@@ -91,6 +91,8 @@ class Recipe:
         "Replies of an episode; by default as many as the gym's configuration says.",
         minimum=1,
     )
+    dialect: str | None = None
+    """Form of the model's calls; None: as the gym's configuration says."""
     temperature: float = knob(1.0, "Temperature of the sampling.", minimum=0.01)
     top_p: float = 1.0
     beta: float = knob(0.001, "Weight of the distance from the model before training.", minimum=0)
@@ -466,10 +468,11 @@ def recipe_text(recipe: Recipe) -> str:
         batch += f", groups without a spread refilled up to {plural(recipe.refill_groups, 'time')}"
     if recipe.groups_per_step is not None:  # ART
         batch = f"{plural(recipe.groups_per_step, 'task')} a step"
+    dialect = f", calls in {recipe.dialect}" if recipe.dialect else ""
     return (
         f"{recipe.steps} steps, learning rate {recipe.rate:g}, {recipe.num_generations} episodes a "
         f"task, {batch}, {adapter}, replies of at most {recipe.max_tokens:,} tokens, conversations "
-        f"of at most {recipe.max_seq_len:,}"
+        f"of at most {recipe.max_seq_len:,}{dialect}"
     )
 
 
@@ -523,6 +526,7 @@ def resolve_recipe(
         "model": options.model,
         "steps": options.steps,
         "max_turns": options.max_turns,
+        "dialect": options.dialect,
     }
     chosen |= {"seed": options.seed, **more}
     if options.rehearse:

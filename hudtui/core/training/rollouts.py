@@ -64,6 +64,7 @@ class Rollouts:
             "--limit": spec.limit,
             "--seed": spec.seed,
             "--max-turns": spec.max_turns,
+            "--dialect": spec.dialect,
             "--output": site.path("out"),
         }
         python, stages = list(site.python), list[Stage]()

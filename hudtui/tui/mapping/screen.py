@@ -591,13 +591,14 @@ class MappingScreen(HudtuiScreen):
     def _go_to_action(self, event: PreviewPane.ActionOpened) -> None:
         """Try the example of the action, and go to its entry."""
         from hudtui.core.gym.editing.outline import outline
-        from hudtui.core.gym.editing.preview import reply_of
         from hudtui.core.gym.editing.samples import SampleReply
+        from hudtui.core.gym.interpreter import reply_in
+        from hudtui.core.gym.values import GymConfig
 
         event.stop()
         row, config = event.row, self.draft.config
-        thinking = config.parser.use_thinking if config is not None else True
-        self._try_sample(SampleReply(f"example of {row.action}", reply_of(row.example, thinking)))
+        reply = reply_in(config or GymConfig(), row.example)
+        self._try_sample(SampleReply(f"example of {row.action}", reply))
         entry = next(
             (
                 entry

@@ -775,7 +775,8 @@ class PlayingScreen(HudtuiScreen):
 
     @on(OptionList.OptionSelected, "#play-actions")
     def _take_action(self, event: OptionList.OptionSelected) -> None:
-        from hudtui.core.gym.editing.preview import example_call, prompt_examples, reply_of
+        from hudtui.core.gym.editing.preview import example_call, prompt_examples
+        from hudtui.core.gym.interpreter import reply_in
 
         event.stop()
         config, action = self._config(), str(event.option.id)
@@ -789,7 +790,7 @@ class PlayingScreen(HudtuiScreen):
             if mapping is not None
             else f"{action}()"
         )
-        self.answer.write(reply_of(told[0] if told else made, config.parser.use_thinking))
+        self.answer.write(reply_in(config, told[0] if told else made))
         self.action_write()
 
     # -- what becomes of it

@@ -22,10 +22,9 @@ from hudtui.core.gym.editing.preview import (
     describe_check,
     example_call,
     prompt_examples,
-    reply_of,
 )
 from hudtui.core.gym.editing.samples import Samples, samples_from_replies
-from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.interpreter import Interpreter, reply_in
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import app_paths
 
@@ -108,7 +107,7 @@ def test_every_action_has_a_row() -> None:
 
 def test_a_made_up_example_passes_transforms_and_schema() -> None:
     text = example_call(config().mappings["jump"], TOOLS)
-    meaning = Interpreter(config(), TOOLS).interpret(reply_of(text))
+    meaning = Interpreter(config(), TOOLS).interpret(reply_in(config(), text))
     assert meaning.error is None and describe_call(meaning).startswith("leap(height=")
 
 

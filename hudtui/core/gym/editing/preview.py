@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hudtui.core.environment.values import Analysis, Tool
-from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
+from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter, text_interpreter
 from hudtui.core.gym.lint.prompt import PLACEHOLDERS, usage_examples
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema, literal
@@ -39,12 +39,6 @@ _MOST_TRIED = 60
 def agent_tools(analysis: Analysis) -> dict[str, Tool]:
     """Return the tools that a call of the agent can reach while a task is played, by name."""
     return {tool.name: tool for tool in analysis.tools if tool.kind not in _KEPT_FROM_AGENT}
-
-
-def reply_of(tool_text: str, use_thinking: bool = True) -> str:
-    """Return a whole reply around a tool text."""
-    think = "<think>Let me try this.</think>\n" if use_thinking else ""
-    return f"{think}<tool>{tool_text}</tool>"
 
 
 def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
@@ -75,7 +69,7 @@ def example_call(mapping: ActionMapping, tools: Tools) -> str:
     for values in itertools.islice(_combinations(choices), _MOST_TRIED):
         text = f"{mapping.name}({', '.join(map(literal, values))})"
         fallback = fallback or text
-        if interpreter.interpret(reply_of(text)).error is None:
+        if interpreter.interpret(f"<tool>{text}</tool>").error is None:
             return text
     return fallback or f"{mapping.name}()"
 
@@ -156,7 +150,7 @@ class ActionRow:
 def action_rows(config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
     """Return a row for each action, in the order of the configuration."""
     examples = prompt_examples(config)
-    interpreter = Interpreter(config, tools)
+    interpreter = text_interpreter(config, tools)
     rows = []
     for name in config.raw.get("action_mappings") or ():
         if name in config.mappings or name in config.invalid:
@@ -176,7 +170,7 @@ def _row(
     if name == DONE:
         return ActionRow(name, usage or "done()", origin, "done", "ends the episode")
     text = usage or example_call(mapping, interpreter.tools)
-    meaning = interpreter.interpret(reply_of(text))
+    meaning = interpreter.interpret(f"<tool>{text}</tool>")
     if meaning.error is not None:
         return ActionRow(
             name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}"

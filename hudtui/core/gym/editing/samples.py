@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hudtui.core.gym.editing.preview import Tools, example_call, prompt_examples, reply_of
+from hudtui.core.gym.editing.preview import Tools, example_call, prompt_examples
+from hudtui.core.gym.interpreter import reply_in
 from hudtui.core.gym.values import GymConfig
 
 LONGEST = 100_000
@@ -61,17 +62,16 @@ def _of_config(config: GymConfig, tools: Tools) -> Iterator[SampleReply]:
 
     Its examples, those in its prompt, and one for each other action.
     """
-    thinking = config.parser.use_thinking
     for number, example in enumerate(config.examples, 1):
         yield SampleReply(f"example {number}", example.assistant)
     usages = prompt_examples(config)
     for texts in usages.values():
         for text in texts:
-            yield SampleReply("usage in the prompt", reply_of(text, thinking))
+            yield SampleReply("usage in the prompt", reply_in(config, text))
     for name, mapping in list(config.mappings.items())[:_MOST_MADE_UP]:
         if name not in usages:
             call = example_call(mapping, tools)
-            yield SampleReply(f"made up for {name}", reply_of(call, thinking))
+            yield SampleReply(f"made up for {name}", reply_in(config, call))
 
 
 def samples_from_replies(

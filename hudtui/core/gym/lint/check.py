@@ -2,6 +2,7 @@
 
 Codes of findings made here; `parse_config` adds those of texts that cannot be read:
 
+    two-forms    the prompt beside the dialect
     no-job-name, no-defaults, no-thinking, no-prompt, no-actions, weights-sum    sections of the
     document no-done, mapped-not-described, described-not-mapped                          the prompt
     beside the mappings usage-does-not-parse, usage-not-accepted
@@ -21,7 +22,7 @@ from typing import Any
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.interpreter import Interpreter, text_interpreter
 from hudtui.core.gym.lint.examples import check_examples
 from hudtui.core.gym.lint.findings import MAPPINGS, Finding, Fix, TextEdit
 from hudtui.core.gym.lint.prompt import check_prompt
@@ -52,9 +53,8 @@ def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tu
     _check_sections(report)
     if tools is not None:
         check_tools(report)
-    interpreter = Interpreter(config, tools)
-    examples = check_prompt(report, interpreter)
-    check_examples(report, interpreter)
+    examples = check_prompt(report, text_interpreter(config, tools))
+    check_examples(report, Interpreter(config, tools))
     check_arguments(report)
     check_transforms(report, examples)
     findings = dict.fromkeys(report.findings)

@@ -10,10 +10,11 @@ The conventions of a prompt that are read here:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hudtui.core.gym.dialects.known import AUTO, DIALECTS
 from hudtui.core.gym.generate import DONE_LINES
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.findings import MAPPINGS, Fix, TextEdit
@@ -142,6 +143,9 @@ def check_prompt(
         reader.usage(usage)
     for heading in headings(prompt):
         reader.heading(heading)
+    if DIALECTS[report.config.parser.dialect].schemas != "none":
+        _check_forms(report, found)
+        return reader.examples  # the tools' schemas tell of the actions
     names = mentioned(prompt)
     if _DONE not in names:
         report.add(
@@ -161,6 +165,18 @@ def check_prompt(
                 (MAPPINGS, mapping.name),
             )
     return reader.examples
+
+
+def _check_forms(report: LintReport, usages: Sequence[UsageExample]) -> None:
+    """Report calls of the dialect `text` in the prompt of another one."""
+    dialect = report.config.parser.dialect
+    if usages and dialect != AUTO:
+        message = (
+            f"the prompt teaches calls in <tool> tags, and this configuration reads {dialect}: a "
+            "model learns two forms"
+        )
+        first = usages[0]
+        report.add_in_prompt("two-forms", "warning", message, first.start, len(first.text))
 
 
 class _PromptReader:

@@ -1,0 +1,1 @@
+"""Dialects: the forms in which agents write calls; `known` has them all."""
