@@ -18,7 +18,7 @@ from typing import Any
 
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.files import read_text
-from hudtui.core.gym.config import load_config
+from hudtui.core.gym.config import load_config, with_dialect
 from hudtui.core.training.model_folder import WANTED
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers.grpo import model_problem
@@ -100,13 +100,15 @@ def main(words: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     try:
         recipe = read_recipe(read_text(given.recipe), name=str(given.recipe))
-        config = load_config(given.config)
+        config = with_dialect(load_config(given.config), recipe.dialect)
         model = given.model or recipe.model
         fetch(model)
         from transformers import AutoTokenizer
 
         scribe, warning = chat_tokens_for(
-            AutoTokenizer.from_pretrained(model), thinking=config.parser.use_thinking
+            AutoTokenizer.from_pretrained(model),
+            thinking=config.parser.use_thinking,
+            dialect=config.parser.dialect,
         )
         scribe.check_opening(config.opening())
         if warning:

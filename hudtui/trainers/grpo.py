@@ -490,7 +490,10 @@ def train(arguments: argparse.Namespace) -> None:
         f"to {recipe.max_tokens} tokens"
     )
     model, tokenizer = load_model(recipe, config, tasks)
-    scribe, warning = chat_tokens_for(tokenizer, thinking=config.parser.use_thinking)
+    parser = config.parser
+    scribe, warning = chat_tokens_for(
+        tokenizer, thinking=parser.use_thinking, dialect=parser.dialect
+    )
     if warning:
         say(f"warning: {warning}")
     from hudtui.trainers.training_log import MetricsCallback, TrainingLog, last_checkpoint

@@ -19,6 +19,7 @@ from typing import Any
 
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import RunError
+from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
@@ -140,7 +141,7 @@ class EpisodeRunner:
                     player = self._player(session, task, info)
                     messages = await player.start()
                     self._look_for_images(task, messages)
-                    transcript = self.scribe.open(messages)
+                    transcript = self.scribe.open(messages, self._tools(player))
                     if len(transcript.ids) > self.max_seq_len - self.max_tokens:
                         raise RunError(
                             f"the prompt of task {clean_line(task.id, 80)} has "
@@ -177,7 +178,13 @@ class EpisodeRunner:
             self._look_for_images(player.task, turn.observation)
             if player.stop is None:
                 ended = bool(transcript.completion) and transcript.completion[-1] == self.scribe.end
-                transcript.hear(self.scribe.answer(turn.observation, ended=ended))
+                transcript.hear(self.scribe.answers(player.answers_to(()), ended=ended))
+
+    @staticmethod
+    def _tools(player: EpisodePlayer) -> list[dict[str, Any]]:
+        """The tools that the model is given."""
+        apart = player.dialect.schemas == "apart"
+        return [as_function(tool) for tool in player.actions] if apart else []
 
     def _player(self, session: Session, task: Task, info: dict[str, Any]) -> EpisodePlayer:
         return EpisodePlayer(

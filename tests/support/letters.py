@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,4 +48,35 @@ class Letters:
         return "".join(
             "" if skip_special_tokens and i < 3 else self.MARKS[i] if i < 3 else chr(i - 10)
             for i in ids
+        )
+
+
+class ToolLetters(Letters):
+    """A template that is given tools, and writes calls in tags."""
+
+    def __init__(self, form: str = "<tool_call>%s</tool_call>", *, forgets: bool = False) -> None:
+        super().__init__()
+        self.form, self.forgets = form, forgets
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tokenize: bool,
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        shown = []
+        for number, message in enumerate(messages):
+            content = str(message["content"])
+            for call in message.get("tool_calls") or ():
+                function = {key: call["function"][key] for key in ("name", "arguments")}
+                assert isinstance(function["arguments"], dict)
+                content += self.form % json.dumps(function)
+            if self.forgets and message["role"] == "assistant" and number < len(messages) - 2:
+                content = "(forgotten)"
+            shown.append({"role": message["role"], "content": content})
+        named = f"<|start|>tools\n{json.dumps(list(tools))}<|end|>\n" if tools else ""
+        return named + super().apply_chat_template(
+            shown, tokenize=tokenize, add_generation_prompt=add_generation_prompt
         )

@@ -93,8 +93,13 @@ class ChatTokens:
         """
         self._render([*opening, {"role": "user", "content": "x"}], reply_next=True)
 
-    def open(self, messages: Sequence[Mapping[str, Any]]) -> TokenTranscript:
-        """Return the transcript of a conversation before its first reply."""
+    def open(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> TokenTranscript:
+        """Return the transcript of a conversation before its first reply.
+
+        `tools` are for models that call them by themselves (`ToolTokens`).
+        """
         return TokenTranscript(self._encode(self._render(messages, reply_next=True)))
 
     def answer(self, text: str, *, ended: bool) -> list[int]:
@@ -116,6 +121,10 @@ class ChatTokens:
             rest = rest[len(eos) :]
         return self._encode(rest)
 
+    def answers(self, messages: Sequence[Mapping[str, Any]], *, ended: bool) -> list[int]:
+        """Return the tokens of the messages between a reply and the next one; see `answer`."""
+        return self.answer(str(messages[-1]["content"]), ended=ended)
+
     def text(self, ids: Sequence[int]) -> str:
         """Return a reply as text, without its end tokens.
 
@@ -135,12 +144,20 @@ class ChatTokens:
         ]
         return _THOUGHT in self._render(messages, reply_next=True)
 
-    def _render(self, messages: Sequence[Mapping[str, Any]], *, reply_next: bool = False) -> str:
+    def _render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        reply_next: bool = False,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        more = {"tools": [dict(tool) for tool in tools]} if tools else {}
         try:
             text: str = self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 tokenize=False,
                 add_generation_prompt=reply_next,
+                **more,
             )
         except Exception as error:  # templates are programs and fail as they like
             system = any(message["role"] == "system" for message in messages)
