@@ -5,8 +5,8 @@
 The floor of the same run is `re.match` of the bare tool text and `json.dumps` of the finished call:
 no tags, no arguments, no mapping, no transform. `interpret` takes the whole reply and gives
 everything that the preview shows. Nothing is remembered from one reply to the next; "all different"
-are replies whose thoughts and arguments never repeat. Times are the best round of each, on one
-thread.
+are replies whose thoughts and arguments never repeat, and so are those of the dialects. Times are
+the best round of each, on one thread.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.gym.config import load_config
-from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.config import load_config, with_dialect
+from hudtui.core.gym.dialects.known import DIALECTS
+from hudtui.core.gym.interpreter import Interpreter, reply_in
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 CALL = re.compile(r"(\w+)\((.*)\)")
@@ -129,6 +130,17 @@ def measure(name: str, text: Callable[[random.Random, bool], str], count: int, r
         works[f"floor, {label}"] = (floor, pairs)
         works[f"interpret, {label}"] = (plain.interpret, batch)
         works[f"interpret with a schema, {label}"] = (strict.interpret, batch)
+    for dialect in DIALECTS:
+        spoken = with_dialect(config, dialect)
+        thoughts = [f"Step {number}: this looks best to me now." for number in range(count)]
+        choice = random.Random(7)
+        said = [reply_in(spoken, text(choice, True), thought) for thought in thoughts]
+        reader = Interpreter(spoken)
+        meanings = [reader.interpret(reply) for reply in said]
+        assert all(meaning.call is not None for meaning in meanings)
+        pairs = [(meaning.tool, meaning.call._asdict()) for meaning in meanings if meaning.call]
+        works[f"floor, {dialect}"] = (floor, pairs)
+        works[f"interpret, {dialect}"] = (reader.interpret, said)
     found = best(works, rounds)
     print(f"\n{name}.yaml, {count} replies, best of {rounds} rounds")
     print(f"  {'':42} {'us/call':>8} {'calls/s':>10} {'x floor':>8}")
