@@ -135,20 +135,21 @@ class RunFolder:
         plan = self.record.plan.for_machine(self.record.id, self.session, tmux=tmux, node=self.node)
         metrics = self.record.plan.output("metrics")
         trains = features_of(self.record.engine).trains
-        path = metrics.path if metrics is not None and trains else None
+        path = metrics.path if metrics is not None and trains and self.node == 0 else None
         plan["lookout"] = lookout_plan(path, self.record.spec.stop_on)
         await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
 
     async def start(self, secrets: Mapping[str, str]) -> None:
         """Start the supervisor unless it is running already.
 
-        The secrets are sent on its standard input, and with them where the user wants to be told
-        of findings and of the end.
+        The secrets are sent on its standard input, and with them to node 0 where the user wants to
+        be told of findings and of the end.
 
         Raises:
             MachineError: The supervisor did not start; the error says why.
         """
-        secrets = {**secrets, **await asyncio.to_thread(notify_settings)}
+        if self.node == 0:
+            secrets = {**secrets, **await asyncio.to_thread(notify_settings)}
         text = json.dumps({"env": secrets}).encode() if secrets else b""
         await self._ask("start", stdin=text, accept=(0, 3))
 

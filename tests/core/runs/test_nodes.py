@@ -9,10 +9,12 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +269,44 @@ async def test_nodes_run_together_and_are_one_run(store: RunStore) -> None:
     assert Path(folders(record)[1].path("nodes.json")).stat().st_mode & 0o077 == 0
     await remove_run(record.id, store)
     assert not any(Path(folder.folder).exists() for folder in folders(record))
+
+
+async def test_the_end_of_a_run_is_told_once_for_all_nodes(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hook) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv("HUDTUI_NOTIFY_URL", f"http://127.0.0.1:{server.server_port}/")
+            record = record_of(store, "true", "true")
+            await start(record, store)
+            assert (await ended(store, record)).state == "finished"
+            await until(lambda: bool(bodies))
+            lookouts = [str(Path(one.path("lookout.py"))) for one in folders(record)]
+            await until(lambda: not any(path in one for one in _commands() for path in lookouts))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert [one["event"] for one in bodies] == ["end"]
+
+
+def _commands() -> Iterator[str]:
+    """The commands of all processes."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
