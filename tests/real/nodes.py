@@ -227,8 +227,8 @@ def nothing(run: Run, nodes: list[Node]) -> str:
     return ""
 
 
-def kill(node: int, *words: str) -> Case:
-    """Kill a process of a node in the middle of the training."""
+def kill(node: int, *words: str, why: str = "") -> Case:
+    """Kill a process of a node in the middle of the training; `why` is what the run then says."""
 
     def case(run: Run, nodes: list[Node]) -> str:
         run.until("step 1/")
@@ -236,7 +236,7 @@ def kill(node: int, *words: str) -> Case:
         if pid is None:
             raise RuntimeError(f"node {node} has no process {words}")
         os.kill(pid, signal.SIGKILL)
-        return "supervisor" if words == ("supervisor.py", "start") else f"node {node} "
+        return why or f"node {node} "
 
     return case
 
@@ -290,7 +290,7 @@ CASES: dict[str, Case] = {
     "trainer of node 1": kill(1, "-m", "hudtui.trainers.grpo", "-u"),
     "trainer of node 0": kill(0, "-m", "hudtui.trainers.grpo", "-u"),
     "watcher of node 1": kill(1, *MEETS),
-    "watcher of node 0": kill(0, *MEETS),
+    "watcher of node 0": kill(0, *MEETS, why="nodes: it was ended by SIGKILL"),
     "launcher of node 1": kill(1, *RUNS),
     "network of node 1 cut for 30 s": cut(1, 30.0),
     "node 1 stands still for 30 s": stand_still(1, 30.0),
