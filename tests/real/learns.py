@@ -259,11 +259,43 @@ def playing(rows: dict[str, Any], adapters: Sequence[str], measured: Sequence[in
     return missed
 
 
+def write_project(out: Path, design: Design, given: argparse.Namespace) -> None:
+    """Go to a folder, and write the tasks, the configuration and the settings there."""
+    given.model, given.vllm = (path and path.absolute() for path in (given.model, given.vllm))
+    out.mkdir(parents=True, exist_ok=True)
+    os.chdir(out)
+    os.environ["HUDTUI_TRUST"] = str(Path.cwd())
+    os.environ["HUDTUI_PYTHON"] = sys.executable
+    examples = [
+        EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action)
+        for board, action in design.examples
+    ]
+    Path("gym.yaml").write_text(CONFIG.format(examples="\n".join(examples)))
+    Path("training.yaml").write_text(TRAINING)
+    seen = [task(f"seen-{seed}", seed, design.evaluate) for seed in range(1, design.boards + 1)]
+    Path("seen.json").write_text(json.dumps(seen))
+    Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in UNSEEN]))
+    print(command("config", "check", "gym.yaml"))
+
+
+def smoke() -> None:
+    """Measure random moves on two boards, and judge made-up measurements."""
+    row = measure("random", 1, "--limit", "2")
+    print(f"random moves, one turn: {json.dumps(row)}")
+    assert row["calls"] == 1 and 0 < row["reward"] < 1, row
+    before = {f"reward of unseen-{seed}": 0.3 for seed in UNSEEN}
+    after = {name: 0.5 + place % 3 / 100 for place, name in enumerate(before)}
+    for calls, missed in ((0.98, []), (0.5, ["seed-1, 1 turns"])):
+        rows = {"base, 1 turns": before, "seed-1, 1 turns": {**after, "calls": calls}}
+        assert calling(rows, ["seed-1"], [1]) == missed, missed
+
+
 def main() -> None:
     """Train, export, measure, and print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--vllm", type=Path, required=True)
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--vllm", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="seconds, without model and vLLM")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--steps", type=int, help="12; with --play 24")
@@ -279,21 +311,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("learns"))
     given = parser.parse_args()
     design = PLAYING if given.play else CALLING
-    model, vllm = given.model.absolute(), given.vllm.absolute()
-    given.out.mkdir(parents=True, exist_ok=True)
-    os.chdir(given.out)
-    os.environ["HUDTUI_TRUST"] = str(Path.cwd())
-    os.environ["HUDTUI_PYTHON"] = sys.executable
-    examples = [
-        EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action)
-        for board, action in design.examples
-    ]
-    Path("gym.yaml").write_text(CONFIG.format(examples="\n".join(examples)))
-    Path("training.yaml").write_text(TRAINING)
-    seen = [task(f"seen-{seed}", seed, design.evaluate) for seed in range(1, design.boards + 1)]
-    Path("seen.json").write_text(json.dumps(seen))
-    Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in UNSEEN]))
-    print(command("config", "check", "gym.yaml"))
+    if not given.smoke and (given.model is None or given.vllm is None):
+        parser.error("name the folder of the model and --vllm, or --smoke")
+    write_project(given.out, design, given)
+    if given.smoke:
+        smoke()
+        return
+    model, vllm = given.model, given.vllm
     kept = Path("result.json")
     rows: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
 

@@ -29,6 +29,9 @@ from typing import Any
 from learns import CONFIG, EXAMPLE, command, opening, task
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from support.model_folder import model_folder  # noqa: E402
+
 STEPS = 4
 HELD_OUT = 4
 
@@ -63,15 +66,21 @@ def pods(sim: dict[str, Any], path: str) -> Any:
 def main() -> None:
     """Rehearse, and print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--vllm", type=Path, required=True)
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--vllm", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="the plan alone, without a model")
     parser.add_argument("--trainer", type=Path, default=ROOT / ".venv-train")
     parser.add_argument("--out", type=Path, default=Path("two-gpus"))
     given = parser.parse_args()
-    model, vllm, trainer = given.model.absolute(), given.vllm.absolute(), given.trainer.absolute()
+    if not given.smoke and (given.model is None or given.vllm is None):
+        parser.error("name the folder of the model and --vllm, or --smoke")
+    paths = (given.model, given.vllm, given.trainer)
+    model, vllm, trainer = (path and path.absolute() for path in paths)
     given.out.mkdir(parents=True, exist_ok=True)
     os.chdir(given.out)
     here = Path.cwd()
+    if given.smoke:
+        model, vllm, trainer = model_folder(here / "model"), here / "none", here / "none"
     python = wrapper(here / "bin" / "python", trainer / "bin" / "python", PYTHONPATH=str(ROOT))
     wrapper(
         here / "bin" / "vllm", vllm / "bin" / "vllm", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1"
@@ -88,9 +97,13 @@ def main() -> None:
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
     try:
-        if not Path("run.json").exists():  # what was done is not done again
-            rehearse(model, python)
-        rows = look(model, python, sim)
+        if given.smoke:
+            plan(request(model, python))
+            rows = {"plan": planned(), "machine": (f"{pods(sim, '/api/v1/pods/')}", True)}
+        else:
+            if not Path("run.json").exists():  # what was done is not done again
+                rehearse(model, python)
+            rows = look(model, python, sim)
     finally:
         process.terminate()
         process.wait(60)
@@ -99,8 +112,24 @@ def main() -> None:
     sys.exit(not all(right for _, right in rows.values()))
 
 
-def rehearse(model: Path, python: Path) -> None:
-    """Carry the plan out; leaves plan.json and run.json."""
+def request(model: Path, python: Path) -> list[str]:
+    """The words of the rehearsal."""
+    words = ["rl", "run", "tasks.json", "-c", "gym.yaml", "--provider", "prime"]
+    words += ["--gpus", "2xA100", "--rehearse", "--rehearse-model", str(model)]
+    words += ["--python", str(python), "--steps", str(STEPS)]
+    return [*words, "--set", f"held_out={HELD_OUT}"]
+
+
+def planned() -> tuple[str, bool]:
+    """The stages of plan.json, and whether they are those for two GPUs."""
+    stages = [
+        stage["name"] for stage in json.loads(Path("plan.json").read_text())["plan"]["stages"]
+    ]
+    return " -> ".join(stages), stages == ["model", "serve", "train"]
+
+
+def plan(words: list[str]) -> None:
+    """Write the project, and leave plan.json."""
     example = EXAMPLE.format(board=opening(500).strip().replace("\n", "\n      "), action="left")
     Path("gym.yaml").write_text(CONFIG.format(examples=example))
     Path("tasks.json").write_text(
@@ -108,29 +137,13 @@ def rehearse(model: Path, python: Path) -> None:
     )
     command("pods", "keys", "create")
     command("pods", "keys", "register", "--yes")
-    words = [
-        "rl",
-        "run",
-        "tasks.json",
-        "-c",
-        "gym.yaml",
-        "--provider",
-        "prime",
-        "--gpus",
-        "2xA100",
-        "--rehearse",
-    ]
-    words += [
-        "--rehearse-model",
-        str(model),
-        "--python",
-        str(python),
-        "--steps",
-        str(STEPS),
-        "--set",
-        f"held_out={HELD_OUT}",
-    ]
     Path("plan.json").write_text(command(*words, "--dry-run", "--json"))
+
+
+def rehearse(model: Path, python: Path) -> None:
+    """Carry the plan out; leaves plan.json and run.json."""
+    words = request(model, python)
+    plan(words)
     Path("run.json").write_text(command(*words, "--yes", "--json"))
 
 
@@ -151,7 +164,7 @@ print((before - after).abs().max().item())
 
 def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Return what was seen: for each line of the table the facts, and whether they are right."""
-    plan, run = (json.loads(Path(f"{name}.json").read_text()) for name in ("plan", "run"))
+    run = json.loads(Path("run.json").read_text())
     results = Path(run["folder"])
     steps = [
         json.loads(line) for line in (results / "out" / "metrics.jsonl").read_text().splitlines()
@@ -173,7 +186,6 @@ def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str,
     )
     change = float(done.stdout)
     apart = max(step["sampling/sampling_logp_difference/max"] for step in trained)
-    stages = [stage["name"] for stage in plan["plan"]["stages"]]
     rents = [
         one
         for one in pods(sim, "/api/v1/pods/history")
@@ -188,7 +200,7 @@ def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str,
     alive = pods(sim, "/api/v1/pods/")
     bills = [one["totalBilledPrice"] for one in rents], [one["billed"] for one in known]
     return {
-        "plan": (" -> ".join(stages), stages == ["model", "serve", "train"]),
+        "plan": planned(),
         "run": (run["state"], run["state"] == "finished"),
         "model server": (f"{answered['completions']} replies", answered["completions"] > 0),
         "adapter handed over": (
