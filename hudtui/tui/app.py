@@ -598,6 +598,11 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self._complain(error)
             return
         self._not_read = False
+        # What comes next imports much: the picture would wait for it.
+        self.call_after_refresh(self._shown)
+
+    def _shown(self) -> None:
+        """What was read is on the terminal."""
         check: Callable[[], Any] = (
             self._check_files
         )  # where the app ends before it begins, no coroutine was made

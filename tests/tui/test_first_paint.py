@@ -74,6 +74,41 @@ def test_first_paint_imports_nothing_heavy(own_world: Path) -> None:
     assert not any(name.startswith("hudtui.cli.") for name in ours)
 
 
+WHOLE = """
+import asyncio, json, sys
+from dataclasses import replace
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Services
+
+order = []
+
+class Watched(HudtuiApp):
+    def post_display_hook(self):
+        if self.facts is not None:
+            order.append("shown")
+
+def check(facts):
+    order.append("checked")
+    return False
+
+async def main():
+    async with Watched(services=replace(Services(), check_files=check)).run_test() as pilot:
+        while "checked" not in order:
+            await pilot.pause()
+
+asyncio.run(main())
+print(json.dumps(order))
+"""
+
+
+def test_the_whole_picture_waits_for_nothing_that_comes_after_it(own_world: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WHOLE], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])[0] == "shown"
+
+
 def test_reading_a_project_without_runs_imports_no_runs_and_no_machines(own_world: Path) -> None:
     read = (
         "import json, sys; from pathlib import Path; from hudtui.tui.facts import Services; "
