@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial, partialmethod
@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual import events, work
+from textual.app import SuspendNotSupported
 from textual.css.query import NoMatches
 from textual.filter import Monochrome, NoColor
 from textual.notifications import Notification, Notify
@@ -26,7 +27,7 @@ from textual.widgets import Input
 from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.paths import AppPaths, app_paths
 from hudtui.tui import preferences
 from hudtui.tui.actions import (
@@ -1389,6 +1390,22 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         if use_mouse := getattr(self.terminal, "use_mouse", None):
             use_mouse(on)
         self.say("The mouse is hudtui's." if on else "The mouse is the terminal's: drag to select.")
+
+    @contextlib.contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Leave the terminal to another program for a while.
+
+        Raises:
+            MachineError: There is no terminal that can be left.
+        """
+        try:
+            with super().suspend():
+                yield
+        except SuspendNotSupported as error:
+            raise MachineError(
+                "this terminal cannot be left to another program",
+                fix="Start the program in a terminal of its own.",
+            ) from error
 
     def action_suspend(self) -> None:
         self.action_suspend_process()

@@ -221,6 +221,14 @@ async def test_the_prompt_in_the_editor(
         await until(pilot, lambda: page.form.prompt == "two\nlines")
 
 
+async def test_a_terminal_that_cannot_be_left_is_said(open_app: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        page = await opened(app, pilot, page_for())
+        await pilot.press("f7")
+        page.dismiss(None)
+        await until(pilot, lambda: "cannot be left to another program" in screen_text(app))
+
+
 def _nothing(app: Any) -> Any:
     import contextlib
 
