@@ -28,16 +28,7 @@ sys.path.insert(
 
 from support import key_storm as storms
 
-SCREENS = (
-    "home",
-    "environment",
-    "mapping",
-    "dataset",
-    "compute",
-    "run",
-    "settings",
-    "launch",
-)
+from hudtui.tui.steps import SCREENS
 
 
 @contextmanager
