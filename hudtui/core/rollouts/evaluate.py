@@ -374,6 +374,8 @@ class _Workers:
             bool(getattr(complete, "wants_images", False)) if self.images is None else self.images
         )
         info = {**self.record, "rollout": job.rollout}
+        if self.policy.name_of is not None:
+            info["policy"] = self.policy.name_of(job.task, job.rollout)
         if self.telemetry is not None:
             info |= {
                 "job": self.telemetry.job.id,

@@ -74,6 +74,8 @@ class PolicySource:
     """Returns the policy of one episode: of a task, the rollout of that number, from 0."""
     aclose: Callable[[], Awaitable[None]] = _nothing_to_close
     """Closes what the policies share."""
+    name_of: Callable[[Task, int], str] | None = None
+    """Returns the name of one episode's policy, where they differ."""
 
 
 def policy_source(

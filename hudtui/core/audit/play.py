@@ -1,0 +1,258 @@
+"""The episodes of an audit: which players play which tasks, and when.
+
+They are ordinary evaluations, one after the other, each in a folder of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from hudtui.core.audit.players import (
+    BLIND,
+    PLAYERS,
+    WEAK,
+    Followed,
+    Seat,
+    malformed,
+    own_calls,
+    scripted,
+)
+from hudtui.core.environment.values import Tool
+from hudtui.core.errors import HudtuiError
+from hudtui.core.events import Notice, Progress
+from hudtui.core.gym.interpreter import open_to_agent
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, evaluate
+from hudtui.core.rollouts.judging import Judges
+from hudtui.core.rollouts.outcome import TRACES
+from hudtui.core.rollouts.policy import PolicySource
+from hudtui.core.rollouts.values import Complete, Episode
+from hudtui.core.tasks.solution import FIELD as SOLUTION
+from hudtui.core.tasks.solution import solution_of
+from hudtui.core.tasks.task import Task
+from hudtui.core.variables import Lookup
+
+_CROWD_SECONDS = 10.0
+"""Seconds that the starts of a crowd may take, one after the other."""
+_ALONE = (*["done"] * 4, "each-once", "each-once", "random", SOLUTION, *["done"] * 3)
+"""One after the other: what is done in an episode must not be seen in the next."""
+_IN_CROWD = ("each-once", "random", "done", "random")
+_TASKS_ALONE = 2
+_OTHERS = 2
+"""Other tasks whose best episodes are repeated on a task."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """An episode of an audit."""
+
+    phase: str
+    player: str
+    file: Path
+    """Its traces."""
+    number: int
+    """Its number there, from 0."""
+    episode: Episode
+
+    @property
+    def task(self) -> str:
+        """The id of its task."""
+        return self.episode.task_id
+
+    @property
+    def reward(self) -> float | None:
+        """The reward that a training would see; None if the episode broke off."""
+        return self.episode.scores.reward if self.episode.ok else None
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The tasks of an audit, and how they are played."""
+
+    tasks: tuple[Task, ...]
+    config: GymConfig
+    connect: Connect
+    out_dir: Path
+    strong: Mapping[str, PolicySource] = field(default_factory=dict)
+    """Players that look at the task, by name: those of the ceiling."""
+    seed: int = 0
+    group: int = 8
+    """Episodes of random calls a task."""
+    concurrency: int = 4
+    crowd: int = 64
+    """Episodes that are played side by side, where the environment starts fast enough."""
+    timeout: float | None = None
+    reuse: bool = False
+    lookup: Lookup | None = None
+    judges: Judges | None = None
+
+
+@dataclass(frozen=True)
+class _Phase:
+    name: str
+    tasks: Sequence[Task]
+    players: Sequence[str]
+    """Those of each task, one a rollout."""
+    concurrency: int
+
+
+class Match:
+    """An audit's episodes, phase by phase.
+
+    Attributes:
+        played: All episodes so far.
+        tools: Tools that the agent can reach, by name.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._actions: dict[str, tuple[Tool, ...]] = {}
+        self.tools: dict[str, Tool] = {}
+        self.played: list[Played] = []
+
+    async def play(self) -> AsyncGenerator[Progress | Notice, None]:
+        """Play all phases.
+
+        Raises:
+            HudtuiError: The environment cannot be reached.
+        """
+        ring = self._ring
+        yield Progress("audit", "looking at the tools")
+        await self._survey()
+        few = spread(ring.tasks, _TASKS_ALONE)
+        blind = [name for name in BLIND for _ in range(PLAYERS[name].repeats)]
+        weak = [*blind, "malformed", *["random"] * ring.group]
+        solves = [SOLUTION] if any(map(solution_of, ring.tasks)) else []
+        phases = [
+            _Phase("alone", few, _ALONE, 1),
+            _Phase("weak", ring.tasks, weak, ring.concurrency),
+            _Phase("strong", ring.tasks, [*solves, *ring.strong], ring.concurrency),
+            _Phase("others", ring.tasks, ["other-task"] * _OTHERS, ring.concurrency),
+        ]
+        for phase in phases:
+            async for event in self._phase(phase):
+                yield event
+        size = self._crowd() // len(few)
+        mixed = [_IN_CROWD[place % len(_IN_CROWD)] for place in range(size)]
+        async for event in self._phase(_Phase("crowd", few, mixed, ring.crowd)):
+            yield event
+
+    def _crowd(self) -> int:
+        """Return how many episodes are played side by side."""
+        starts = [one.episode.info.get("connect_seconds", 0.0) for one in self.played]
+        start = fmean(starts) if starts else 0.0
+        return max(4, min(self._ring.crowd, int(_CROWD_SECONDS / max(start, 0.01))))
+
+    async def _survey(self) -> None:
+        """List the tools of each environment, and what the agent of each task can call."""
+        ring = self._ring
+        seen: dict[str, list[Task]] = {}
+        for task in ring.tasks:
+            seen.setdefault(repr(task.mcp_config), []).append(task)
+        for tasks in seen.values():
+            async with ring.connect(tasks[0].mcp_config) as session:
+                for task in tasks:
+                    actions = EpisodePlayer(session, ring.config, task).actions
+                    self._actions[task.id] = actions[:-1]  # the last one is `done`
+                reached = {mapping.tool for mapping in ring.config.mappings.values()}
+                for name, tool in session.tools.items():
+                    if name in reached or (ring.config.allow_unmapped and open_to_agent(tool)):
+                        self.tools[name] = tool
+        for call in (call for task in ring.tasks for call in own_calls(task)):
+            self.tools.pop(call.name, None)
+
+    async def _phase(self, phase: _Phase) -> AsyncGenerator[Progress | Notice, None]:
+        if not phase.players:
+            return
+        ring, total = self._ring, len(phase.tasks) * len(phase.players)
+        best = self._best() if phase.name == "others" else {}
+        if phase.name == "others" and len(best) < 2:
+            return
+
+        def name_of(task: Task, rollout: int) -> str:
+            name = phase.players[rollout]
+            missing = name == SOLUTION and solution_of(task) is None
+            return "done" if missing or (name == "other-task" and len(best) < 2) else name
+
+        def policy_of(task: Task, rollout: int) -> Complete:
+            name = name_of(task, rollout)
+            if name in ring.strong:
+                return ring.strong[name].for_episode(task, rollout)
+            if name == "malformed":
+                return malformed(tuple(self.tools.values()))
+            if name == SOLUTION:
+                return _solution(task)
+            seat = Seat(task, ring.config, self._actions[task.id], ring.seed, rollout)
+            if name != "other-task":
+                return scripted(name, seat)
+            others = [one for one in best.values() if one.task != task.id]
+            other = others[rollout % len(others)]
+            if other.player == SOLUTION:
+                return _solution(next(one for one in ring.tasks if one.id == other.task))
+            replies = tuple(turn.reply for turn in other.episode.turns)
+            return scripted(name, replace(seat, recorded=replies))
+
+        source = PolicySource(
+            "audit", policy_of, name_of=lambda task, rollout: f"audit:{name_of(task, rollout)}"
+        )
+        events = evaluate(
+            phase.tasks,
+            ring.config,
+            policy=source,
+            connect=ring.connect,
+            out_dir=ring.out_dir / phase.name,
+            group=len(phase.players),
+            concurrency=phase.concurrency,
+            seed=ring.seed,
+            timeout=ring.timeout,
+            reuse=ring.reuse and phase.name not in ("alone", "crowd"),
+            lookup=ring.lookup,
+            judges=ring.judges,
+        )
+        tasks = {task.id: task for task in phase.tasks}
+        file, number = ring.out_dir / phase.name / TRACES, 0
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, EpisodeDone):
+                        name = name_of(tasks[event.episode.task_id], event.rollout)
+                        self.played.append(Played(phase.name, name, file, number, event.episode))
+                        number += 1
+                        yield Progress("audit", phase.name, number, total)
+                    elif isinstance(event, Notice):
+                        yield event
+        except HudtuiError as error:
+            if not self.played:
+                raise
+            yield Notice("warning", f"{phase.name}: {'; '.join(error.lines())}")
+
+    def _best(self) -> dict[str, Played]:
+        """Return the episode with the highest reward of each task, where one earned something."""
+        best: dict[str, Played] = {}
+        known = (*WEAK, SOLUTION, *self._ring.strong)
+        for one in self.played:
+            reward = one.reward
+            if reward is None or one.player not in known:
+                continue
+            before = best.get(one.task)
+            if before is None or reward > (before.reward or 0.0):
+                best[one.task] = one
+        return best
+
+
+def _solution(task: Task) -> Complete:
+    solution = solution_of(task)
+    assert solution is not None
+    return Followed(solution)
+
+
+def spread(tasks: Sequence[Task], most: int) -> tuple[Task, ...]:
+    """Return at most so many tasks, evenly from all of them."""
+    if len(tasks) <= most:
+        return tuple(tasks)
+    return tuple(tasks[place * len(tasks) // most] for place in range(most))

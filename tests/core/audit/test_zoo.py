@@ -1,0 +1,99 @@
+"""The audit finds the defect of each environment, and accuses no sound one."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from support import zoo
+
+from hudtui.core.audit.audit import AuditFinished, audit
+from hudtui.core.audit.checks import CHECKS
+from hudtui.core.audit.play import Ring
+from hudtui.core.rollouts.trace import read_trace
+
+
+def look(out_dir, kind, more=None, config=None, **changes):
+    """The audit of a room."""
+
+    async def run():
+        ring = Ring(
+            zoo.tasks(**(more or {})),
+            config or zoo.config(),
+            zoo.connector(kind),
+            out_dir,
+            group=6,
+            crowd=16,
+            lookup={"ROOM_KEY": "s3cret-s3cret"}.get,
+        )
+        ring = dataclasses.replace(ring, **changes)
+        return [event async for event in audit(ring)][-1]
+
+    ended = asyncio.run(run())
+    assert isinstance(ended, AuditFinished)
+    return ended.audit
+
+
+@pytest.fixture
+def rooms_left():
+    yield
+    for process in zoo.LEFT:
+        process.kill()
+        process.wait()
+    zoo.LEFT.clear()
+
+
+@pytest.mark.parametrize("name", zoo.DEFECTS)
+def test_a_planted_defect_is_named(name, tmp_path, rooms_left):
+    expected, kind, *rest = zoo.DEFECTS[name]
+    seen = look(tmp_path, kind, *rest)
+    names = [finding.signature for finding in seen.findings]
+    assert expected in names, (seen.verdict, names)
+
+
+@pytest.mark.parametrize("name", zoo.SOUND)
+def test_a_sound_environment_is_not_accused(name, tmp_path):
+    kind, *rest = zoo.SOUND[name]
+    seen = look(tmp_path, kind, *rest)
+    assert [(finding.signature, finding.title) for finding in seen.findings] == []
+    assert seen.verdict == "sound", seen.why
+
+
+def test_where_nobody_earns_anything_there_is_no_evidence(tmp_path):
+    seen = look(tmp_path, zoo.graded(zoo.password), {"solution": None})
+    assert (seen.verdict, seen.findings) == ("not enough evidence", ())
+    assert "-m" in seen.why
+
+
+def test_a_finding_names_the_episode_that_shows_it(tmp_path):
+    seen = look(tmp_path, zoo.graded(lambda self: 1.0 if self.note else 0.0))
+    finding = next(one for one in seen.findings if one.signature == "blind-wins")
+    proof = finding.evidence[0]
+    episode = list(read_trace(proof.file))[proof.number]
+    assert (episode.task_id, episode.info["policy"]) == (proof.task, f"audit:{proof.player}")
+    assert episode.scores.task_completion == 1
+
+
+def test_the_same_seed_plays_the_same(tmp_path):
+    said = []
+    for name in ("one", "two"):
+        look(tmp_path / name, zoo.Room, seed=3)
+        episodes = read_trace(tmp_path / name / "weak" / "traces.jsonl")
+        replies = {
+            (one.task_id, one.info["rollout"]): [turn.reply for turn in one.turns]
+            for one in episodes
+        }
+        said.append(replies)
+    assert said[0] == said[1]
+
+
+def test_signal_is_the_share_of_groups_that_differ(tmp_path):
+    spread = look(tmp_path / "dense", zoo.Room)
+    flat = look(tmp_path / "password", zoo.graded(zoo.password), {"solution": zoo.wrote})
+    assert spread.signal.low <= spread.signal.value <= spread.signal.high
+    assert spread.signal.value > 0.5
+    assert set(spread.signal_by_task) == {f"task {number}" for number in range(4)}
+    assert flat.group == 6
+
+
+def test_every_check_has_an_environment_that_it_finds():
+    assert {expected for expected, *_ in zoo.DEFECTS.values()} == set(CHECKS)
