@@ -22,6 +22,8 @@ import typer
 import hudtui.core
 import hudtui.tui
 from hudtui.cli.app import build
+from hudtui.core.audit.checks import CHECKS
+from hudtui.core.audit.players import PLAYERS
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.table import Signature
 from hudtui.core.errors import HudtuiError
@@ -270,6 +272,28 @@ def _needs(known: Signature) -> str:
     return f"{needs}; at once from `{ALARM_SETTINGS[known.threshold].name}` on"
 
 
+def audit() -> Iterator[str]:
+    """Yield the lines of the page of checks."""
+    yield "# Checks of the audit"
+    yield ""
+    yield (
+        f"{NOTE} `hudtui env audit` lets these players play, and looks for these defects. A check "
+        "says nothing where nobody has played what it needs."
+    )
+    yield ""
+    players = [(f"`{one.name}`", f"It {one.does}.") for one in PLAYERS.values()]
+    yield from _table(("player", "what it does"), players)
+    for known in CHECKS.values():
+        yield ""
+        yield f"## {known.name}"
+        yield ""
+        yield known.meaning
+        yield ""
+        yield f"Severity: {known.severity}."
+        yield ""
+        yield from (f"- {remedy}" for remedy in known.remedies)
+
+
 def _own_codes(command: Any, path: str) -> Iterator[tuple[str, str, str]]:
     """Yield the sentences about exit codes in the help of a command and its subcommands."""
     if command.hidden and path != "hudtui rl run":
@@ -294,6 +318,7 @@ PAGES = {
     "settings.md": settings,
     "exit-codes.md": exit_codes,
     "signatures.md": signatures,
+    "audit.md": audit,
 }
 
 

@@ -23,6 +23,7 @@ MODULES: tuple[str, ...] = (
     "demo",
     "doctor",
     "env",
+    "audit",
     "lint",
     "parse",
     "tasks",
