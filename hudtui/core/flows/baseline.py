@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.audit.kept import kept_audit
 from hudtui.core.environment.cache import age_text
 from hudtui.core.results.baseline import Baseline, PlayedEpisode, baseline
 from hudtui.core.results.find import find_results
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.select import Measured
     from hudtui.core.tasks.task import Task
 
-_NO_PLAYERS = ("solution", "replay")
-"""Policies that repeat what is known: they say nothing of how hard a task is."""
+_NO_PLAYERS = ("solution", "replay", "audit")
+"""Policies that repeat what is known, or attack: they say nothing of how hard a task is."""
 _WIDE = 0.5
 """Width of an interval from which a share is as good as unknown."""
 
@@ -333,12 +334,30 @@ async def known_after(request: EvalRequest, prepared: EvalPrepared, project: Pro
 async def with_baseline(
     prepared: Preparation, project: Project
 ) -> tuple[Preparation, Known | None]:
-    """Return a preparation with what is known among its checks, and that by itself."""
+    """Return a preparation with what is known among its checks, and that by itself.
+
+    The verdict of an audit of its environment is among the checks, too, where there is one.
+    """
     known = await known_before(prepared, project)
-    check = None if known is None else known.check()
-    if check is None:
-        return prepared, known
-    return replace(prepared, checks=(*prepared.checks, check)), known
+    audited = await asyncio.to_thread(_audited_before, prepared, project)
+    checks = [check for check in (None if known is None else known.check(), audited) if check]
+    return replace(prepared, checks=(*prepared.checks, *checks)) if checks else prepared, known
+
+
+def _audited_before(prepared: Preparation, project: Project) -> Check | None:
+    """Return the newest verdict on what a run trains on as a check; None without one."""
+    work, inputs = prepared.work, prepared.inputs
+    if work is None or inputs.config is None or inputs.config_file is None or not inputs.tasks:
+        return None
+    if work.request.rehearse:
+        return None
+    config = config_in(inputs.config, inputs.config_file)
+    kept = kept_audit(project.state_dir, config, inputs.tasks)
+    if kept is None:
+        return None
+    state: CheckState = "fine" if kept.verdict == "sound" else "warning"
+    fix = None if state == "fine" else f"See what was found: {kept.file}"
+    return Check("audit", state, f"{kept.line} ({kept.age()})", fix)
 
 
 def _known_before(prepared: Preparation, folder: Path, store: RunStore) -> Known | None:

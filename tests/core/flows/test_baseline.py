@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.audit.kept import keep
+from hudtui.core.audit.values import Audit
 from hudtui.core.flows.baseline import Known, known_of, measurer, with_baseline
+from hudtui.core.gym.config import load_config
 from hudtui.core.project import Project, open_project
 from hudtui.core.rollouts.measures import Measure, play_digest, read_measures, task_digest
 from hudtui.core.runs.again import request_again
+from hudtui.core.runs.checks import Check
 from hudtui.core.runs.inputs import config_in
 from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.select import Measured, select_tasks
 from hudtui.core.tasks.task import Task
 
@@ -98,7 +103,7 @@ def test_measures_from_before_a_change_do_not_count_and_are_said() -> None:
     assert found.line().endswith("2 tasks measured before a change: not counted")
 
 
-@pytest.mark.parametrize("player", ["solution", "replay:best.jsonl"])
+@pytest.mark.parametrize("player", ["solution", "replay:best.jsonl", "audit"])
 def test_who_repeats_what_is_known_is_no_player(player: str) -> None:
     assert known(*played(player, 1.0, 1.0)).players == ()
 
@@ -239,6 +244,34 @@ async def test_a_baseline_is_no_part_of_a_rehearsal(project: Project) -> None:
     (check,) = [one for one in prepared.checks if one.name == "baseline"]
     assert "greedy 0.50" in check.text and "org/model was not evaluated" in check.text
     assert "-p openai:org/model -r 16" in (check.fix or "")
+
+
+def sound(verdict: Any = "sound") -> Audit:
+    return Audit(verdict, "so", (), 20, 8, None, 8, {}, ())
+
+
+async def test_the_verdict_of_an_audit_is_a_check_until_something_changes(project: Project) -> None:
+    real = {"model": "org/model", "rehearse": False}
+
+    async def checked() -> list[Check]:
+        prepared, _ = await with_baseline(await prepare(project, **real), project)
+        return [check for check in prepared.checks if check.name == "audit"]
+
+    assert await checked() == [], "an audit is not asked for by force"
+    config = load_config(project.folder / "c.yaml")
+    tasks = read_tasks("tasks.json", folder=project.folder).tasks
+    keep(project.state_dir, sound("unsound"), config, tasks, project.folder / "outputs" / "one")
+    (bad,) = await checked()
+    assert bad.state == "warning" and bad.text.startswith("unsound (")
+    assert "outputs/one/audit.json" in (bad.fix or "")
+    keep(project.state_dir, sound(), config, tasks, project.folder / "outputs" / "two")
+    (good,) = await checked()
+    assert (good.state, good.fix) == ("fine", None) and good.text.startswith("sound (")
+    (project.state_dir / "audits" / "9.json").write_text('{"play": 1')
+    assert await checked() == [good], "a damaged record counts as none"
+    changed = project.folder / "tasks.json"
+    changed.write_text(changed.read_text().replace("Play.", "Play well."))
+    assert await checked() == []
 
 
 async def test_a_run_that_is_started_again_plays_the_tasks_that_were_selected(
