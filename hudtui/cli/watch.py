@@ -14,14 +14,16 @@ from hudtui.cli import console, runlog
 from hudtui.cli import runs as runs_group
 from hudtui.cli.options import LogOptions, takes_request
 from hudtui.core.knobs import knob
+from hudtui.core.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hudtui.core.diagnosis.facts import Alarm
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.external import ExternalPlace
     from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher
+    from hudtui.core.runs.status import RunView
     from hudtui.core.training.metrics import MetricsReader
 
 _CURVE = 40
@@ -34,18 +36,36 @@ _LINES = 200
 async def metrics(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Ids or names of runs; by default the newest."),
+        typer.Argument(
+            metavar="[RUN|PATH]...",
+            help="Ids or names of runs, or logs, files and folders of any trainer or tracker, here "
+            "or elsewhere (HOST:PATH); by default the newest run.",
+        ),
     ] = None,
     others: Annotated[
         bool, typer.Option("--all", help="Also metrics without a common name.")
     ] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Write the numbers into a file; - prints them."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw all charts into an SVG file."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every point.")] = False,
 ) -> None:
-    """Show the metrics of runs: reward, loss, KL and others, with their curves."""
-    store, monitor = runlog.open_store()
+    """Show the metrics of runs: reward, loss, KL and others, with their curves.
+
+    Of runs that hudtui did not start, too. --csv writes a line for each run and step, and a column
+    for each number; --picture draws the curves of all runs in the same charts.
+    """
     async with runlog.machines():
-        chosen = await store.run(lambda: [store.find(run) for run in runs or (None,)])
-        views = [await monitor.view(run) for run in chosen]
+        views = [await _view(run) for run in runs or (None,)]
+    if csv is not None or picture is not None:
+        _write_curves(views, csv, picture, force)
+        return
     if as_json:
         told = [
             {"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)}
@@ -61,6 +81,45 @@ async def metrics(
         _table(view.metrics, others)
         for alarm in view.alarms:
             console.say(f"{view.summary.id}: {alarm.told}")
+
+
+async def _view(run: str | None) -> RunView:
+    """Return the state of a run of this project, or the numbers of another one."""
+    from hudtui.core.runs.external import read_external, read_place, remembered_summary
+    from hudtui.core.runs.watch import RunView
+
+    place = None if run is None else read_place(run)
+    if place is not None and place.file is not None:
+        summary = replace(remembered_summary(place), id=place.title)
+        return RunView(summary, metrics=await read_external(place))
+    store, monitor = runlog.open_store()
+    return await monitor.view(await store.run(lambda: store.find(run)))
+
+
+def _write_curves(
+    views: Sequence[RunView], csv: Path | None, picture: Path | None, force: bool
+) -> None:
+    from hudtui.core.errors import InputError
+    from hudtui.core.files import write_atomic
+    from hudtui.core.training.curve_files import charts_of, curve_file
+
+    names = [view.summary.name for view in views]
+    runs = {
+        view.summary.name if names.count(view.summary.name) == 1 else view.summary.id: view.metrics
+        for view in views
+    }
+    charts = charts_of(runs)
+    for path, ending in ((csv, ".csv"), (picture, ".svg")):
+        if path is None:
+            continue
+        text = curve_file(charts, ending)
+        if str(path) == "-":
+            console.out(text.rstrip("\n"))
+            continue
+        if path.exists() and not force:
+            raise InputError(f"{console.shown(path)} exists", fix="Add --force to replace it.")
+        write_atomic(path, text)
+        console.say(f"{plural(len(charts), 'chart')} in {console.shown(path)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +418,6 @@ def _table(reader: MetricsReader, others: bool, *, more: str = "--all") -> None:
 
     `more` is the option that shows others.
     """
-    from hudtui.core.text import plural
     from hudtui.core.training.metrics import QUANTITIES
     from hudtui.core.training.sparkline import sparkline
 

@@ -34,6 +34,8 @@ class Preferences:
     places: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
     """Project folder, the screen that was open there last, and the place on it; the newest last, no
     more than `KEPT`."""
+    pinned: tuple[str, ...] = ()
+    """Charts that come first, by their keys; no more than `KEPT`."""
     followed: tuple[tuple[str, Mapping[str, str]], ...] = ()
     """Project folder and an external run that is listed there (`ExternalPlace.fields`); the newest
     last, no more than `KEPT`."""
@@ -56,17 +58,16 @@ def _saved(path: Path) -> Preferences:
         data = _read(path)
     except ValueError:
         data = {}
-    theme, mouse, noted = data.get("theme"), data.get("mouse"), data.get("noted")
+    theme, mouse = data.get("theme"), data.get("mouse")
     return Preferences(
         theme if isinstance(theme, str) else "",
         mouse if isinstance(mouse, bool) else True,
         data.get("bell") is not False,
         data.get("desktop") is True,
         _rows(data.get("configs"), str, str),
-        tuple(name for name in noted if isinstance(name, str))[-KEPT:]
-        if isinstance(noted, list)
-        else (),
+        _names(data.get("noted")),
         _rows(data.get("places"), str, str, dict),
+        _names(data.get("pinned")),
         _rows(data.get("followed"), str, dict),
     )
 
@@ -127,6 +128,11 @@ def set_aside(path: Path) -> tuple[str, ...]:
             "their defaults",
         )
     return ()
+
+
+def _names(found: object) -> tuple[str, ...]:
+    names = found if isinstance(found, list) else []
+    return tuple(name for name in names if isinstance(name, str))[-KEPT:]
 
 
 def _rows(found: object, *kinds: type) -> tuple[Any, ...]:

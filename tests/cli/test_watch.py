@@ -591,3 +591,26 @@ def test_a_folder_without_numbers_opens_no_app(opened: list[Any]) -> None:
     Path("empty").mkdir()
     done = hudtui("watch", "empty")
     assert done.exit_code == 2 and "without files of W&B" in done.stderr and not opened
+
+
+def test_metrics_of_runs_of_others_and_into_files() -> None:
+    make_run("first", [0.1, 0.5])
+    Path("their.log").write_text(TRL)
+    done = hudtui("runs", "metrics", "first", "./their.log", "--csv", "-")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("run,step,time,reward") and lines[1].startswith("first,1,")
+    assert any(line.startswith("their.log,") for line in lines)
+    for _ in range(2):
+        done = hudtui("runs", "metrics", "their.log", "--csv", "a.csv", "--picture", "a.svg")
+        assert Path("a.csv").read_text().startswith("run,step")
+        assert "<polyline" in Path("a.svg").read_text()
+    assert done.exit_code == 2 and "a.csv exists" in done.stderr and "--force" in done.stderr
+    assert hudtui("runs", "metrics", "their.log", "--csv", "a.csv", "--force").exit_code == 0
+    shown = hudtui("runs", "metrics", "their.log")
+    assert "reward std" in shown.stdout and "their.log" in shown.stdout
+    Path("none.log").write_text("nothing\n")
+    done = hudtui("runs", "metrics", "none.log", "--csv", "b.csv")
+    assert done.exit_code == 2 and "there are no numbers" in done.stderr
+    assert not Path("b.csv").exists()
+    assert hudtui("runs", "metrics", "./not-there.log").exit_code != 0

@@ -14,18 +14,16 @@ from rich.color import Color, ColorSystem
 from textual.app import App, ComposeResult
 from textual.theme import BUILTIN_THEMES
 
+from hudtui.core.training.axes import figure, thin, value_axis
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.widgets.charts import (
     ChartLine,
     SeriesStyle,
     curves,
-    figure,
     series_styles,
     smooth,
     span_text,
-    thin,
-    value_axis,
     within,
     x_labels,
 )
@@ -164,7 +162,7 @@ def test_equal_factors_are_equal_heights_on_a_logarithmic_axis() -> None:
     axis = value_axis((1e-6, 1e-2), log=True)
     shares = [axis.share(10.0**power) for power in range(-6, -1)]
     assert shares == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-    assert axis.labels(9) == {0: "0.01", 4: "0.0001", 8: "1e-06"}
+    assert axis.labels(13) == {0: "0.01", 3: "0.001", 9: "1e-05", 12: "1e-06"}
 
 
 @pytest.mark.parametrize(
@@ -289,15 +287,23 @@ async def test_enter_tells_the_step_of_the_cursor(screen_text: Any) -> None:
     app = Host([Numbers("one", training(1)), Numbers("two", training(2))], opens="its episodes")
     async with app.run_test(size=(160, 30)) as pilot:
         await pilot.pause()
+        assert "Enter" not in values_line(screen_text(app))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chosen == [] and "loss" not in screen_text(app), "one chart is large"
         assert values_line(screen_text(app)).endswith("Enter: its episodes")
-        await pilot.press("left", "enter", "A", "left", "left", "enter")
+        await pilot.press("escape", "left", "enter", "A", "left", "left", "enter")
         await pilot.pause()
         assert app.chosen == [(59.0, "one"), (58.0, "one")]
     silent = Host([Numbers("one", training(1))])
     async with silent.run_test(size=(160, 30)) as pilot:
-        await pilot.press("enter")
+        await pilot.press("left", "enter")
         await pilot.pause()
         assert silent.chosen == [] and "Enter" not in screen_text(silent)
+        assert "loss" not in screen_text(silent)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "loss" in screen_text(silent)
 
 
 async def test_a_click_puts_the_cursor_there(screen_text: Any) -> None:
@@ -322,18 +328,18 @@ async def test_every_chart_is_reached_and_shown_alone(screen_text: Any) -> None:
     async with app.run_test(size=(90, 40)) as pilot:
         await pilot.pause()
         titles = []
-        for _ in range(5):
+        for _ in range(6):
             titles.append(values_line(screen_text(app)).split("  ")[1].rpartition(" ")[0])
             await pilot.press("down")
-        assert titles == ["reward", "KL", "learning rate", "loss", "entropy"], (
+        assert titles == ["reward", "KL", "learning rate", "loss", "entropy", "clip_ratio"], (
             "down the first column of two, then the second"
         )
-        await pilot.press("up", "v")
+        await pilot.press("up", "up", "v")
         await pilot.pause()
         assert "entropy" in screen_text(app) and "reward" not in screen_text(app)
         await pilot.press("escape", "O")
         await pilot.pause()
-        assert "reward" in screen_text(app) and "clip_ratio" in screen_text(app)
+        assert "reward" in screen_text(app) and "clip_ratio" not in screen_text(app)
 
 
 def shown_part(text: str) -> str:
@@ -466,15 +472,16 @@ async def test_series_that_belong_together_share_a_chart(screen_text: Any) -> No
     async with app.run_test(size=(120, 20)) as pilot:
         await pilot.press("left", "left")
         shown = screen_text(app)
-        assert values_line(shown) == "at 9m 30s  GPU utilization % GPU 0 78.5 · GPU 1 20"
+        assert values_line(shown) == (
+            "at 9m 30s  GPU utilization % GPU 0 78.5 · GPU 1 20  memory GiB 12"
+        )
         rows = shown.splitlines()
         assert rows[1].startswith(" 100 ┤") and any(row.startswith("   0 ┤") for row in rows), (
             "per cent are drawn from 0 to 100"
         )
-        assert "memory GiB" not in shown
         await pilot.press("O")
         await pilot.pause()
-        assert "memory GiB" in screen_text(app)
+        assert "memory GiB" not in screen_text(app)
 
 
 async def test_runs_are_told_apart_without_colours(screen_text: Any) -> None:
@@ -518,7 +525,153 @@ async def test_parts_of_a_reward_have_charts_and_other_numbers_are_counted(
     async with app.run_test(size=(80, 40)) as pilot:
         await pilot.pause()
         shown = screen_text(app)
-        assert "rewards/format" in shown and "foo" not in shown and "O: 2 more" in shown
+        assert "rewards/format" in shown and "foo" in shown and "more" not in shown
         await pilot.press("O")
         await pilot.pause()
-        assert "foo" in screen_text(app) and "more" not in screen_text(app)
+        shown = screen_text(app)
+        assert "rewards/format" in shown and "foo" not in shown and "O: 2 more" in shown
+
+
+def many_numbers(count: int, steps: int = 9) -> MetricsReader:
+    """A run with a reward and as many numbers without a common name as are asked for."""
+    reader = MetricsReader()
+    for step in range(steps):
+        others = {f"layer/{number:03d}": number + step for number in range(count)}
+        reader.add({"step": step, "reward": step / 9, **others})
+    return reader
+
+
+def titles_in(text: str) -> list[str]:
+    """The titles of charts that a screen shows."""
+    lines = text.rstrip().splitlines()[:-2]
+    return [
+        word for line in lines for word in line.split() if word.startswith(("layer/", "reward"))
+    ]
+
+
+async def test_all_numbers_are_on_pages(screen_text: Any) -> None:
+    app = Host([Numbers("one", many_numbers(40))])
+    async with app.run_test(size=(80, 34)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app)
+        assert titles_in(shown) == ["reward", *(f"layer/{number:03d}" for number in range(7))]
+        assert "page 1 of 6" in shown
+        await pilot.press("pagedown")
+        await pilot.pause()
+        shown = screen_text(app)
+        assert titles_in(shown) == [f"layer/{number:03d}" for number in range(7, 15)]
+        assert "page 2 of 6" in shown and values_line(shown).startswith("step 8  layer/007 15")
+        await pilot.press("down", "down", "down", "enter")
+        await pilot.pause()
+        assert titles_in(screen_text(app)) == ["layer/013"], "down the first column of this page"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "page 2 of 6" in screen_text(app)
+        await pilot.press(*["pagedown"] * 20)
+        await pilot.pause()
+        shown = screen_text(app)
+        assert titles_in(shown) == ["layer/039"] and "page 6 of 6" in shown
+        await pilot.press(*["pageup"] * 5)
+        await pilot.pause()
+        assert "page 1 of 6" in screen_text(app) and titles_in(screen_text(app))[0] == "reward"
+
+
+async def test_a_pattern_filters_the_charts(screen_text: Any) -> None:
+    app = Host([Numbers("one", many_numbers(40))])
+    async with app.run_test(size=(80, 34)) as pilot:
+        await pilot.press("slash", *"00[3-5]", "enter")
+        await pilot.pause()
+        shown = screen_text(app)
+        assert titles_in(shown) == ["layer/003", "layer/004", "layer/005"]
+        assert "3 of 41 charts" in shown
+        await pilot.press("down", "enter", "escape")
+        await pilot.pause()
+        assert len(titles_in(screen_text(app))) == 3, "Esc leaves the large chart first"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "page 1 of 6" in screen_text(app)
+        for text, words in (("none", "No chart matches the filter."), ("no:x", "no")):
+            await pilot.press("slash", *text, "enter")
+            await pilot.pause()
+            assert words in screen_text(app), text
+            await pilot.press("slash", "escape")
+            await pilot.pause()
+            assert "page 1 of 6" in screen_text(app)
+
+
+async def test_charts_that_are_not_in_sight_cost_nothing() -> None:
+    reader = many_numbers(200)
+    asked: list[str] = []
+    series = reader.series
+    reader.series = lambda name: asked.append(name) or series(name)  # type: ignore
+    app = Host([Numbers("one", reader)])
+    async with app.run_test(size=(80, 34)) as pilot:
+        await pilot.press("left", "right", "plus")
+        await pilot.pause()
+        assert 8 <= len(set(asked)) <= 10
+
+
+def test_an_axis_has_four_ticks() -> None:
+    labels = value_axis([0.0, 0.9]).labels(13)
+    assert [labels[row] for row in sorted(labels)] == ["1", "0.7", "0.3", "0"]
+    for rows in range(5, 40):
+        for axis in (value_axis([0, 40]), value_axis([1e-6, 1e-2], log=True), value_axis([1, 7])):
+            assert len(axis.labels(rows)) == 4, rows
+            assert max(map(len, axis.labels(rows).values())) == axis.label_width(rows)
+    assert value_axis([0.0, 40.0]).labels(5) == {0: "40", 1: "30", 3: "10", 4: "0"}
+    assert value_axis([0.0, 1.0]).labels(3) == {0: "1", 2: "0"}
+
+
+def machine_load() -> MetricsReader:
+    """Samples every ten seconds, from before the first step to after the last one of `training`."""
+    load = MetricsReader()
+    for second in range(0, 2000, 10):
+        busy = {"GPU 0 busy %": second / 20, "GPU 1 busy %": 20.0}
+        load.add({"time": START + second, "memory GiB": 12.0, **busy})
+    return load
+
+
+async def test_the_machine_is_drawn_on_the_same_x_axis(screen_text: Any) -> None:
+    groups = {"GPU utilization %": {"GPU 0 busy %": "GPU 0", "GPU 1 busy %": "GPU 1"}}
+    load = Numbers("one", machine_load(), groups=groups)
+    app = Host([Numbers("one", training(1), load=load)])
+    async with app.run_test(size=(90, 60)) as pilot:
+        await pilot.pause()
+        charts = app.query_one(MetricsPane).charts
+        assert [title for _, title in charts.titles()][-2:] == ["GPU utilization %", "memory GiB"]
+        assert charts.x_range() == (1.0, 60.0)
+        key, title = next(one for one in charts.titles() if one[1] == "GPU utilization %")
+        first = charts.plot(key, title).series[0]
+        assert first.raw[0] == (1.0, 1.5), "step 1 was written 30 seconds after the start"
+        assert all(1 <= x <= 60 and y == pytest.approx(x * 30 / 20) for x, y in first.raw)
+        await pilot.press("escape", "A")
+        await pilot.pause()
+        first = charts.plot(key, title).series[0]
+        assert first.raw[0] == (0.0, 0.0) and first.raw[-1][0] == 1990.0
+        await pilot.press("slash", *"kind:machine", "enter")
+        await pilot.pause()
+        assert [title for _, title in charts.titles()] == ["GPU utilization %", "memory GiB"]
+
+
+async def test_a_bar_tells_settings_machine_and_newest_numbers(screen_text: Any) -> None:
+    about = (("settings", (("lr", "1e-05"), ("odd\x1b[31m", "red"))), ("machine", ()))
+    app = Host([Numbers("one", training(1), about=about)])
+    async with app.run_test(size=(130, 40)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "lr  1e-05" in shown and "summary" in shown and "clip_ratio  0." in shown
+        assert "\x1b" not in shown and "machine" not in shown
+        await pilot.press("B")
+        await pilot.pause()
+        assert "lr  1e-05" not in screen_text(app)
+        assert app.query_one(MetricsPane).has_focus_within
+        await pilot.press("B")
+        await pilot.pause()
+        assert "lr  1e-05" in screen_text(app)
+    narrow = Host([Numbers("one", training(1), about=about)])
+    async with narrow.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "lr  1e-05" not in screen_text(narrow)
+        await pilot.press("B")
+        await pilot.pause()
+        assert "lr  1e-05" in screen_text(narrow)

@@ -17,12 +17,13 @@ from hudtui.core.remote import log_search
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.status import RunView
+from hudtui.core.training.axes import value_axis
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.words import alarm_lines, head, log_names
-from hudtui.tui.widgets.charts import ChartLine, draw, value_axis
+from hudtui.tui.widgets.charts import ChartLine, draw
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
@@ -345,8 +346,9 @@ def rows_of(*values: float, last: float | None = None, **scale: Any) -> list[str
     """The rows of a chart's curves, above its x axis."""
     axis = value_axis([*values, *([] if last is None else [last])], **scale)
     line = ChartLine(tuple((float(x), y) for x, y in enumerate(values)))
-    drawn = draw([line], 28 - axis.label_width, 6, axis, (0.0, len(values) - 1.0))
-    return [row.plain for row in drawn.lines(axis.label_width)]
+    width = axis.label_width(6)
+    drawn = draw([line], 28 - width, 6, axis, (0.0, len(values) - 1.0))
+    return [row.plain for row in drawn.lines(width)]
 
 
 def test_a_scale_that_is_known_is_kept() -> None:

@@ -334,3 +334,39 @@ async def test_a_remembered_run_that_is_gone_can_be_taken_away(
         await pilot.press("x")
         await until(pilot, lambda: not app.screen.rows)
         assert not app.followed()
+
+
+async def test_a_pinned_chart_stays_first_and_curves_become_files(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    path = project / "their.log"
+    path.write_text("{'loss': '0.5', 'reward': '0.75', 'odd': 2, 'step': 3}\n")
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: getattr(app.screen, "pane", None) is not None)
+        await until(
+            pilot, lambda: app.screen.pane.tab == "metrics" and app.screen.query("#plot-bar")
+        )
+        charts = app.screen.query_one("#run-metrics", MetricsPane).charts
+        await until(pilot, lambda: len(charts.titles()) == 3 and charts.focused)
+        await pilot.press("down", "asterisk")
+        assert [title for _, title in charts.titles()] == ["odd", "reward", "loss"]
+        await until(pilot, lambda: "◆ odd" in screen_text(app))
+        assert app.preferences.pinned == ("=odd",)
+        await pilot.press("W")
+        await answer(pilot, "curves.png")
+        await until(pilot, lambda: "ends neither in .csv nor in .svg" in screen_text(app))
+        await answer(pilot, "curves.csv")
+        await until(pilot, lambda: (project / "curves.csv").exists())
+        assert (project / "curves.csv").read_text().splitlines()[
+            0
+        ] == "run,step,time,odd,reward,loss"
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: app.screen.query("#run-metrics"))
+        charts = app.screen.query_one("#run-metrics", MetricsPane).charts
+        await until(pilot, lambda: len(charts.titles()) == 3)
+        assert charts.titles()[0][1] == "odd"
+        app.screen.query_one("#run-metrics", MetricsPane).focus()
+        await pilot.press("asterisk")
+        assert [title for _, title in charts.titles()] == ["reward", "loss", "odd"]

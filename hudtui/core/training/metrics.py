@@ -394,6 +394,12 @@ class Curve:
         return tuple(found)
 
     @property
+    def first(self) -> Point:
+        """Return the first of `points`."""
+        one = self._bins[0]
+        return Point(one.x, one.total / one.count, one.at)
+
+    @property
     def span(self) -> tuple[float, float]:
         """Return the lowest and the highest of all values, before any mean was taken."""
         return min(one.low for one in self._bins), max(one.high for one in self._bins)
@@ -473,6 +479,11 @@ class MetricsReader:
         """Return the points of a series; empty if the series does not exist."""
         curve = self._curves.get(name)
         return curve.points if curve else ()
+
+    def first(self, name: str) -> Point | None:
+        """Return the first point of a series."""
+        curve = self._curves.get(name)
+        return curve.first if curve and curve.last else None
 
     def last(self, name: str) -> Point | None:
         """Return the newest value of a series, not averaged."""

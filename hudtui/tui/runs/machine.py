@@ -237,6 +237,7 @@ class MachinePane(MetricsPane):
         self._show_rows()
 
     def on_resize(self) -> None:
+        super().on_resize()
         self._show_rows()
 
     def _show_rows(self) -> None:

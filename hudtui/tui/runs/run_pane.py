@@ -365,7 +365,7 @@ class RunPane(Pane):
         event.stop()
         await self._come_forward(self.tab)
         for pane in self.query(MetricsPane):
-            pane.action_all()
+            pane.whole_again()
 
     def offer(self, names: Sequence[str]) -> None:
         """Show the tabs that the run has something for, and hide the others."""

@@ -26,7 +26,7 @@ from hudtui.tui.runs.diagnosis import DiagnosisPane
 from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.run_pane import ALL_TABS, RunPane
-from hudtui.tui.runs.words import head, onsets, title
+from hudtui.tui.runs.words import facts_of, head, onsets, planned, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
@@ -342,6 +342,10 @@ class RunScreen(HudtuiScreen):
         """The followed runs that hudtui did not start, by their ids."""
         self._remembered: dict[str, ExternalPlace] = {}
         """Those of earlier times that are listed and not followed again yet, by their ids."""
+        self._settings: Mapping[str, str] = {}
+        """What the shown run of this project was planned with."""
+        self._large = False
+        """The external run that is looked for is shown alone."""
         self._curves_of: str | None = None
         """The external run whose curves come forward with its first number."""
         self._machine = "local"
@@ -400,6 +404,8 @@ class RunScreen(HudtuiScreen):
             self.app.reload(everything=True)
         elif external is not None or given:
             place = external or ExternalPlace(**given)
+            self._curves_of = place.id
+            self._large = external is not None
             self.start(partial(self._look, place), group="look", busy="Looking for the run")
 
     def facts_changed(self, facts: Facts) -> None:
@@ -554,6 +560,7 @@ class RunScreen(HudtuiScreen):
         """Show the run under the cursor unless it is shown already."""
         row = self.runs.row
         if row is not None and row.summary.id != self.chosen:
+            self._curves_of = None
             self._choose(row.summary.id)
 
     def action_back(self) -> None:
@@ -640,8 +647,14 @@ class RunScreen(HudtuiScreen):
         if opens:
             self._curves_of = place.id
         self._follow_external(external)
+        if opens and external.measures:
+            self._curves_of = None
+            self.pane.turn_to("metrics")
         if opens:
             self.panes.open(self.pane)
+        if opens and self._large and not self.panes.alone:
+            self.panes.action_zoom()
+        self._large = False
         await asyncio.to_thread(self.app.remember_followed, place.fields)
 
     def _follow_external(self, external: ExternalRun) -> None:
@@ -701,8 +714,6 @@ class RunScreen(HudtuiScreen):
 
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
-        if run != self._curves_of:
-            self._curves_of = None
         self.set_timer(TOGETHER, self._forget_before, name="another run")
         # the log before goes and the log of this run comes: only the second is worth drawing
         self.app.delay_update()
@@ -730,7 +741,8 @@ class RunScreen(HudtuiScreen):
             self._see_external(external.view)
         elif (place := self._remembered.get(self.chosen or "")) is not None:
             self.workers.cancel_group(self, "watch")
-            look: Callable[[], Any] = partial(self._look, place, opens=False)
+            opens = self._curves_of == place.id
+            look: Callable[[], Any] = partial(self._look, place, opens=opens)
             self.start(look, group="look", busy=f"Looking for {place.title}")
         elif self.chosen is not None:
             watch: Callable[[], Any] = partial(
@@ -775,6 +787,7 @@ class RunScreen(HudtuiScreen):
                 assert self._monitor is not None
                 self.pane.show_plan(partial(plan_lines, record, self._monitor.store))
                 self.pane.show_settings(record)
+                self._settings = planned(record)
                 self._planned = run
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
@@ -845,9 +858,16 @@ class RunScreen(HudtuiScreen):
                 view.metrics,
                 window=view.unread,
                 marks=onsets(view.diagnosis),
+                load=self._load_of(view),
+                about=facts_of(view, self._settings) if view is self.view else (),
             )
             for view in views
         )
+
+    def _load_of(self, view: RunView) -> Numbers | None:
+        if not view.load.count or not view.metrics.count:
+            return None  # without numbers of its own, a run has the tab of its machine
+        return Numbers(view.summary.name, view.load, view.scales, view.load_groups)
 
     # -- actions
     # ----------------------------------------------------------------------------------------------

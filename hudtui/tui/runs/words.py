@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from hudtui.core.diagnosis.facts import Alarm
     from hudtui.core.diagnosis.values import Diagnosis
     from hudtui.core.runs.status import RunResult, RunView
+    from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
+    from hudtui.tui.widgets.metrics_pane import Facts
 
 STYLES = {
     "running": "bold $success",
@@ -122,6 +124,40 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if len(view.windows) > 1:
         lines.append(log_names(view.windows, shown))
     return Content("\n").join(lines)
+
+
+def facts_of(view: RunView, settings: Mapping[str, str]) -> tuple[Facts, ...]:
+    """Return what a bar beside the curves of a run says: its settings and its machine.
+
+    Args:
+        view: The run.
+        settings: What a run of this project was planned with, see `planned`.
+    """
+    if view.summary.external:
+        return tuple((title, tuple(facts.items())) for title, facts in view.about.items() if facts)
+    return ("settings", tuple(settings.items())), ("machine", tuple(_machine_of(view)))
+
+
+def planned(record: RunRecord) -> dict[str, str]:
+    """Return the settings that a run was planned with, as texts by their names."""
+    from hudtui.core.runs.run_settings import settings_of
+
+    return {one.label: one.text for one in settings_of(record) if one.shown is not None}
+
+
+def _machine_of(view: RunView) -> Iterator[tuple[str, str]]:
+    machine = view.machine
+    yield "host", view.summary.host
+    if view.gpus:
+        memory = view.gpus[0].total_mib
+        each = "" if memory is None else f" of {memory / 1024:.0f} GiB"
+        yield "GPUs", f"{len(view.gpus)}{each}"
+    if machine is not None and machine.cpus is not None:
+        yield "processors", f"{machine.cpus:.0f}"
+    if machine is not None and machine.memory_total is not None:
+        yield "memory", f"{machine.memory_total / 2**30:.0f} GiB"
+    if machine is not None and machine.disk_total is not None:
+        yield "disk", f"{machine.disk_total / 2**30:.0f} GiB"
 
 
 def log_names(names: Iterable[str], shown: str | None) -> Content:

@@ -16,20 +16,15 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from hudtui.core.text import clean_line
+from hudtui.core.training.axes import Axis, Pair, figure, round_step, thin, value_axis
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from textual.theme import Theme
 
-Pair = tuple[float, float]
-Scale = tuple[float, float | None]
-"""Lowest and highest value of an axis; None as the highest means the largest value."""
-
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
-_NOISE = 1e-9
-"""A spread below this share of the values is rounding noise, and drawn as a flat line."""
 _MUTED = "$foreground-muted"
 _FAINT = "$foreground-muted 50%"
 _MARK, _MARKED = -2, "$warning"
@@ -125,22 +120,6 @@ def smooth(points: Sequence[Pair], weight: float) -> tuple[Pair, ...]:
     return tuple(found)
 
 
-def thin(points: Sequence[Pair], most: int) -> Sequence[Pair]:
-    """Return at most about `most` points that look the same when drawn.
-
-    Of each stretch the lowest and the highest.
-    """
-    if len(points) <= most:
-        return points
-    found: list[Pair] = [points[0]]
-    stretches = max(most // 2, 1)
-    for place in range(stretches):
-        part = range(place * len(points) // stretches, (place + 1) * len(points) // stretches)
-        low, high = min(part, key=lambda at: points[at][1]), max(part, key=lambda at: points[at][1])
-        found += [points[at] for at in sorted({low, high})]
-    return [*found, points[-1]]
-
-
 def within(points: Sequence[Pair], low: float, high: float) -> tuple[Pair, ...]:
     """Return the part of a curve between two x.
 
@@ -157,112 +136,8 @@ def within(points: Sequence[Pair], low: float, high: float) -> tuple[Pair, ...]:
     return (*between(first, low), *points[first:last], *between(last, high))
 
 
-def figure(value: float) -> str:
-    """Return a number in at most eight characters."""
-    size = abs(value)
-    if size >= 1e9 or 0 < size < 1e-3:
-        return f"{value:.2g}"
-    if size >= 1e6:
-        return f"{value / 1e6:.4g}M"
-    if size >= 1e4:
-        return f"{value / 1e3:.4g}k"
-    return min((f"{value:.{digits}g}" for digits in (4, 3, 2)), key=lambda text: max(len(text), 8))
-
-
 # -- axes
 # --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The y axis of a chart."""
-
-    low: float
-    high: float
-    """The same as `low` for a series that does not move."""
-    log: bool = False
-    step: float = 0.0
-    """Between two round values; 0 where the axis is fixed or logarithmic."""
-
-    def share(self, value: float) -> float:
-        """Return the height of a value: 0 at the foot of the chart, 1 at its top."""
-        if self.high <= self.low:
-            return 0.5
-        if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-    def labels(self, rows: int) -> dict[int, str]:
-        """Return the labels of a chart of `rows` rows, by row from the top."""
-        if self.high <= self.low:
-            return {rows // 2: figure(self.low)}
-        found = {0: figure(self.high), rows - 1: figure(self.low)}
-        middle = (self.low + self.high) / 2
-        if self.log:
-            middle = float(f"{math.sqrt(self.low) * math.sqrt(self.high):.0e}")
-        elif self.step:
-            middle = round(middle / self.step) * self.step
-        row = round((1 - self.share(middle)) * (rows - 1))
-        if rows >= 6 and 1 < row < rows - 2:
-            found[row] = figure(middle)
-        return found
-
-    @property
-    def label_width(self) -> int:
-        """Return the cells of the longest label."""
-        return max(map(len, self.labels(8).values()))
-
-
-def value_axis(values: Sequence[float], *, scale: Scale | None = None, log: bool = False) -> Axis:
-    """Return an axis on which all values lie, with round ends.
-
-    Args:
-        values: At least one.
-        scale: The ends where they are known; values beyond them widen it.
-        log: Logarithmic, if all values are above 0.
-    """
-    low, high = min(values), max(values)
-    if log and low > 0:
-        return Axis(_mantissa(low, down=True), _mantissa(high, down=False), log=True)
-    if scale is not None:
-        floor, ceiling = scale
-        low, high = min(low, floor), max(high, floor if ceiling is None else ceiling)
-        if ceiling is not None:
-            return Axis(low, high if high > low else low + 1.0)
-        high = high if high > low else low + 1.0
-    elif high - low <= _NOISE * max(abs(low), abs(high)):
-        return Axis(values[-1], values[-1])
-    step = _round_step((high - low) / 8)
-    if not step or not math.isfinite(step):
-        return Axis(low, high)
-    return Axis(
-        math.floor(low / step + _NOISE) * step, math.ceil(high / step - _NOISE) * step, step=step
-    )
-
-
-def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, 20, ...
-
-    (and their fractions) that is not below `least`.
-    """
-    if not 1e-300 < least < 1e300:
-        return 0.0
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(
-        (factor * power for factor in (1, 2, 5) if factor * power >= least * (1 - _NOISE)),
-        10 * power,
-    )
-
-
-def _mantissa(value: float, *, down: bool) -> float:
-    """Return the nearest of 1, 2, 5 times a power of ten not above (or below) the value."""
-    exponent = math.floor(math.log10(value))
-    steps = [float(f"{factor}e{exponent + more}") for more in (-1, 0, 1) for factor in (1, 2, 5)]
-    return (
-        max(one for one in steps if one <= value)
-        if down
-        else min(one for one in steps if one >= value)
-    )
 
 
 def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) -> str:
@@ -282,7 +157,7 @@ def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) ->
             math.ceil(least / 86400) * 86400.0,
         )
     else:
-        step = _round_step(
+        step = round_step(
             max(least, 1.0) if float(low).is_integer() and float(high).is_integer() else least
         )
     number = math.floor(low / step) + 1 if step else 0
@@ -527,7 +402,7 @@ def curves(lines: Sequence[ChartLine], width: int, height: int) -> Content:
         return Content("\n").join([Content(" " * width)] * height)
     axis = value_axis(values_of(shown))
     x = (min(line.points[0][0] for line in shown), max(line.points[-1][0] for line in shown))
-    label_width = axis.label_width
+    label_width = axis.label_width(height - 1)
     columns = width - label_width - 2
     drawing = draw(shown, columns, height - 1, axis, x)
     below = Content.styled(" " * (label_width + 2) + x_labels(*x, columns), _MUTED)

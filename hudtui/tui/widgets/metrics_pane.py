@@ -5,50 +5,55 @@ One for each quantity, under one cursor, by step or by time, several runs on the
 
 from __future__ import annotations
 
+import asyncio
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partialmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
-from hudtui.core.text import clean_line
+from hudtui.core.errors import InputError
+from hudtui.core.row_filter import Fields, arrange
+from hudtui.core.text import clean_line, plural
+from hudtui.core.training.axes import Axis, Pair, Scale, figure, value_axis
 from hudtui.tui.actions import Acting, AppAction, by_key, needing, unless
+from hudtui.tui.preferences import KEPT
 from hudtui.tui.widgets.charts import (
-    Axis,
     ChartLine,
     Drawing,
-    Pair,
-    Scale,
     SeriesStyle,
     draw,
-    figure,
     series_styles,
     smooth,
     span_text,
     title_line,
-    value_axis,
     values_of,
     within,
     x_labels,
 )
+from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
+    from hudtui.core.training.curve_files import Trace
     from hudtui.core.training.metrics import MetricsReader, Point
+    from hudtui.tui.app import HudtuiApp
 
 WEIGHTS = (0.0, 0.6, 0.9)
 """How strongly curves may be smoothed."""
@@ -57,13 +62,21 @@ _NARROWEST = 36
 """Cells of a chart."""
 _LOWEST = 8
 """Lines of a chart, with its x axis and the blank line below."""
-_MOST = 40
-"""Charts that are drawn."""
 _FEWEST = 5
 """Values that the smallest part of the x axis holds, about."""
 _FAR = 10
 """Points that the cursor moves at once with Shift."""
 _MUTED = "$foreground-muted"
+_LOAD = "~"
+"""The beginning of the keys of charts of the machine."""
+_BAR = 34
+"""Cells of the bar beside the charts."""
+_WITH_BAR = 116
+"""Cells of a pane from which on the bar is shown at first: two charts have room beside it."""
+
+
+Facts = tuple[str, tuple[tuple[str, str], ...]]
+"""A title, and names with their values."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,10 @@ class Numbers:
     """A sentence about steps that are not read; None if all are."""
     marks: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Steps that are marked on the chart of a series, by its name."""
+    load: Numbers | None = None
+    """The load of the run's machine, drawn after its own numbers on the same x axis."""
+    about: tuple[Facts, ...] = ()
+    """What the bar beside the charts says of the run."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +151,10 @@ class _Plot:
 class _Layout:
     """Where the charts are."""
 
+    first: int
+    """The row of charts that comes first in sight."""
     plots: list[_Plot]
+    """Those in sight."""
     columns: int
     width: int
     """Cells of a chart."""
@@ -176,9 +196,17 @@ class _Charts(Widget):
         self.runs: tuple[Numbers, ...] = ()
         self.weight = 0.0
         self.by_time = False
-        self.everything = False
+        self.everything = True
+        """Numbers without a common name have charts as well."""
         self.hidden = 0
         """How many numbers have no chart now, because they have no common name."""
+        self.wanted = ""
+        """A filter of charts by title and series; see `core.row_filter`."""
+        self.fault = ""
+        """Why the filter cannot be read."""
+        self.pinned: tuple[str, ...] = ()
+        """Keys of the charts that come first."""
+        self._all = 0
         self.logarithmic: set[str] = set()
         """Keys of the charts with a logarithmic axis."""
         self.chosen: str | None = None
@@ -200,21 +228,55 @@ class _Charts(Widget):
         self._drawn: dict[str, _Drawn] = {}
         self._parts: dict[str, tuple[Pair, _Plot]] = {}
         self._layout: _Layout | None = None
+        self._ends: tuple[object, Pair] | None = None
+        self._begins: dict[int, float] = {}
+        self._clocks: dict[int, list[Pair]] = {}
 
     def forget(self) -> None:
         """Take up new numbers, or other settings of all curves."""
-        self._titles = None
+        self._titles = self._ends = None
+        self._begins.clear()
+        self._clocks.clear()
         self._plots.clear()
         self._drawn.clear()
         self._parts.clear()
+
+    def order(self) -> None:
+        """Take up another filter, or other charts that come first."""
+        self._titles = self._ends = None
 
     def titles(self) -> list[tuple[str, str]]:
         """Return key and title of each chart, in their order."""
         if self._titles is None:
             # A run names its own series: what a terminal would obey is taken out here, once for all
             # that shows them.
-            self._titles = [(key, clean_line(title, 60)) for key, title in self._find_titles()]
+            found = [(key, clean_line(title, 60)) for key, title in self._find_titles()]
+            self._all = len(found)
+            self._titles = self._filtered(found)
+            self._titles.sort(key=lambda one: self._rank(one[0]))
         return self._titles
+
+    def _rank(self, key: str) -> int:
+        return self.pinned.index(key) if key in self.pinned else len(self.pinned)
+
+    def _filtered(self, titles: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        fields: Fields[tuple[str, str]] = {
+            "title": lambda one: one[1],
+            "kind": lambda one: "machine" if one[0].startswith(_LOAD) else "run",
+            "series": lambda one: " ".join(name for _, _, name, _ in self._named(one[0])),
+        }
+        self.fault = ""
+        try:
+            return arrange(titles, fields, wanted=self.wanted)
+        except InputError as error:
+            self.fault = str(error)
+            return titles
+
+    @property
+    def matching(self) -> str:
+        """Return how many charts the filter lets through; empty without a filter."""
+        shown = len(self.titles())
+        return f"{shown} of {self._all} charts" if self.wanted else ""
 
     def _find_titles(self) -> list[tuple[str, str]]:
         from hudtui.core.training.metrics import QUANTITIES
@@ -235,7 +297,38 @@ class _Charts(Widget):
         self.hidden = 0 if self.everything or not found else len(others)
         if not self.hidden:
             found += [(f"={name}", name) for name in others]
-        return found[:_MOST]
+        return found + self._load_titles()
+
+    def _load_titles(self) -> list[tuple[str, str]]:
+        loads = [run.load for run in self.runs if run.load is not None]
+        grouped = {title: set(names) for load in loads for title, names in load.groups.items()}
+        used = set[str]().union(*grouped.values())
+        others = dict.fromkeys(
+            name for load in loads for name in load.metrics.names if name not in used
+        )
+        found = [(f"{_LOAD}+{title}", title) for title in grouped]
+        return found + [(f"{_LOAD}={name}", name) for name in others]
+
+    def _numbers(self, key: str) -> Iterator[tuple[int, Numbers]]:
+        """Yield the places of the runs, and their numbers of the kind of a chart."""
+        for place, run in enumerate(self.runs):
+            numbers = run.load if key.startswith(_LOAD) else run
+            if numbers is not None:
+                yield place, numbers
+
+    def _named(self, key: str) -> list[tuple[int, MetricsReader, str, str]]:
+        """Return the series of a chart: the run's place, its numbers, name and label."""
+        found = []
+        numbers = self._numbers(key)
+        key = key.removeprefix(_LOAD)
+        for place, run in numbers:
+            metrics = run.metrics
+            if key.startswith("+"):
+                group = run.groups.get(key[1:], {})
+                found += [(place, metrics, name, label) for name, label in group.items()]
+            elif (name := key[1:] if key.startswith("=") else metrics.named(key)) is not None:
+                found.append((place, metrics, name, run.label))
+        return found
 
     @property
     def place(self) -> int:
@@ -262,21 +355,17 @@ class _Charts(Widget):
     def _make_plot(self, key: str, title: str) -> _Plot:
         from hudtui.core.training.metrics import QUANTITIES
 
-        named: list[tuple[int, str, str]] = []
-        for place, run in enumerate(self.runs):
-            if key.startswith("+"):
-                named += [
-                    (place, name, label) for name, label in run.groups.get(key[1:], {}).items()
-                ]
-            elif (name := key[1:] if key.startswith("=") else run.metrics.named(key)) is not None:
-                named.append((place, name, run.label))
+        named = self._named(key)
         styles = series_styles(self.app.current_theme)
         series, scale = [], None
-        for number, (place, name, label) in enumerate(named):
-            metrics = self.runs[place].metrics
-            raw, steps = self._pairs(place, metrics.series(name))
+        grouped = key.removeprefix(_LOAD).startswith("+")
+        of_load = key.startswith(_LOAD)
+        scales = {place: numbers.scales for place, numbers in self._numbers(key)}
+        for number, (place, metrics, name, label) in enumerate(named):
+            points = metrics.series(name)
+            raw, steps = self._load_pairs(place, points) if of_load else self._pairs(place, points)
             if raw:
-                style = styles[(number if key.startswith("+") else place) % len(styles)]
+                style = styles[(number if grouped else place) % len(styles)]
                 faint = raw if self.weight and len(named) == 1 else ()
                 series.append(
                     _Series(
@@ -290,9 +379,7 @@ class _Charts(Widget):
                     )
                 )
             scale = (
-                scale
-                or self.runs[place].scales.get(name)
-                or ((0.0, 100.0) if title.endswith("%") else None)
+                scale or scales[place].get(name) or ((0.0, 100.0) if title.endswith("%") else None)
             )
         unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
         # The title shows the newest value, which must lie within the axis even if the curve is
@@ -337,21 +424,85 @@ class _Charts(Widget):
         )
         return tuple((at, y) for at, y, _ in timed), tuple(x for _, _, x in timed)
 
+    def _load_pairs(
+        self, place: int, points: Sequence[Point]
+    ) -> tuple[tuple[Pair, ...], tuple[float, ...]]:
+        """Return a series of the machine as x and y, and the step that the run was at.
+
+        By step, a sample lies between the steps that were written before and after it.
+        """
+        clock = self._clock(place)
+        times = [at for at, _ in clock]
+        begin = self._begin(place)
+        pairs, steps = [], []
+        for point in points if self.by_time else self._at_steps(place, points):
+            if point.at is None:
+                continue
+            before = max(bisect_right(times, point.at) - 1, 0)
+            steps.append(clock[before][1] if clock else 0.0)
+            pairs.append((point.at - begin if self.by_time else point.x, point.y))
+        return tuple(pairs), tuple(steps)
+
+    def _clock(self, place: int) -> list[Pair]:
+        """Return when a run wrote its steps: times and steps, both growing."""
+        if place not in self._clocks:
+            metrics = self.runs[place].metrics
+            name = next(iter((*metrics.told.values(), *metrics.names)), "")
+            clock: list[Pair] = []
+            for point in metrics.series(name):
+                if point.at is not None and (not clock or point.at > clock[-1][0]):
+                    clock.append((point.at, point.x))
+            self._clocks[place] = clock
+        return self._clocks[place]
+
     def _begin(self, place: int) -> float:
         """Return the time of a run's first number."""
-        metrics = self.runs[place].metrics
-        firsts = (
-            next((point.at for point in metrics.series(name) if point.at is not None), None)
-            for name in metrics.names
-        )
-        return min((at for at in firsts if at is not None), default=0.0)
+        if place not in self._begins:
+            run = self.runs[place]
+            readers = [run.metrics, *([run.load.metrics] if run.load is not None else [])]
+            firsts = (_first_time(metrics, name) for metrics in readers for name in metrics.names)
+            begin = min((at for at in firsts if at is not None), default=0.0)
+            self._begins[place] = begin
+        return self._begins[place]
+
+    def traces(self, key: str) -> list[Trace]:
+        """Return the curves of a chart by step, as a file takes them."""
+        from hudtui.core.training.curve_files import Trace
+
+        found = []
+        for place, metrics, name, label in self._named(key):
+            points = metrics.series(name)
+            if key.startswith(_LOAD):
+                points = self._at_steps(place, points)
+            run = self.runs[place].label
+            label = "" if label == run or not key.removeprefix(_LOAD).startswith("+") else label
+            found.append(Trace(run, name, points, label))
+        return found
+
+    def _at_steps(self, place: int, points: Sequence[Point]) -> tuple[Point, ...]:
+        """Return samples of the machine at the steps that the run was at.
+
+        Those from before the first step and after the last are left out.
+        """
+        from hudtui.core.training.metrics import Point
+
+        clock = self._clock(place)
+        times = [at for at, _ in clock]
+        found = []
+        for point in points:
+            after = bisect_right(times, point.at) if point.at is not None else 0
+            if 0 < after < len(clock):
+                (before, x), (later, next_x) = clock[after - 1 : after + 1]
+                share = ((point.at or 0.0) - before) / (later - before)
+                found.append(Point(x + (next_x - x) * share, point.y, point.at))
+        return tuple(found)
 
     def stops(self) -> list[float]:
-        """Return every x at which one of the shown charts has a value, in order."""
+        """Return every x at which one of the charts in sight has a value, in order."""
         return sorted(
             {
                 x
-                for key, title in self.shown()
+                for key, title in self.in_sight()
                 for one in self.plot(key, title).series
                 for x, _ in one.raw
             }
@@ -359,13 +510,27 @@ class _Charts(Widget):
 
     def whole(self) -> Pair:
         """Return the smallest and largest x of all charts."""
-        ends = [
-            (one.raw[0][0], one.raw[-1][0])
-            for key, title in self.shown()
-            for one in self.plot(key, title).series
-            if one.raw
-        ]
-        return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
+        wanted = (self.by_time, self.alone and self.place)
+        if self._ends is None or self._ends[0] != wanted:
+            ends = [end for one in self.shown() for end in self._ends_of(*one)]
+            low = min((first for first, _ in ends), default=0.0)
+            self._ends = wanted, (low, max((last for _, last in ends), default=0.0))
+        return self._ends[1]
+
+    def _ends_of(self, key: str, title: str) -> list[Pair]:
+        """Return smallest and largest x of a chart's series, without its points where it can."""
+        found = []
+        by_points = self.by_time or (key.startswith(_LOAD) and self.alone)
+        if key.startswith(_LOAD) and not by_points:
+            return []  # a sample lies between two steps of the run
+        for _, metrics, name, _ in [] if by_points else self._named(key):
+            first, last = metrics.first(name), metrics.last(name)
+            if first is not None and last is not None:
+                found.append((first.x, last.x))
+        if by_points:
+            series = self.plot(key, title).series
+            found = [(one.raw[0][0], one.raw[-1][0]) for one in series if one.raw]
+        return found
 
     def x_range(self) -> Pair:
         """Return the ends of the x axis that all charts share.
@@ -395,13 +560,49 @@ class _Charts(Widget):
     def shape(self, width: int, count: int) -> tuple[int, int, int]:
         """Return columns of charts, cells of a chart, and lines of a chart."""
         columns = max(min((width + 2) // (_NARROWEST + 2), 4, count), 1)
-        rows = math.ceil(count / columns)
+        rows = min(math.ceil(count / columns), self.page_rows)
         most = 24 if count > 1 else 200
         return (
             columns,
             (width - 2 * (columns - 1)) // columns,
             max(min((self.room or 24) // rows, most), _LOWEST),
         )
+
+    @property
+    def page_rows(self) -> int:
+        """Return how many rows of charts there is room for at once."""
+        return max((self.room or 24) // _LOWEST, 1)
+
+    def page_of(self, place: int) -> int:
+        """Return the page of a chart, from 0."""
+        columns, _, _ = self.shape(self.content_size.width, max(len(self.shown()), 1))
+        return 0 if self.alone else place // (columns * self.page_rows)
+
+    def page_top(self, page: int) -> int:
+        """Return the line at which a page begins, from 0."""
+        _, _, height = self.shape(self.content_size.width, max(len(self.shown()), 1))
+        return page * self.page_rows * height
+
+    @property
+    def top(self) -> int:
+        """Return the first line that is in sight."""
+        page = self.parent
+        assert isinstance(page, Widget)
+        return max(page.scroll_offset.y - self.virtual_region.y, 0)
+
+    def _rows_in_sight(self) -> range:
+        _, _, height = self.shape(self.content_size.width, max(len(self.shown()), 1))
+        page = self.parent
+        assert isinstance(page, Widget)
+        lines = page.size.height or 24
+        return range(self.top // height, (self.top + lines - 1) // height + 1)
+
+    def in_sight(self) -> list[tuple[str, str]]:
+        """Return keys and titles of the charts in sight."""
+        shown = self.shown()
+        columns, _, _ = self.shape(self.content_size.width, max(len(shown), 1))
+        rows = self._rows_in_sight()
+        return shown[rows.start * columns : rows.stop * columns]
 
     def spot(self, width: int) -> Region:
         """Return where the chosen chart is."""
@@ -412,13 +613,21 @@ class _Charts(Widget):
         """As many lines as the charts take."""
         count = len(self.shown())
         if not count:
-            return -(-len(self.empty) // max(width, 1)) + 1
+            return -(-len(self.words) // max(width, 1)) + 1
         columns, _, height = self.shape(width, count)
-        return math.ceil(count / columns) * height
+        rows = math.ceil(count / columns)
+        if rows > self.page_rows:
+            rows = math.ceil(rows / self.page_rows) * self.page_rows  # whole pages
+        return rows * height
+
+    @property
+    def words(self) -> str:
+        """Return what stands in the place of charts."""
+        return "No chart matches the filter." if self._all else self.empty
 
     def render(self) -> Content:
         """Return the words for the time before the first number; charts are drawn line by line."""
-        return Content.styled(self.empty, _MUTED)
+        return Content.styled(self.words, _MUTED)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draw what is in sight.
@@ -433,17 +642,22 @@ class _Charts(Widget):
         columns, width, height = self.shape(self.content_size.width, max(len(shown), 1))
         if not shown or width < 20:
             return None
-        plots = [self.plot(*one) for one in shown]
+        first = self._rows_in_sight().start
+        plots = [self.plot(*one) for one in self.in_sight()]
         x = self.x_range()
         plots = [self._part(plot, x) for plot in plots]
-        labels = max((plot.axis.label_width for plot in plots if plot.axis is not None), default=4)
-        return _Layout(plots, columns, width, height, labels, x)
+        widths = [plot.axis.label_width(height - 3) for plot in plots if plot.axis is not None]
+        labels = max(widths, default=4)
+        return _Layout(first, plots, columns, width, height, labels, x)
 
     def render_line(self, y: int) -> Strip:
         layout = self._layout
         if layout is None:
             return super().render_line(y)
         row, line = divmod(y, layout.height)
+        row -= layout.first
+        if row < 0:
+            return Strip.blank(self.content_size.width, self.visual_style.rich_style)
         plots = layout.plots[row * layout.columns : (row + 1) * layout.columns]
         gap = Strip.blank(2, self.visual_style.rich_style)
         strips = [strip for plot in plots for strip in (gap, self._chart_line(plot, line, layout))][
@@ -462,7 +676,7 @@ class _Charts(Widget):
         for number, plot in enumerate(layout.plots if layout is not None else ()):
             assert layout is not None
             row, column = divmod(number, layout.columns)
-            left, top = column * (layout.width + 2), row * layout.height
+            left, top = column * (layout.width + 2), (layout.first + row) * layout.height
             regions.append(Region(left, top, layout.width, 1))
             if (known := self._drawn.get(plot.key)) is not None:
                 places = {
@@ -528,7 +742,8 @@ class _Charts(Widget):
             if (found := one.at(self.x)) is not None
         ]
         marked = self.focused and plot.key == self.titles()[self.place][0]
-        return title_line(plot.title, values, width, marked=marked)
+        title = f"◆ {plot.title}" if plot.key in self.pinned else plot.title
+        return title_line(title, values, width, marked=marked)
 
     def _strip(self, line: Content, width: int) -> Strip:
         strips = Visual.to_strips(self, line, width, 1, self.visual_style)
@@ -565,8 +780,48 @@ def _marks(
     return tuple(raw[place][0] for place in places if place < len(raw))
 
 
+def _first_time(metrics: MetricsReader, name: str) -> float | None:
+    first = metrics.first(name)
+    if first is not None and first.at is not None:
+        return first.at
+    return next((point.at for point in metrics.series(name) if point.at is not None), None)
+
+
+def _fact_line(name: str, value: str) -> Content:
+    return Content.assemble((clean_line(name, 60), _MUTED), "  ", clean_line(value, 200))
+
+
+class RunBar(Sheet):
+    """Settings, machine and newest numbers of a run, in lines."""
+
+    def tell(self, run: Numbers) -> None:
+        """Show a run."""
+        metrics = run.metrics
+        newest = ((name, metrics.last(name)) for name in metrics.names)
+        summary = tuple((name, figure(point.y)) for name, point in newest if point is not None)
+        lines: list[Content] = []
+        for title, facts in (*run.about, ("summary", summary)):
+            if not facts:
+                continue
+            lines += [Content("")] if lines else []
+            lines.append(Content.styled(title, "bold"))
+            lines += [_fact_line(*fact) for fact in facts]
+        self.show(lines)
+
+
 class _ChartsPage(VerticalScroll, inherit_bindings=False):
     """Holds the charts and the focus. The keys are those of the pane."""
+
+    class Scrolled(Message):
+        """Other charts are in sight."""
+
+    class Fitted(Message):
+        """There is another number of lines for the charts."""
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self.post_message(self.Scrolled())
 
     def on_resize(self) -> None:
         """The charts fill what room there is."""
@@ -579,9 +834,16 @@ class _ChartsPage(VerticalScroll, inherit_bindings=False):
         if room != charts.room:
             charts.room = room
             charts.refresh(layout=True)
+            self.post_message(self.Fitted())
 
 
-_NUMBERS = unless(lambda pane: pane.charts.titles(), "there are no numbers yet")
+def _no_charts(pane: MetricsPane) -> str | None:
+    if pane.charts.titles():
+        return None
+    return "no chart matches the filter" if pane.charts.wanted else "there are no numbers yet"
+
+
+_NUMBERS = _no_charts
 _PART = unless(lambda pane: pane.charts.span is not None, "the whole x axis is shown")
 
 
@@ -589,6 +851,11 @@ def _single_values(pane: MetricsPane) -> str | None:
     low, high = pane.charts.x_range()
     few = sum(low <= x <= high for x in pane.charts.stops()) <= _FEWEST
     return "the charts show single values already" if few else None
+
+
+def _no_numbers(pane: MetricsPane) -> str | None:
+    charts = pane.charts
+    return None if charts.titles() or charts.wanted else "there are no numbers yet"
 
 
 def _not_above_0(pane: MetricsPane) -> str | None:
@@ -616,113 +883,166 @@ class MetricsPane(Acting, Vertical):
 
     DEFAULT_CSS = """
     MetricsPane { height: 1fr; }
-    MetricsPane > _ChartsPage { height: 1fr; }
+    MetricsPane > #plot-room, MetricsPane _ChartsPage { height: 1fr; }
+    MetricsPane #plot-bar { dock: left; width: 34; border-right: vkey $surface; padding: 0 1; }
     MetricsPane > Static {
         height: 1; background: $surface; color: $foreground-muted; padding: 0 1;
     }
     """
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = needing(
-        _NUMBERS,
-        (
-            AppAction(
-                "plots.open",
-                "Episodes",
-                "Open what happened at the step of the cursor.",
-                "enter",
-                palette=False,
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        *needing(
+            _NUMBERS,
+            (
+                AppAction(
+                    "plots.open",
+                    "Large",
+                    "Show the chosen chart large. In a large chart, and with the cursor at a step: "
+                    "open the episodes of that step, if there are any.",
+                    "enter",
+                    palette=False,
+                ),
+                by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
+                by_key(
+                    "plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"
+                ),
+                by_key(
+                    "plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"
+                ),
+                by_key(
+                    "plots.far-earlier",
+                    "Ten earlier",
+                    "Move the cursor ten values back.",
+                    "shift+left",
+                ),
+                by_key(
+                    "plots.first", "First value", "Move the cursor to the first value.", "home,g"
+                ),
+                by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
+                by_key(
+                    "plots.zoom-in",
+                    "Zoom in",
+                    "Show half as much of the x axis, around the cursor.",
+                    "plus,equals_sign",
+                    when=(_single_values,),
+                ),
+                by_key(
+                    "plots.zoom-out",
+                    "Zoom out",
+                    "Show twice as much of the x axis, around the cursor.",
+                    "minus",
+                    when=(_PART,),
+                ),
+                by_key(
+                    "plots.pan-earlier",
+                    "Earlier part",
+                    "Move the shown part of the x axis by half to the left.",
+                    "left_parenthesis",
+                    when=(_PART,),
+                ),
+                by_key(
+                    "plots.pan-later",
+                    "Later part",
+                    "Move the shown part of the x axis by half to the right.",
+                    "right_parenthesis",
+                    when=(_PART,),
+                ),
+                by_key(
+                    "plots.whole",
+                    "Whole axis",
+                    "Show the whole x axis again.",
+                    "underscore",
+                    when=(_PART,),
+                ),
+                by_key(
+                    "plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"
+                ),
+                by_key("plots.previous", "Previous chart", "Go to the previous chart.", "up,k"),
+                AppAction(
+                    "plots.smooth",
+                    "Smooth",
+                    "Smooth the curves: not at all, somewhat, strongly.",
+                    "u",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.axis",
+                    "Step/time",
+                    "Draw by step, or by the time since the first value.",
+                    "A",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.log",
+                    "Log scale",
+                    "Draw this chart with a logarithmic y axis, or a linear one.",
+                    "V",
+                    palette=False,
+                    when=(_not_above_0,),
+                ),
+                AppAction(
+                    "plots.zoom",
+                    "One chart",
+                    "The chosen chart alone, or all charts.",
+                    "v",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.all",
+                    "All charts",
+                    "Show all charts again, at their newest values.",
+                    "escape",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.others",
+                    "All numbers",
+                    "Hide or show the numbers that have no common name.",
+                    "O",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.write",
+                    "Write",
+                    "Write the listed charts into a file: numbers as .csv, a picture as .svg.",
+                    "W",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.pin",
+                    "Pin",
+                    "Put this chart before the others, in every run and from now on; or undo that.",
+                    "asterisk",
+                    palette=False,
+                ),
+                AppAction(
+                    "plots.bar",
+                    "Settings",
+                    "Show or hide the bar with the run's settings, its machine and newest numbers.",
+                    "B",
+                    palette=False,
+                    when=(
+                        unless(
+                            lambda pane: pane.charts.runs[0].about,
+                            "the run says nothing of its settings and its machine",
+                        ),
+                    ),
+                ),
+                by_key("plots.page-down", "Next page", "The next charts.", "pagedown,ctrl+d"),
+                by_key("plots.page-up", "Page before", "The charts before.", "pageup,ctrl+u"),
             ),
-            by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
-            by_key("plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"),
-            by_key("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"),
-            by_key(
-                "plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"
-            ),
-            by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
-            by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
-            by_key(
-                "plots.zoom-in",
-                "Zoom in",
-                "Show half as much of the x axis, around the cursor.",
-                "plus,equals_sign",
-                when=(_single_values,),
-            ),
-            by_key(
-                "plots.zoom-out",
-                "Zoom out",
-                "Show twice as much of the x axis, around the cursor.",
-                "minus",
-                when=(_PART,),
-            ),
-            by_key(
-                "plots.pan-earlier",
-                "Earlier part",
-                "Move the shown part of the x axis by half to the left.",
-                "left_parenthesis",
-                when=(_PART,),
-            ),
-            by_key(
-                "plots.pan-later",
-                "Later part",
-                "Move the shown part of the x axis by half to the right.",
-                "right_parenthesis",
-                when=(_PART,),
-            ),
-            by_key(
-                "plots.whole",
-                "Whole axis",
-                "Show the whole x axis again.",
-                "underscore",
-                when=(_PART,),
-            ),
-            by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
-            by_key("plots.previous", "Previous chart", "Go to the previous chart.", "up,k"),
-            AppAction(
-                "plots.smooth",
-                "Smooth",
-                "Smooth the curves: not at all, somewhat, strongly.",
-                "u",
-                palette=False,
-            ),
-            AppAction(
-                "plots.axis",
-                "Step/time",
-                "Draw by step, or by the time since the first value.",
-                "A",
-                palette=False,
-            ),
-            AppAction(
-                "plots.log",
-                "Log scale",
-                "Draw this chart with a logarithmic y axis, or a linear one.",
-                "V",
-                palette=False,
-                when=(_not_above_0,),
-            ),
-            AppAction(
-                "plots.zoom",
-                "One chart",
-                "The chosen chart alone, or all charts.",
-                "v",
-                palette=False,
-            ),
-            AppAction(
-                "plots.all",
-                "All charts",
-                "Show all charts again, at their newest values.",
-                "escape",
-                palette=False,
-            ),
-            AppAction(
-                "plots.others",
-                "All numbers",
-                "Also show the numbers that have no common name.",
-                "O",
-                palette=False,
-            ),
-            by_key("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d"),
-            by_key("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u"),
+        ),
+        AppAction(
+            "plots.filter",
+            "Filter charts",
+            "Show only charts that match: words, regular expressions, -not.",
+            "slash",
+            palette=False,
+            when=(_no_numbers,),
         ),
     )
+
+    if TYPE_CHECKING:
+        app: HudtuiApp
 
     @dataclass
     class StepChosen(Message):
@@ -744,6 +1064,10 @@ class MetricsPane(Acting, Vertical):
         super().__init__(id=id)
         self.charts = _Charts(empty)
         self.charts.by_time = by_time
+        self.bar = RunBar(id="plot-bar")
+        self._bar_wanted: bool | None = None
+        """None until the user has shown or hidden the bar."""
+        self._filter = FilterField(placeholder="words, regular expressions, -not")
         self._values = Static(id="plot-values")
         self._words = Static(id="plot-words")
         self.opens = opens
@@ -752,9 +1076,11 @@ class MetricsPane(Acting, Vertical):
         """The run that was drawn above the others at last."""
 
     def compose(self) -> ComposeResult:
-        with _ChartsPage():
-            yield from self.compose_above()
-            yield self.charts
+        with Horizontal(id="plot-room"):
+            with _ChartsPage():
+                yield from self.compose_above()
+                yield self.charts
+            yield self.bar
         yield self._values
         yield self._words
 
@@ -768,11 +1094,13 @@ class MetricsPane(Acting, Vertical):
         Costs nothing while no number has changed.
         """
         if not runs:
-            self.action_all()
-        key = tuple(
+            self.whole_again()
+        loads = [0 if run.load is None else run.load.metrics.count for run in runs]
+        numbers = [
             (run.label, id(run.metrics), run.metrics.count, run.window, *run.marks.items())
             for run in runs
-        )
+        ]
+        key = (numbers, loads, [run.about for run in runs[:1]])
         if key != self._key:
             if [run.label for run in self.charts.runs[:1]] != [run.label for run in runs[:1]]:
                 self.charts.span = self.charts.end = None
@@ -781,14 +1109,33 @@ class MetricsPane(Acting, Vertical):
                 self._first = runs[0].label
             self._key = key
             self.charts.runs = tuple(runs)
+            self._fit_bar()
             self._make_anew()
 
     def on_mount(self) -> None:
-        """Colours depend on the theme."""
+        """Colours depend on the theme, and the first charts on the user."""
+        self.charts.pinned = self._preferred()
+        self.charts.order()
         self.app.theme_changed_signal.subscribe(self, lambda _: self._make_anew())
 
     def on_resize(self) -> None:
+        self._fit_bar()
         self._tell()
+
+    def _fit_bar(self) -> None:
+        """Show the bar if it says something, and there is room or the user wants it."""
+        runs = self.charts.runs
+        wide = self.size.width >= _WITH_BAR
+        wanted = wide if self._bar_wanted is None else self._bar_wanted
+        self.bar.display = bool(wanted and runs and runs[0].about)
+        if self.bar.display:
+            self.bar.tell(runs[0])
+
+    def action_bar(self) -> None:
+        self._bar_wanted = not self.bar.display
+        self._fit_bar()
+        if not self.bar.display:
+            self.focus()
 
     def _fill(self) -> None:
         self.query_one(_ChartsPage).fill()
@@ -811,14 +1158,16 @@ class MetricsPane(Acting, Vertical):
     def _values_text(self) -> Content:
         """Return the values of all charts at the cursor, those of the chosen chart first."""
         charts = self.charts
-        shown = [charts.plot(*one) for one in charts.shown()]
+        titles = charts.in_sight()
+        shown = [charts.plot(*one) for one in titles]
         if not any(plot.series for plot in shown):
             return Content("")
         room = max(self.size.width - 2, 10)
-        end = f"  Enter: {self.opens}" if self.opens else ""
+        end = f"  Enter: {self.opens}" if self._opens_step() else ""
         text = Content.styled(self._place_text(), "bold")
-        place = 0 if charts.alone else charts.place
-        grouped = [plot.key for plot in shown if plot.key.startswith("+")]
+        chosen = charts.titles()[charts.place]
+        place = titles.index(chosen) if chosen in titles else 0
+        grouped = [plot.key for plot in shown if plot.key.removeprefix(_LOAD).startswith("+")]
         for plot in [*shown[place:], *shown[:place]]:
             parts = []
             for one in plot.series:
@@ -852,6 +1201,10 @@ class MetricsPane(Acting, Vertical):
         ]
         if charts.by_time and charts.runs and not charts.stops():
             words[0] = "no line says when it was written"
+        if (page := self._page_text()) is not None:
+            words.insert(1, page)
+        if charts.wanted:
+            words.insert(1, charts.fault or charts.matching)
         words[1:1] = dict.fromkeys(run.window for run in charts.runs if run.window is not None)
         if charts.titles() and charts.hidden:
             words.append(f"O: {charts.hidden} more")
@@ -890,13 +1243,21 @@ class MetricsPane(Acting, Vertical):
         Enter is the pane's where it opens something.
         """
         if action_id == "plots.all":
-            return self.charts.alone or self.charts.x is not None or self.charts.span is not None
-        if action_id == "plots.open":
-            return self.opens is not None
+            return self._is_part() or bool(self.charts.wanted)
         return super().offers(action_id)
+
+    def _is_part(self) -> bool:
+        charts = self.charts
+        return charts.alone or charts.x is not None or charts.span is not None
+
+    def _opens_step(self) -> bool:
+        return self.opens is not None and (self.charts.alone or self.charts.x is not None)
 
     def action_open(self) -> None:
         charts = self.charts
+        if not self._opens_step():
+            self._zoom(not charts.alone)
+            return
         for one in charts.plot(*charts.titles()[charts.place]).series:
             if (found := one.at(charts.x)) is not None:
                 self.post_message(self.StepChosen(found[0], charts.runs[one.run].label))
@@ -919,6 +1280,14 @@ class MetricsPane(Acting, Vertical):
         self._zoom(not self.charts.alone)
 
     def action_all(self) -> None:
+        if self._is_part():
+            self.whole_again()
+        else:
+            self._filter.value = ""
+            self._filter.display = False
+
+    def whole_again(self) -> None:
+        """Show all charts, all of the x axis, and the newest values."""
         if self.charts.x is not None:
             self._put(None)
         if self.charts.span is not None:
@@ -969,7 +1338,10 @@ class MetricsPane(Acting, Vertical):
         titles = charts.titles()
         if titles:
             columns = charts.shape(charts.content_size.width, len(titles))[0]
-            order = sorted(range(len(titles)), key=lambda place: (place % columns, place))
+            order = sorted(
+                range(len(titles)),
+                key=lambda place: (charts.page_of(place), place % columns, place),
+            )
             self._choose(titles[order[(order.index(charts.place) + by) % len(order)]][0])
 
     action_next = partialmethod(_turn, 1)
@@ -982,12 +1354,12 @@ class MetricsPane(Acting, Vertical):
         self._follow()
 
     def _follow(self) -> None:
-        page = self.query_one(_ChartsPage)
-        if self.charts.place:
-            spot = self.charts.spot(self.charts.content_size.width)
-            page.scroll_to_region(spot.translate(self.charts.virtual_region.offset), animate=False)
-        else:
+        charts, page = self.charts, self.query_one(_ChartsPage)
+        if not charts.place or charts.alone:
             page.scroll_home(animate=False)
+            return
+        top = charts.page_top(charts.page_of(charts.place))
+        page.scroll_to(y=charts.virtual_region.y + top if top else 0, animate=False)
 
     def action_first(self) -> None:
         if stops := self.charts.stops():
@@ -1027,15 +1399,111 @@ class MetricsPane(Acting, Vertical):
         if event.x is not None:
             self._put(event.x)
 
-    def action_page_down(self) -> None:
-        self.query_one(_ChartsPage).scroll_page_down(animate=False)
+    def _page(self, by: int) -> None:
+        """Go to the first chart of another page."""
+        charts = self.charts
+        titles = charts.titles()
+        pages = [charts.page_of(place) for place in range(len(titles))]
+        wanted = min(max(pages[charts.place] + by, 0), pages[-1])
+        if wanted != pages[charts.place]:
+            self._choose(titles[pages.index(wanted)][0])
+        elif charts.virtual_region.y:  # rows of words stand above the charts
+            self.query_one(_ChartsPage).scroll_relative(y=by * self.size.height, animate=False)
 
-    def action_page_up(self) -> None:
-        self.query_one(_ChartsPage).scroll_page_up(animate=False)
+    action_page_down = partialmethod(_page, 1)
+    action_page_up = partialmethod(_page, -1)
 
-    def on_descendant_focus(self) -> None:
+    def _page_text(self) -> str | None:
+        """Return which page of how many is in sight; None for a single one."""
+        charts = self.charts
+        last = charts.page_of(max(len(charts.shown()) - 1, 0))
+        if not last:
+            return None
+        height = charts.page_top(1)
+        page = min((charts.top + height // 2) // height, last)
+        return f"page {page + 1} of {last + 1}"
+
+    @on(_ChartsPage.Scrolled)
+    def _scrolled(self, event: _ChartsPage.Scrolled) -> None:
+        event.stop()
+        self._tell()
+
+    @on(_ChartsPage.Fitted)
+    def _fitted(self, event: _ChartsPage.Fitted) -> None:
+        event.stop()
+        self._tell()
+        self.call_after_refresh(self._follow)
+
+    def action_write(self) -> None:
+        self.run_worker(self._write(), group="plots-write", exclusive=True)
+
+    async def _write(self) -> None:
+        from hudtui.core.files import write_atomic
+        from hudtui.core.flows.person import may_replace
+        from hudtui.core.paths import typed_path
+        from hudtui.core.training.curve_files import Chart, check_name, curve_file
+
+        charts = [Chart(title, self.charts.traces(key)) for key, title in self.charts.titles()]
+        name = await self.app.ask(
+            "Write the curves",
+            value="curves.svg",
+            placeholder="a file: .csv for numbers, .svg for a picture",
+            accept="Write",
+            check=check_name,
+        )
+        if not name:
+            return
+        path = Path(self.app.folder, typed_path(name))
+        if await may_replace(self.app, path, name):
+            text = await asyncio.to_thread(curve_file, charts, name)
+            await asyncio.to_thread(write_atomic, path, text)
+            self.app.say(f"Wrote {plural(len(charts), 'chart')} into {path}.")
+
+    # -- filter and pins
+    # ----------------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        if not self._filter.is_attached:
+            self.mount(self._filter, before=0)
+        self._filter.display = True
+        self._filter.focus()
+
+    @on(Input.Changed)
+    def _filter_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.charts.wanted = event.value.strip()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Show the charts that pass the filter, in their order."""
+        self.charts.order()
+        self._redraw()
+        self.refresh_bindings()
+        self.call_after_refresh(self._follow)
+
+    @on(FilterField.Left)
+    def _filter_left(self, event: FilterField.Left) -> None:
+        event.stop()
+        self._filter.display = bool(self._filter.value)
+        self.focus()
+
+    def _preferred(self) -> tuple[str, ...]:
+        kept = getattr(self.app, "preferences", None)
+        return () if kept is None else kept.pinned
+
+    def action_pin(self) -> None:
+        charts = self.charts
+        key = charts.titles()[charts.place][0]
+        others = tuple(one for one in self._preferred() or charts.pinned if one != key)
+        charts.pinned = others if key in charts.pinned else (*others, key)
+        charts.chosen = key
+        self._arrange()
+        if hasattr(self.app, "prefer"):
+            self.app.prefer(pinned=charts.pinned[-KEPT:])
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The cursor is shown while the charts have the focus."""
-        self.charts.focused = True
+        self.charts.focused = isinstance(event.widget, _ChartsPage)
         self.charts.refresh()
 
     def on_descendant_blur(self) -> None:
@@ -1044,5 +1512,5 @@ class MetricsPane(Acting, Vertical):
 
     def action_others(self) -> None:
         self.charts.everything = not self.charts.everything
-        self.action_all()
+        self.whole_again()
         self._make_anew()
