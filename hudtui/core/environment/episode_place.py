@@ -81,6 +81,15 @@ def template_names(config: Any, lookup: Lookup) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, named)))
 
 
+def template_name(config: Any, lookup: Lookup) -> str | None:
+    """The one template that the servers of an `mcp_config` name; None without one.
+
+    Raises:
+        SourceError: They name several, or a variable that has no default has one.
+    """
+    return _template(one for one in references(config, lookup) if one[0] in EPISODE_VARIABLES)
+
+
 def template_key(name: str) -> str:
     """The name under which a run carries a template."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -232,6 +241,7 @@ def _template(named: Iterable[Reference]) -> str | None:
     Raises:
         SourceError: They name several, or a variable that has no default has one.
     """
+    named = tuple(named)
     templates = dict.fromkeys(default for name, default in named if name == EPISODE_DIR)
     templates.pop("", None)
     for name, default in named:

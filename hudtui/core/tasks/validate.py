@@ -6,7 +6,7 @@ Imports msgspec: import this module late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hudtui.core.environment.episode_place import find_template, template_name
 from hudtui.core.environment.servers import WRAPPERS
 from hudtui.core.environment.validation import NotCheckedError, Validator
-from hudtui.core.errors import InputError
+from hudtui.core.errors import InputError, SourceError
 from hudtui.core.files import parse_json
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.agent import check_agent, settings_in
@@ -321,7 +322,7 @@ class TaskChecker:
                 task.add(name, UNJUDGED, "missing")
             return None
         calls = (
-            [_plain_call(task, name, call) for call in calls]
+            [_plain_call(task, f"{name}[{at}]", call) for at, call in enumerate(calls)]
             if type(calls) is list
             else _plain_call(task, name, calls)
         )
@@ -475,9 +476,30 @@ def check_config(config: Any, rules: Rules) -> list[FieldProblem]:
         FieldProblem(place, message, "secret", "warning")
         for place, message in literal_secrets(config, rules.platform)
     ]
-    if rules.lookup is not None and not any(problem.severity == "error" for problem in found):
+    if any(problem.severity == "error" for problem in found):
+        return found
+    found += _check_place(config, rules)
+    if rules.lookup is not None:
         found += _check_variables(config, rules.lookup, rules.lacking)
     return found
+
+
+def _check_place(config: Mapping[str, Any], rules: Rules) -> Iterator[FieldProblem]:
+    """Yield what is wrong with the variables of an episode, and with the template they name."""
+    lookup = rules.lookup or (lambda name: None)
+    try:
+        name = template_name(config, lookup)
+    except SourceError as error:
+        yield FieldProblem("mcp_config", f"{error.what}: {error.fix}", "episode")
+        return
+    if name is None:
+        return
+    try:
+        find_template(name, rules.folder or Path.cwd())
+    except InputError as error:
+        # Only a warning: the task may be sound in another folder.
+        message = ": ".join(filter(None, (error.what, error.fix)))
+        yield FieldProblem("mcp_config", message, "template", "warning")
 
 
 def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
@@ -568,7 +590,7 @@ def _check_solution(task: CheckedTask, analysis: Analysis | None, rules: Rules) 
     if steps is _INVALID or is_empty(steps):
         return
     if isinstance(steps, list):
-        steps = [_plain_call(task, SOLUTION, step) for step in steps]
+        steps = [_plain_call(task, f"{SOLUTION}[{at}]", step) for at, step in enumerate(steps)]
     task.extra[SOLUTION] = steps
     problems = check_solution(steps)
     if not problems:
@@ -601,10 +623,10 @@ def _unreachable(
     return found
 
 
-def _plain_call(task: CheckedTask, name: str, call: Any) -> Any:
+def _plain_call(task: CheckedTask, place: str, call: Any) -> Any:
     """Return a call with its arguments as data, also where they are JSON text."""
     if isinstance(call, dict) and isinstance(call.get("arguments"), str):
-        arguments = _data(task.problems, "arguments", call["arguments"])
+        arguments = _data(task.problems, f"{place}.arguments", call["arguments"])
         return {
             **call,
             "arguments": {} if arguments is _INVALID or is_empty(arguments) else arguments,

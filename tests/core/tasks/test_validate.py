@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.tasks.servers import config_rewriter
-from hudtui.core.tasks.validate import Rules, TaskChecker
+from hudtui.core.tasks.validate import Rules, TaskChecker, check_config
 from hudtui.core.tasks.write import DatasetLayout
 
 ANALYSIS = Analysis("env", tools=(Tool("evaluate"), Tool("setup")), hubs={"evaluate": ("max",)})
@@ -184,3 +186,38 @@ def test_servers_inside_a_wrapper_of_other_clients_are_taken_from_there() -> Non
             {"id": "t", "prompt": "p", "mcp_config": server, "evaluate_tool": evaluate}
         )
         assert task.mcp_config == server and "wrapped" not in {one.code for one in task.problems}
+
+
+@pytest.mark.parametrize(
+    ("args", "severity", "words"),
+    [
+        (["${EPISODE_PORT:80}"], "error", "${EPISODE_PORT:80} has a default"),
+        (["${EPISODE_ID:-x}"], "error", "has a default"),
+        (["${EPISODE_DIR:one}", "${EPISODE_DIR:two}"], "error", "two templates: one and two"),
+        (["${EPISODE_DIR:absent}"], "warning", "absent, is no folder"),
+        (["${EPISODE_DIR:file.txt}/sub"], "warning", "is no folder"),
+        (["${EPISODE_DIR:one}", "${EPISODE_DIR}", "${EPISODE_PORT}"], None, ""),
+    ],
+)
+def test_a_place_of_an_episode_is_checked_before_anything_starts(
+    tmp_path: Path, args: list[str], severity: str | None, words: str
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "file.txt").write_text("x")
+    config = {"files": {"command": "server", "args": args}}
+    found = check_config(config, Rules(folder=tmp_path))
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert all(one.field == "mcp_config" and words in one.message for one in found)
+
+
+def test_arguments_that_are_no_json_are_named_with_their_call() -> None:
+    call = {"name": "look", "arguments": "x"}
+    reply = [{"reply": {"contains": "a"}}]
+    record = {"id": "a", "prompt": "x", "mcp_config": {"a": {"command": "b"}}, "evaluate": reply}
+    for field, value, place in (
+        ("solution", [{"name": "a"}, call], "solution[1].arguments"),
+        ("setup_tool", [call], "setup_tool[0].arguments"),
+        ("setup_tool", call, "setup_tool.arguments"),
+    ):
+        (problem,) = TaskChecker(Rules()).check({**record, field: value}).problems
+        assert problem.field == place
