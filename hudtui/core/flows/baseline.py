@@ -59,6 +59,8 @@ class PlayerKnown:
     since: float
     """Time of the oldest measure, in seconds since the epoch."""
     baseline: Baseline
+    own: float
+    """Mean of the tasks' own reward, 0 to 1: without what a configuration adds for calls."""
 
     @property
     def name(self) -> str:
@@ -148,6 +150,8 @@ class Known:
         yield model.baseline.line() if len(self.players) == 1 else f"{name} {model.baseline.line()}"
         if model.too_few:
             yield model.too_few
+        if not model.own:
+            yield "no episode got any of the tasks' own reward: what differs is how calls are made"
 
     def check(self) -> Check | None:
         """The line as a check of a run; None where it says nothing that could help."""
@@ -226,6 +230,7 @@ def _player(player: str, measures: Sequence[Measure], group: int) -> PlayerKnown
         len(measures),
         min(one.time for one in measures),
         baseline(episodes, group=group),
+        1 - fmean(one.difficulty for one in measures),
     )
 
 

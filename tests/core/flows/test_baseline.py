@@ -70,6 +70,14 @@ def test_what_a_training_would_learn_from_is_said_of_its_own_model_alone() -> No
     assert others.model is not None and others.model.player == MODEL
 
 
+def test_a_spread_of_format_alone_is_said() -> None:
+    words = "no episode got any of the tasks' own reward"
+    calls_only = [replace(one, difficulty=1.0) for one in played(MODEL, 0.1, 0.2, 0.1, 0.2)]
+    line = known(*calls_only).line()
+    assert "learn from 100% of the groups" in line and words in line
+    assert words not in known(*played(MODEL, 0.1, 0.2, 0.1, 0.2)).line()
+
+
 def test_too_few_episodes_are_said() -> None:
     single = known(*played(MODEL, 1.0))
     assert "one episode a task is too few to say" in single.line() and not single.complete
