@@ -167,6 +167,16 @@ async def test_esc_asks_when_something_was_typed(open_app: Any, project: Path) -
         await until(pilot, lambda: app.screen is not page and not isinstance(app.screen, Confirm))
 
 
+@pytest.mark.parametrize("tick", ["_shared", "_own"])
+async def test_esc_at_once_after_a_tick_asks_too(open_app: Any, project: Path, tick: str) -> None:
+    async with open_app(project) as (app, pilot):
+        page = await opened(app, pilot, page_for())
+        getattr(page, tick).toggle()
+        app.post_message(events.Key("escape", None))  # before the tick has said so
+        await until(pilot, lambda: app.screen is not page)
+        assert isinstance(app.screen, Confirm)
+
+
 async def test_a_mistake_is_said_and_nothing_is_written(open_app: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
         page = await opened(app, pilot, page_for())

@@ -287,6 +287,11 @@ class TaskPage(Dialog["str | None"]):
         if self._prompt.text != self.form.prompt:
             self.form.prompt = self._prompt.text
             self._touch()
+        if self._shared.value != self.form.shares:
+            self.form.shares = self._shared.value
+            self._touch()
+        if self._own is not None and not self._own.value:
+            self._touch()
 
     def _rows(self) -> dict[str, Row]:
         """The rows that there are now, by their keys."""
@@ -298,11 +303,8 @@ class TaskPage(Dialog["str | None"]):
 
     def on_checkbox_changed(self, event: Tick.Changed) -> None:
         event.stop()
-        if event.checkbox is self._shared and self.form.shares != event.value:
-            self.form.shares = event.value
-            self._touch()
-        elif event.checkbox is self._own:
-            self._soon()
+        self._take_all()
+        self._soon()
 
     def _touch(self) -> None:
         self._touched = True
@@ -411,6 +413,7 @@ class TaskPage(Dialog["str | None"]):
 
     async def _added(self, kind: str, add: Callable[[], None]) -> None:
         add()
+        self._shared.value = self.form.shares  # a set-up call may tick it
         self._touch()
         await self._rebuild(last=kind)
 
