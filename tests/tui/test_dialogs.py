@@ -205,3 +205,21 @@ async def test_names_come_before_the_words_about_them(
         await pilot.pause()
         await pilot.press("enter")
         await until(pilot, lambda: answers == [first])
+
+
+async def test_a_letter_goes_to_an_option_of_a_short_list(open_app: Any, project: Path) -> None:
+    answers: list[int | None] = []
+    async with open_app(project) as (app, pilot):
+
+        async def ask() -> None:
+            for at in (0, 2):
+                options = ["Left", ("right", "not left"), "reply", "up"]
+                answers.append(await app.push_screen_wait(Pick("Which?", options, at=at)))
+
+        app.run_worker(ask())
+        await until(pilot, lambda: app.screen.is_modal and app.focused is not None)
+        await pilot.press("r", "r", "z", "enter")
+        await until(pilot, lambda: len(answers) == 1 and app.screen.is_modal)
+        await pilot.press("r", "l", "l", "enter")
+        await until(pilot, lambda: len(answers) == 2)
+    assert answers == [2, 0]

@@ -115,8 +115,15 @@ class Pick(Dialog["int | None"]):
         self.action_take()
 
     def on_key(self, event: events.Key) -> None:
-        """Up and down move in the list while the field is written into."""
+        """Up and down move in the list while the field is written into.
+
+        In a list too short for a field, a letter goes to the next option that begins with it.
+        """
         rows = self.query_one(Choices)
+        if not self.query(Field) and event.is_printable and event.character is not None:
+            if self._go_to(event.character.casefold()):
+                event.stop()  # other keys keep what they mean elsewhere
+            return
         if isinstance(self.focused, Field) and event.key in ("up", "down", "pageup", "pagedown"):
             event.stop()
             moves: dict[str, Callable[[], None]] = {
@@ -126,6 +133,16 @@ class Pick(Dialog["int | None"]):
                 "pagedown": rows.action_page_down,
             }
             moves[event.key]()
+
+    def _go_to(self, letter: str) -> bool:
+        """Go to the next option that begins with a letter; False without one."""
+        rows, count = self.query_one(Choices), len(self._shown)
+        at = rows.highlighted or 0
+        for place in [(at + step) % count for step in range(1, count + 1)]:
+            if _name_of(self._options[self._shown[place]]).startswith(letter):
+                rows.highlighted = place
+                return True
+        return False
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
@@ -161,17 +178,16 @@ def _in_columns(options: Iterable[str | Content | tuple[str, str]]) -> list[Cont
     return [shown(option) for option in given]
 
 
+def _name_of(option: Content | Hanging) -> str:
+    return (option.plain if isinstance(option, Content) else option.lead.plain).casefold()
+
+
 def _rank(option: Content | Hanging, words: Sequence[str]) -> int | None:
     """Return the place of an option.
 
     Its name begins with the typed words, has them, or the words about it; None: none does.
     """
-    name, about = (
-        (option.plain, "")
-        if isinstance(option, Content)
-        else (option.lead.plain, option.body.plain)
-    )
-    name = name.casefold()
+    name, about = _name_of(option), "" if isinstance(option, Content) else option.body.plain
     if all(word in name for word in words):
         return 0 if name.startswith(" ".join(words)) else 1
     return 2 if all(word in f"{name}{about.casefold()}" for word in words) else None
