@@ -203,6 +203,8 @@ class Run:
             found = json.loads((self.folder / "out").read_text())
         except ValueError:
             return "refused", self.log[-400:]
+        if "state" not in found:
+            return "an error", str(found.get("error"))
         return found["state"], found.get("why") or ""
 
     def nothing_left(self) -> bool:
