@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,6 +16,8 @@ from hudtui.cli.options import Json
 
 if TYPE_CHECKING:
     from hudtui.core.diagnosis.values import Diagnosis, Finding
+    from hudtui.core.runs.store import RunStore
+    from hudtui.core.training.metrics import MetricsReader
 
 FailOn = Literal["critical", "high", "medium", "low", "never"]
 
@@ -77,8 +81,31 @@ async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
             f"{chosen} plays episodes and trains nothing",
             fix=f"Its numbers: hudtui runs metrics {chosen}",
         )
+    from hudtui.core.diagnosis.diagnose import diagnose as ask
+    from hudtui.core.runs.watch import trainer_settings
+
     view = await monitor.view(chosen)
-    return view.summary.id, view.diagnosis if view.metrics.names or view.alarms else None
+    if not (view.metrics.names or view.alarms):
+        return chosen, None
+    episodes = await asyncio.to_thread(_episodes, chosen, store)
+    settings = trainer_settings(record)
+    return chosen, ask(view.metrics, settings, alarms=view.alarms, episodes=episodes)
+
+
+def _episodes(run: str, store: RunStore) -> MetricsReader | None:
+    """Return what the episodes of a run show by step; None where none of them is here."""
+    from hudtui.core.errors import InputError
+    from hudtui.core.results.evidence import episode_numbers
+    from hudtui.core.results.find import results_named
+    from hudtui.core.results.index import ResultIndex
+
+    try:
+        index = ResultIndex(results_named(run, Path.cwd(), store))
+    except InputError:
+        return None
+    while not index.advance(1.0).complete:
+        pass
+    return episode_numbers(index.entries)
 
 
 async def _of_path(path: str) -> Diagnosis | None:
@@ -112,6 +139,9 @@ def _print(name: str, diagnosis: Diagnosis) -> None:
         console.out(f"{finding.severity}  {clean_line(head)}")
         for line in lines:
             console.out(f"  {clean_line(line, 400)}")
+        if finding.episodes:
+            words = shlex.join(["hudtui", "rollouts", "list", name, *finding.episodes.split()])
+            console.out(f"  episodes: {clean_line(words)}")
     if diagnosis.unseen:
         console.say(f"not seen, as the run has no such numbers: {', '.join(diagnosis.unseen)}")
 

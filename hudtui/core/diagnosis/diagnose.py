@@ -24,6 +24,7 @@ def diagnose(
     settings: Mapping[str, Any] | None = None,
     *,
     alarms: Iterable[Alarm] = (),
+    episodes: MetricsReader | None = None,
 ) -> Diagnosis:
     """Return what the metrics of a run say about its health.
 
@@ -31,8 +32,10 @@ def diagnose(
         metrics: All metrics of the run.
         settings: Settings of its trainer, from which remedies name new values.
         alarms: What else is known of the run.
+        episodes: What its episodes show by step, see `results.evidence`.
     """
-    return with_alarms(examine(Observed(metrics, settings)), alarms, settings or {})
+    run = Observed(metrics, settings, episodes)
+    return with_alarms(examine(run), alarms, settings or {})
 
 
 def examine(run: Observed) -> Diagnosis:
@@ -57,6 +60,7 @@ def examine(run: Observed) -> Diagnosis:
                 sign.onset,
                 sign.evidence,
                 known.advice(run.settings),
+                f"{known.shown_by} step:>={sign.onset:g}".strip() if run.episodes.names else "",
             )
         )
     enough = sum(run.series(name) is not None for name in _CORE) >= 2 and run.steps >= FEWEST

@@ -272,13 +272,6 @@ watched(
     ),
 )(logged("server-silent"))
 watched(
-    "context-full",
-    "Conversations are longer than the model's context",
-    "Their episodes break off, and the longest tasks are never learned.",
-    severity="high",
-    advice=words("Raise max_seq_len, or lower max_turns or what a tool answers."),
-)(logged("context-full"))
-watched(
     "optimizer-lost",
     "The state of the optimizer was lost when the training went on",
     "The next steps are worse than the last ones before, until its averages are built up again.",

@@ -21,10 +21,17 @@ class Observed:
     Args:
         metrics: All metrics of the run.
         settings: Settings of its trainer, where they are known.
+        episodes: What its episodes show by step, see `results.evidence`.
     """
 
-    def __init__(self, metrics: MetricsReader, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        metrics: MetricsReader,
+        settings: Mapping[str, Any] | None = None,
+        episodes: MetricsReader | None = None,
+    ) -> None:
         self.metrics, self.settings = metrics, settings or {}
+        self.episodes = episodes or MetricsReader()
         self.wrong, self.steps = metrics.wrong, metrics.steps
         self.newest = metrics.newest[0] if metrics.newest is not None else 0.0
         self._series: dict[str, Series | None] = {}
@@ -37,7 +44,8 @@ class Observed:
 
     @cached_property
     def _normal(self) -> dict[str, str]:
-        return {normal(name).removeprefix("train/"): name for name in reversed(self.metrics.names)}
+        names = (*self.metrics.names, *self.episodes.names)
+        return {normal(name).removeprefix("train/"): name for name in reversed(names)}
 
     def series(self, what: str) -> Series | None:
         """Return the series of a quantity or signal; None if the run has too few of its numbers."""
@@ -54,6 +62,8 @@ class Observed:
 
     def _named(self, name: str | None, fewest: int = FEWEST) -> Series | None:
         points = self.metrics.series(name) if name is not None else ()
+        if name is not None and not points:
+            points = self.episodes.series(name)
         return Series.of(name or "", points) if len(points) >= fewest else None
 
     @cached_property

@@ -545,6 +545,62 @@ def _broken(run: Observed) -> Sign | None:
 
 
 @signature(
+    "context-full",
+    "Conversations fill the model's context, and are cut off there",
+    "Their episodes break off or end early, and the longest tasks are never learned.",
+    needs=("context_full",),
+    severity="high",
+    advice=together(
+        scaled("max_seq_len", 2, "Raise max_seq_len."),
+        words("Lower max_turns, or shorten what a tool answers."),
+    ),
+    watch=logged("context-full"),
+    shown_by="stop:context",
+)
+def _context(run: Observed) -> Sign | None:
+    return _high_share(run, "context_full", 0.2, 0.5)
+
+
+@signature(
+    "turn-limit",
+    "Most episodes end at the limit of their turns",
+    "The model never finishes: it does not know when it is done, or has too few turns.",
+    needs=("turn_limit", "reward"),
+    severity="medium",
+    advice=together(
+        scaled("max_turns", 2, "Raise max_turns."),
+        words("Say in the prompt how an episode is ended."),
+    ),
+    shown_by="stop:max_turns",
+)
+def _turns(run: Observed) -> Sign | None:
+    level = _reward_level(run)
+    if level is None or level >= 0.8:  # a game that is played to its last turn
+        return None
+    return _high_share(run, "turn_limit", 0.6, 0.95)
+
+
+@signature(
+    "done-at-once",
+    "Episodes end at once: the model gives up instead of trying",
+    "A model that says that it is done before it has done anything has learned that trying is "
+    "punished, or that giving up costs nothing.",
+    needs=("done_at_once", "reward"),
+    severity="high",
+    advice=words(
+        "Reward steps on the way, and nothing for an end without an attempt.",
+        "Continue from the checkpoint before the onset.",
+    ),
+    shown_by="stop:done turns:<2",
+)
+def _gives_up(run: Observed) -> Sign | None:
+    level, share = _reward_level(run), run.series("done_at_once")
+    if level is None or share is None or level >= 0.5 or share.start >= 0.5:
+        return None
+    return _high_share(run, "done_at_once", 0.3, 0.7)
+
+
+@signature(
     "stale-weights",
     "The server's log probabilities are not those of the trainer",
     "The model that plays is not the one that is trained: old weights, or another precision.",

@@ -54,6 +54,8 @@ class Signature:
     """The name of its threshold in `settings.ALARM_SETTINGS`; None where nothing is compared."""
     explains: tuple[str, ...] = ()
     """Signatures that follow from it, and are left out beside it."""
+    shown_by: str = ""
+    """A filter of the episodes that show it; empty for all since the onset."""
 
 
 SIGNATURES: dict[str, Signature] = {}
@@ -71,6 +73,7 @@ def signature(
     explains: tuple[str, ...] = (),
     watch: Finder | None = None,
     threshold: str | None = None,
+    shown_by: str = "",
 ) -> Callable[[Test], Test]:
     """Return a decorator that declares a test of metrics as a signature.
 
@@ -79,7 +82,8 @@ def signature(
 
     def declare(test: Test) -> Test:
         SIGNATURES[name] = Signature(
-            name, title, meaning, needs, severity, advice, test, watch, threshold, explains
+            *(name, title, meaning, needs, severity, advice, test),
+            *(watch, threshold, explains, shown_by),
         )
         return test
 

@@ -57,6 +57,8 @@ class Finding:
     """The step at which it began."""
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
+    episodes: str = ""
+    """A filter of `hudtui rollouts list` for the episodes that show it; empty without any."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -78,6 +80,7 @@ class Finding:
             "probability": round(self.probability, 2),
             "onset": self.onset,
             "evidence": [one.to_json() for one in self.evidence],
+            "episodes": self.episodes,
             "remedies": [
                 {"words": one.words, "settings": dict(one.settings)} for one in self.remedies
             ],

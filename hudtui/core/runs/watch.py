@@ -742,7 +742,7 @@ class _RunReader:
         self._complete_since: float | None = None
         """When the run ended, if all its metrics were read after that."""
         self.metrics = self._make()
-        self.live = LiveDiagnosis(lambda: _trainer_settings(machine.record))
+        self.live = LiveDiagnosis(lambda: trainer_settings(machine.record))
         self.result = RunResult()
         self._gpu_file = TailReader(machine.path("gpu.jsonl"), most=64 * 1024)
         self.gpus: tuple[GpuLoad, ...] = ()
@@ -947,8 +947,8 @@ class _RunReader:
         return clock - since if seen else max(now - beat, clock - since, 0.0)
 
 
-def _trainer_settings(record: RunRecord) -> Mapping[str, Any]:
-    """Return the settings of a run's trainer; none where they cannot be read."""
+def trainer_settings(record: RunRecord) -> Mapping[str, Any]:
+    """Return the settings of a run's trainer by name; none where they cannot be read."""
     from hudtui.core.runs.run_settings import settings_of
 
     try:

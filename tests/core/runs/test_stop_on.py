@@ -44,7 +44,7 @@ def test_only_what_is_named_and_certain_stops_a_run() -> None:
 
 def test_a_name_that_is_no_signature_is_refused_with_those_that_are() -> None:
     check_stop_on(["critical", "entropy-collapse"])
-    for wrong in ("entropy", "heartbeat", "", "Critical"):
+    for wrong in ("entropy", "heartbeat", "done-at-once", "context-full", "", "Critical"):
         with pytest.raises(InputError, match="is no signature") as refused:
             check_stop_on([wrong])
         assert "entropy-collapse" in (refused.value.fix or "")
