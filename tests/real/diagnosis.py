@@ -1,12 +1,14 @@
 """The diagnosis beside what others make up: the runs of rlprobe 0.1.0 and rldoctor 0.2.0.
 
     python -m venv X && X/bin/pip install rlprobe==0.1.0 rldoctor==0.2.0
-    python tests/real/diagnosis.py --python X/bin/python [--seeds 20]
+    python tests/real/diagnosis.py --python X/bin/python [--seeds 20] [--first 700]
 
 Their generators fabricate healthy runs and runs with one trouble each. The table names, for each
-kind, the signature that is meant, in how many runs it is found, the median onset as a share of the
-run, and what else is found. The last lines give the recall, and the share of healthy runs that are
-accused. rlprobe's columns are renamed to those of TRL; rldoctor's are TRL's own.
+kind, the signature that is meant, in how many runs it is found, by rlprobe and by rldoctor too, the
+median onset as a share of the run, and what else is found. The last lines give the recall, and the
+share of healthy runs that are accused, of all three. rlprobe's columns are renamed to those of TRL;
+rldoctor's are TRL's own. rlprobe reads its own recordings alone. The first twenty seeds are those
+that the thresholds were chosen on.
 """
 
 from __future__ import annotations
@@ -27,22 +29,32 @@ GENERATE = """
 import json, pathlib, sys, tempfile
 import pyarrow.parquet as pq
 from rl_doctor.simulate import SCENARIOS, simulate
+from rl_doctor import Severity, diagnose, run_from_records
+from rlprobe.doctor.engine import diagnose as probe
 from rlprobe.testing.synth import generate_run
-steps, seeds = int(sys.argv[1]), int(sys.argv[2])
-PROBE = sys.argv[3].split()
-def tell(kind, seed, rows):
-    print(json.dumps([kind, seed, rows]), flush=True)
+steps, first, seeds = map(int, sys.argv[1:4])
+PROBE, NAMES = sys.argv[4].split(), json.loads(sys.argv[5])
+SEEDS = range(first, first + seeds)
+def doctor(rows):
+    found = diagnose(run_from_records(rows)).findings
+    return [one.detector for one in found if one.severity >= Severity.WARNING]
+def tell(kind, rows, of_probe):
+    print(json.dumps([kind, rows, {"rldoctor": doctor(rows), "rlprobe": of_probe}]), flush=True)
 for kind in SCENARIOS:
-    for seed in range(seeds):
-        tell("doctor." + kind, seed, simulate(kind, n_steps=steps, seed=seed)[0])
+    for seed in SEEDS:
+        tell("doctor." + kind, simulate(kind, n_steps=steps, seed=seed)[0], None)
 for kind in PROBE:
-    for seed in range(seeds):
+    for seed in SEEDS:
         with tempfile.TemporaryDirectory() as folder:
             pathology = None if kind == "healthy" else kind
             generate_run(folder, pathology=pathology, n_steps=steps, seed=seed)
             rows = pq.read_table(pathlib.Path(folder, "steps.parquet")).to_pylist()
-        keep = [{k: v for k, v in row.items() if isinstance(v, (int, float))} for row in rows]
-        tell("probe." + kind, seed, keep)
+            found = [one.signature_id for one in probe(folder)]
+        keep = [
+            {NAMES.get(k, k): v for k, v in row.items() if isinstance(v, (int, float))}
+            for row in rows
+        ]
+        tell("probe." + kind, keep, found)
 """
 NAMES = {
     "reward_mean": "reward",
@@ -80,17 +92,44 @@ MEANT = {
 }
 """Kinds of runs, and the signature that stands for each. The others have none: a plateau, a value
 function that diverges, a distance that grows at some positions alone."""
+THEIRS = {
+    "entropy-collapse": {"entropy_collapse", "ENTROPY_COLLAPSE"},
+    "no-spread-solved": {"advantage_collapse"},
+    "no-spread-failed": {"advantage_collapse"},
+    "no-spread": {"advantage_collapse", "DEGENERATE_GROUPS", "ADV_COLLAPSE"},
+    "constant-reward": {"advantage_collapse", "REWARD_STD_DEATH"},
+    "reward-hacking": {"reward_hacking"},
+    "length-hacking": {"length_pathology", "REWARD_HACK_LENGTH"},
+    "truncation": {"length_pathology", "TRUNCATION_STARVE"},
+    "kl-blow-up": {"kl_drift", "KL_BLOWUP"},
+    "clip-saturation": {"clip_saturation", "CLIP_SATURATION"},
+    "gradient-spikes": {"gradient_pathology", "GRAD_PATHOLOGY"},
+    "form-alone": {"reward_composition", "FORMAT_GAMING"},
+    "repetition": {"REPETITION_SPIRAL"},
+    "slower": {"THROUGHPUT_ROT"},
+}
+"""What the two call a signature; what is missing they do not look for."""
 PROBE = ("healthy", *(kind.partition(".")[2] for kind in MEANT if kind.startswith("probe.")))
 
 
-def runs(python: str, seeds: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the kind and the lines of each run."""
-    words = [python, "-c", GENERATE, str(STEPS), str(seeds), " ".join(PROBE)]
+Verdicts = dict[str, list[str] | None]
+
+
+def runs(
+    python: str, first: int, seeds: int
+) -> Iterator[tuple[str, list[dict[str, Any]], Verdicts]]:
+    """Yield the kind and the lines of each run, and what the others say of it."""
+    numbers = map(str, (STEPS, first, seeds))
+    words = [python, "-c", GENERATE, *numbers, " ".join(PROBE), json.dumps(NAMES)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as made:
         assert made.stdout is not None
         for line in made.stdout:
-            kind, _, rows = json.loads(line)
-            yield kind, [{NAMES.get(name, name): row[name] for name in row} for row in rows]
+            kind, rows, verdicts = json.loads(line)
+            yield kind, rows, verdicts
+
+
+def _share(found: collections.Counter[str], kind: str, count: int) -> str:
+    return f"{found[kind]:3} of {count}" if kind in found else "  -"
 
 
 def main() -> int:
@@ -98,17 +137,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--python", required=True, help="Python with rlprobe and rldoctor")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=700)
     given = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
     hits: collections.Counter[str] = collections.Counter()
     onsets: dict[str, list[float]] = collections.defaultdict(list)
     others: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for kind, rows in runs(given.python, given.seeds):
+    theirs: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for kind, rows, verdicts in runs(given.python, given.first, given.seeds):
         metrics = MetricsReader()
         for row in rows:
             metrics.add(row)
         counts[kind] += 1
         meant = MEANT.get(kind)
+        for name, said in verdicts.items():
+            wanted = kind.endswith(".healthy")
+            right = THEIRS.get(meant or "", set())
+            if said is not None:
+                theirs[name][kind] += bool(said) if wanted else bool(right.intersection(said))
         for finding in diagnose(metrics).findings:
             if finding.signature == meant:
                 hits[kind] += 1
@@ -118,11 +164,19 @@ def main() -> int:
     for kind, count in counts.items():
         onset = f"{statistics.median(onsets[kind]):.2f}" if onsets[kind] else "-"
         beside = ", ".join(f"{name} {number}" for name, number in others[kind].items())
-        print(f"{kind:26} {MEANT.get(kind, '-'):18} {hits[kind]:3} of {count}  {onset:5} {beside}")
+        both = "  ".join(_share(theirs[name], kind, count) for name in ("rlprobe", "rldoctor"))
+        head = f"{kind:26} {MEANT.get(kind, '-'):18} {hits[kind]:3} of {count}  {both}"
+        print(f"{head}  {onset:5} {beside}")
     wanted = sum(counts[kind] for kind in MEANT)
     accused = sum(sum(others[kind].values()) for kind in counts if kind.endswith(".healthy"))
     healthy = sum(count for kind, count in counts.items() if kind.endswith(".healthy"))
     print(f"found {sum(hits.values())} of {wanted}; accused {accused} of {healthy} healthy runs")
+    for name, found in theirs.items():
+        sick = sum(number for kind, number in found.items() if kind in MEANT)
+        blamed = sum(number for kind, number in found.items() if kind.endswith(".healthy"))
+        asked = sum(counts[kind] for kind in found if kind in MEANT)
+        well = sum(counts[kind] for kind in found if kind.endswith(".healthy"))
+        print(f"{name}: found {sick} of {asked}; accused {blamed} of {well} healthy runs")
     return int(sum(hits.values()) < 0.95 * wanted or accused > healthy / 100)
 
 
