@@ -13,6 +13,7 @@ conversations at once. All else is gone at the end.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import resource
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.games import game  # noqa: E402
+from support.openenv_client import connected  # noqa: E402
 from support.scripted_chat import scripted_chat  # noqa: E402
 
 HUDTUI = (sys.executable, "-m", "hudtui")
@@ -82,17 +84,18 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, help="keep the environment of openenv there")
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--clients", type=int, default=500)
+    parser.add_argument("--smoke", action="store_true", help="two episodes, with our own client")
+    parser.add_argument("--out", type=Path, help="with --smoke: its folder")
     given = parser.parse_args()
+    if given.smoke:
+        return smoke(given.out)
     rows: list[tuple[str, float, str, bool]] = []
     with tempfile.TemporaryDirectory(prefix="hudtui-openenv-") as name:
-        os.environ["HUDTUI_TRUST"] = name
         began = time.monotonic()
         python = install(given.venv or Path(name) / "venv")
         rows.append(("installed", time.monotonic() - began, PACKAGE, True))
         work = Path(name) / "work"
-        work.mkdir()
-        (work / "tasks.json").write_text(json.dumps([game(seed) for seed in range(given.episodes)]))
-        (work / "2048.yaml").write_bytes((ROOT / "configs" / "2048.yaml").read_bytes())
+        prepare(work, given.episodes)
         began = time.monotonic()
         here, scripts = own(work)
         turns = sum(map(len, scripts.values()))
@@ -113,6 +116,35 @@ def main() -> int:
         f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB"
     )
     return 0 if all(good for *_, good in rows) else 1
+
+
+def prepare(work: Path, episodes: int) -> None:
+    """Write the tasks and the configuration."""
+    os.environ["HUDTUI_TRUST"] = str(work.parent)
+    work.mkdir()
+    (work / "tasks.json").write_text(json.dumps([game(seed) for seed in range(episodes)]))
+    (work / "2048.yaml").write_bytes((ROOT / "configs" / "2048.yaml").read_bytes())
+
+
+def smoke(work: Path) -> int:
+    """The same replies through `hudtui eval` and through the server; returns the exit code."""
+    prepare(work, 2)
+    here, scripts = own(work)
+
+    async def again(url: str) -> dict[str, float]:
+        rewards = {}
+        for task, replies in scripts.items():
+            async with connected(url) as client:
+                seen = await client.reset(task_id=task)
+                for reply in replies:
+                    seen = await client.say(reply)
+                rewards[task] = seen["reward"]
+        return rewards
+
+    with served(work) as (_, url):
+        there = asyncio.run(again(url))
+    print(f"hudtui eval {here}\nhudtui env serve {there}")
+    return int(here != there)
 
 
 def install(venv: Path) -> Path:

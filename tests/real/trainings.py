@@ -119,7 +119,11 @@ def main() -> int:
     parser.add_argument(
         "--llamafactory", type=Path, help="a folder with LLaMA-Factory and what it needs"
     )
+    parser.add_argument("--smoke", action="store_true", help="made-up files, without torch")
+    parser.add_argument("--out", type=Path, help="with --smoke: its folder")
     given = parser.parse_args()
+    if given.smoke:
+        return smoke(given.out)
     failed = False
     with tempfile.TemporaryDirectory(prefix="hudtui-trainings-") as name:
         place = Path(name)
@@ -169,6 +173,33 @@ def main() -> int:
                 print(f"{job['name']:<20} {source:<12} {len(keys):>7} {equal:>7}", flush=True)
                 failed = failed or not 0 < len(keys) == equal
     print("NOT as it should be" if failed else "all as it should be")
+    return int(failed)
+
+
+def smoke(place: Path) -> int:
+    """Read what transformers would have written, of twelve steps; returns the exit code."""
+    rows = [
+        {"step": step, "loss": 1 / step, "grad_norm": step / 8, "learning_rate": 1e-5 * step}
+        for step in range(1, 13)
+    ]
+    wanted = {
+        (float(row["step"]), name): value
+        for row in rows
+        for name, value in row.items()
+        if name != "step"
+    }
+    kept = place / "run" / "checkpoint-12"
+    kept.mkdir(parents=True)
+    state = {"global_step": 12, "max_steps": 12, "log_history": rows}
+    (kept / "trainer_state.json").write_text(json.dumps(state))
+    text = "".join(f"{ {name: row[name] for name in row if name != 'step'} }\n" for row in rows)
+    (place / "run.log").write_text(text)
+    failed = False
+    for source, path in (("checkpoints", place / "run"), ("log", place / "run.log")):
+        found = asyncio.run(read(str(path)))
+        equal = sum(found.get(key) == value for key, value in wanted.items())
+        print(f"{source:<12} {len(found):>7} {equal:>7}")
+        failed = failed or not equal == len(found) == len(wanted)
     return int(failed)
 
 
