@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 REAL = Path(__file__).parent / "real"
-SMOKE = ("containers", "gpu", "learns", "openenv", "trainings", "two_gpus")
+SMOKE = ("containers", "diagnosis", "gpu", "learns", "openenv", "trainings", "two_gpus")
 
 
 @pytest.mark.parametrize("name", SMOKE)

@@ -132,19 +132,38 @@ def _share(found: collections.Counter[str], kind: str, count: int) -> str:
     return f"{found[kind]:3} of {count}" if kind in found else "  -"
 
 
+def made_up() -> Iterator[tuple[str, list[dict[str, Any]], Verdicts]]:
+    """Yield a healthy run, and one whose distance from the model before training blows up."""
+    for kind in ("smoke.healthy", "probe.kl_blowup"):
+        rows = []
+        for step in range(1, STEPS + 1):
+            noise = step * 7919 % 101 / 101 - 0.5
+            kl = 0.02 + 0.004 * noise
+            if kind != "smoke.healthy" and step > STEPS / 2:
+                kl *= 1.06 ** (step - STEPS / 2)
+            reward = 0.2 + 0.5 * step / STEPS + 0.05 * noise
+            rows.append({"step": step, "reward": reward, "kl": min(kl, 20.0)})
+        yield kind, rows, {}
+
+
 def main() -> int:
     """Print the table; 1 if the recall is below 95 %, or a healthy run is accused."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--python", required=True, help="Python with rlprobe and rldoctor")
+    parser.add_argument("--python", help="Python with rlprobe and rldoctor")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=700)
+    parser.add_argument("--smoke", action="store_true", help="two runs of our own instead")
+    parser.add_argument("--out", help="not used: nothing is written")
     given = parser.parse_args()
+    if given.python is None and not given.smoke:
+        parser.error("name the Python with rlprobe and rldoctor, or --smoke")
+    made = made_up() if given.smoke else runs(given.python, given.first, given.seeds)
     counts: collections.Counter[str] = collections.Counter()
     hits: collections.Counter[str] = collections.Counter()
     onsets: dict[str, list[float]] = collections.defaultdict(list)
     others: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     theirs: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for kind, rows, verdicts in runs(given.python, given.first, given.seeds):
+    for kind, rows, verdicts in made:
         metrics = MetricsReader()
         for row in rows:
             metrics.add(row)
@@ -168,6 +187,7 @@ def main() -> int:
         head = f"{kind:26} {MEANT.get(kind, '-'):18} {hits[kind]:3} of {count}  {both}"
         print(f"{head}  {onset:5} {beside}")
     wanted = sum(counts[kind] for kind in MEANT)
+    assert counts, "no run was made"
     accused = sum(sum(others[kind].values()) for kind in counts if kind.endswith(".healthy"))
     healthy = sum(count for kind, count in counts.items() if kind.endswith(".healthy"))
     print(f"found {sum(hits.values())} of {wanted}; accused {accused} of {healthy} healthy runs")
