@@ -405,6 +405,18 @@ async def test_an_answer_is_shown_below_the_call(
     await says(app_of(desk), *words, size=(80, 24), press=["2"], run_before=send)
 
 
+async def test_the_preview_reads_the_dialect_of_the_configuration(
+    open_app: Any, desk: Path, settle: Any
+) -> None:
+    text = TEXT.replace("use_thinking: true", "use_thinking: true\n  dialect: hermes")
+    file_of(desk).write_text(text)
+    async with mapping(open_app, settle, desk) as (screen, _):
+        shown = screen.query_one("#map-meaning", Sheet).plain
+        assert "hermes" in shown and "a section of the system prompt" in shown
+        assert screen.preview.meaning.call.arguments == {"action": "click", "x": 100, "y": 200}
+        assert "<tool_call>" in screen.preview.reply.text
+
+
 # -- typing
 # --------------------------------------------------------------------------------------------------
 

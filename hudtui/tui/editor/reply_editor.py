@@ -56,15 +56,23 @@ class ReplyEditor(Acting, SignedArea):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         self._spans_of = ""
         self._spans: tuple[TagSpan, ...] = ()
+        self._dialect = "text"
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id=id)
         self.cursor_blink = False
 
+    def read_as(self, dialect: str) -> None:
+        """Colour the text as it counts in a dialect."""
+        if dialect != self._dialect:
+            self._dialect, self._spans_of = dialect, ""
+            self.refresh()
+
     def get_line(self, line_index: int) -> Text:
-        from hudtui.core.gym.reply import split_reply
+        from hudtui.core.gym.dialects.known import DIALECTS
 
         text = self.text
         if text != self._spans_of:
-            self._spans_of, self._spans = text, split_reply(text).spans
+            spans = DIALECTS[self._dialect].read(text, False).parts.spans
+            self._spans_of, self._spans = text, spans
         line = self.signed_line(line_index)
         start = self.document.get_index_from_location((line_index, 0))  # type: ignore[attr-defined]
         line.stylize(self._style("outside"))

@@ -177,6 +177,7 @@ class PreviewPane(Pane):
             self.sheet.show([Content.styled(words, "$foreground-muted")])
             note.display = False
             return None
+        self.reply.read_as(draft.config.parser.dialect)
         self.meaning = Interpreter(draft.config, draft.tools).interpret(self.reply.text)
         lines = preview_lines(self.meaning, draft.config)
         if self.answer:

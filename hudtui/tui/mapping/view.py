@@ -30,9 +30,30 @@ VERDICTS = {
 }
 
 
+_LEARNS = {
+    "prompt": "of the tools by a section of the system prompt",
+    "apart": "of the tools by schemas in the request, or in the chat template",
+}
+"""How a model learns of the tools, where its prompt alone does not say it."""
+
+
+def _dialect_lines(config: GymConfig) -> list[Content]:
+    """Say in which form the configuration reads calls, where it is not the default one."""
+    from hudtui.core.gym.dialects.known import DEFAULT, DIALECTS
+
+    dialect = DIALECTS[config.parser.dialect]
+    if dialect.name == DEFAULT:
+        return []
+    named = Content.assemble((dialect.name, "bold $accent"), f"  {dialect.title}")
+    lines = [_field("dialect", named)]
+    if dialect.schemas in _LEARNS:
+        lines.append(_field("learns", Content.styled(_LEARNS[dialect.schemas], _MUTED)))
+    return lines
+
+
 def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
     """Return the meaning of a reply in full."""
-    lines: list[Content] = []
+    lines = _dialect_lines(config)
     error = meaning.error
     think = clean_line(meaning.think or "", 300)
     lines.append(
@@ -52,6 +73,11 @@ def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
                     f"! {meaning.extra_calls} further {word} not carried out", "$warning"
                 ),
             )
+        )
+    if meaning.more:
+        count = len(meaning.more) + 1
+        lines.append(
+            _field("", Content.styled(f"{count} calls, played one after the other", _MUTED))
         )
     if meaning.action is not None:
         arguments = ", ".join(

@@ -149,6 +149,7 @@ class ReplyPane(Pane):
         if meaning is None or config is None:
             sheet.show([])
             return
+        self.editor.read_as(config.parser.dialect)
         lines = preview_lines(meaning, config)
         if played != self.editor.text:
             lines.insert(

@@ -40,8 +40,17 @@ def offered(text: str, tools: dict[str, Tool] | None = TOOLS) -> list[str]:
     ("text", "labels"),
     [
         ("act|", ["action_mappings"]),
-        ("parser:\n  |", ["use_thinking", "xml_weight", "action_weight"]),
-        ("parser:\n  xml_weight: 1\n  |", ["use_thinking", "action_weight"]),
+        (
+            "parser:\n  |",
+            ["use_thinking", "xml_weight", "action_weight", "dialect", "parallel"],
+        ),
+        (
+            "parser:\n  xml_weight: 1\n  |",
+            ["use_thinking", "action_weight", "dialect", "parallel"],
+        ),
+        ("parser:\n  dialect: |", ["text", "native", "hermes", "json", "harmony", "auto"]),
+        ("parser:\n  dialect: h|", ["hermes", "harmony"]),
+        ("parser:\n  parallel: |", ["first", "all", "refuse"]),
         ("parser:\n  use_thinking: |", ["true", "false"]),
         ("action_mappings:\n  |", ["move", "click"]),
         ("action_mappings:\n  go:\n    _tool: |", ["move", "click"]),

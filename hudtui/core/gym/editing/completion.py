@@ -15,6 +15,7 @@ from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import TOP_KEYS
+from hudtui.core.gym.dialects.known import DIALECTS, PARALLEL
 from hudtui.core.gym.editing.outline import outline, split_parts, unquoted
 from hudtui.core.gym.generate import action_snippet
 from hudtui.core.gym.lint.findings import MAPPINGS, TextEdit
@@ -42,6 +43,8 @@ _KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "use_thinking": "a think block is expected",
         "xml_weight": "share of the expected tags",
         "action_weight": "share of tool texts that parse",
+        "dialect": "form of the model's calls",
+        "parallel": "what is played of several calls",
     },
     ("rubric",): {
         "weights": "of the reward's components",
@@ -54,6 +57,11 @@ _KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     ("examples",): {"user": "the user's message", "assistant": "its reply"},
     ("job",): {"name": "of the run", "metadata": "kept with the run"},
 }
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "dialect": {name: dialect.title for name, dialect in DIALECTS.items()},
+    "parallel": dict(zip(PARALLEL, ("the first call alone", "all, in order", "none"), strict=True)),
+}
+"""Keys of `parser` whose value is one of a few words."""
 _FLAGS = frozenset(("use_thinking", "use_context", "allow_unmapped"))
 
 
@@ -251,6 +259,9 @@ class _CursorPlace:
         path = self.path
         if name in _FLAGS:
             yield from (Candidate(word, word) for word in ("true", "false"))
+        if path[:1] == ("parser",) and name in _WORDS:
+            for word, about in _WORDS[name].items():
+                yield Candidate(word, word, clean_line(about, 60))
         if len(path) < 2 or path[0] != MAPPINGS:
             return
         if len(path) == 2 and name == "_tool":
