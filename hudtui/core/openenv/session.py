@@ -185,7 +185,7 @@ class EpisodeSession:
             "turn": 0,
             "is_error": False,
             "system_prompt": messages[0]["content"] if messages[0]["role"] == "system" else "",
-            "examples": [vars(example) for example in self._served.config.examples],
+            "examples": [vars(example) for example in self._served.config.rounds],
             "max_turns": player.max_turns,
         }
         metadata = {"episode_id": self._episode_id, "task_id": task.id}

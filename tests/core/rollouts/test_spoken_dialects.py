@@ -277,3 +277,25 @@ async def test_a_hundred_native_episodes_have_one_reward_on_every_road(new_sessi
     assert len(set(wanted)) > 5
     for road, found in rewards.items():
         assert found == wanted, road
+
+
+EXAMPLES = """
+examples:
+  - {user: "2 2 . .", assistant: "<think>left</think><tool>left()</tool>"}
+action_mappings:
+  left: {_tool: move, direction: {static: left}}
+"""
+
+
+async def test_examples_are_sent_where_calls_stand_in_the_text(new_session, make_config, task):
+    @contextlib.asynccontextmanager
+    async def connect(_):
+        yield new_session()
+
+    for dialect in DIALECTS:
+        config = with_dialect(make_config(EXAMPLES), dialect)
+        shown = 0 if DIALECTS[dialect].schemas == "apart" else 1
+        assert len(config.opening()) == 2 * shown
+        client = EpisodeSession(ServedTasks([task], config, connect))
+        assert len((await client.reset({}))["observation"]["examples"]) == shown
+        await client.close()
