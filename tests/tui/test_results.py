@@ -848,8 +848,11 @@ async def test_a_point_of_a_curve_leads_to_its_episodes_in_two_keys(
             lambda: getattr(app.screen, "view", None) is not None and app.screen.view.step == "3/3",
         )
         await pilot.press("m")
+        await until(pilot, lambda: app.screen.pane.tab == "metrics" and app.focused is not None)
+        await until(pilot, lambda: "by step" in screen_text(app))
+        await pilot.press("left")
         await until(pilot, lambda: "Enter: its episodes" in screen_text(app))
-        await pilot.press("left", "enter")
+        await pilot.press("enter")
         await until(
             pilot,
             lambda: (
@@ -1009,7 +1012,7 @@ async def test_a_task_of_an_evaluation_leads_to_its_group(open_app: Any, project
         )
         await pilot.press("m")
         await until(pilot, lambda: app.screen.pane.tab == "metrics" and app.focused is not None)
-        await pilot.press("enter")
+        await pilot.press("enter", "enter")  # one chart large, then the episodes
         await until(
             pilot,
             lambda: isinstance(app.screen, ResultsScreen) and app.screen.groups.row is not None,

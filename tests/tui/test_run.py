@@ -441,12 +441,12 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         assert (
             "━ grpo lora 16  ━━ grpo lora 8" in shown
             and "reward std" in shown
-            and "clip_ratio" not in shown
+            and "O: 1 more" not in shown
         )
         await pilot.press("A", "O")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
-        assert "by time" in shown and "29m 30s" in shown and "clip_ratio" in shown
+        assert "by time" in shown and "29m 30s" in shown and "O: 1 more" in shown
         app.screen.action_refresh()
         app.screen._show_curves()
         assert "━━ grpo lora 8" in screen_text(app), "a compared run stays until it is read again"
