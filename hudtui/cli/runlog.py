@@ -7,7 +7,15 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,23 +205,49 @@ async def follow_all(
         part: What of them is printed.
         sink: Where they go.
     """
+    record = await asyncio.to_thread(monitor.record, run)
+    others = {stage.name for stage in record.plan.stages if stage.node}
+    logs = {window: monitor.log(run, window) for window in windows}
     try:
-        await follow_logs({window: monitor.log(run, window) for window in windows}, part, sink)
+        await follow_logs(logs, part, sink, may_be_lost=others)
     except asyncio.CancelledError:
         if await monitor.is_active(run):
             console.say("The run continues; hudtui runs stop ends it.")
         raise
 
 
-async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> None:
-    """Print logs, by their windows, as they grow; see `follow_all`."""
-    tasks = [asyncio.create_task(_follow(log, window, part, sink)) for window, log in logs.items()]
+async def follow_logs(
+    logs: Mapping[str, Log], part: LogPart, sink: Sink, *, may_be_lost: Collection[str] = ()
+) -> None:
+    """Print logs, by their windows, as they grow; see `follow_all`.
+
+    One of `may_be_lost`, whose machine does not answer any more, ends with a sentence.
+    """
+
+    async def follow(window: str, log: Log) -> None:
+        with lost_node(window, window in may_be_lost):
+            await _follow(log, window, part, sink)
+
+    tasks = [asyncio.create_task(follow(window, log)) for window, log in logs.items()]
     try:
         await asyncio.gather(*tasks)
     finally:  # an error of one log ends them all
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def lost_node(window: str, may_be_lost: bool) -> Iterator[None]:
+    """Say why the log of a node that is gone cannot be read: those of the others can."""
+    from hudtui.core.errors import MachineError
+
+    try:
+        yield
+    except MachineError as error:
+        if not may_be_lost:
+            raise
+        console.say(f"{window}: its log cannot be read: {clean_line(error.what, 200)}")
 
 
 async def follow_run(monitor: Monitor, record: RunRecord) -> None:

@@ -240,8 +240,10 @@ async def logs(
         summary = await store.run(store.summary, chosen)
         console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
     else:
+        others = {stage.name for stage in record.plan.stages if stage.node}
         for name in windows:
-            await runlog.print_log(monitor.log(chosen, name), name, part, sink)
+            with runlog.lost_node(name, name in others and name != window):
+                await runlog.print_log(monitor.log(chosen, name), name, part, sink)
 
 
 @app.command("start")
