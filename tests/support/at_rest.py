@@ -18,7 +18,6 @@ from unittest.mock import patch
 from weakref import WeakSet
 
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
-from textual.screen import Screen
 
 _THREADS_WAIT = 0.15
 """Seconds without processor time after which threads that sleep count as ones that wait for
@@ -28,9 +27,6 @@ _ROUNDS = 4
 no processor."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
-_unpainted: WeakSet[Screen] = WeakSet()
-"""Screens that have changed since they were painted."""
-_paint = Screen._compositor_refresh
 
 
 def _elsewhere() -> float:
@@ -49,23 +45,12 @@ def _wanting() -> bool:
 
 
 async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
-    """Wait until the app is at rest, and paint what has changed.
+    """Wait until the app is at rest.
 
     Args:
         shortest: Seconds to wait in any case.
         longest: Seconds after which the wait ends, whatever the app does.
     """
-    await _rest(shortest, longest)
-    changed = [screen for screen in _unpainted if screen.is_running]
-    _unpainted.clear()
-    for screen in changed:
-        with screen._context():
-            _paint(screen)
-    if changed:
-        await _rest(0.0, longest)
-
-
-async def _rest(shortest: float, longest: float) -> None:
     loop: Any = asyncio.get_running_loop()
     end = loop.time() + longest
     await asyncio.sleep(shortest)
@@ -101,16 +86,6 @@ async def after_a_key(shortest: float = 0.0) -> None:
     await at_rest(max(shortest, 0.016))
 
 
-def _paint_at_rest(screen: Screen) -> None:
-    """Let a screen that nobody sees be painted once it is at rest, as a slow terminal would."""
-    if screen.app.is_headless and screen is screen.app.screen:
-        screen._dirty_widgets.clear()
-        _unpainted.add(screen)
-        screen.app._update_mouse_over(screen)
-    else:
-        _paint(screen)
-
-
 @contextmanager
 def quick_waits() -> Iterator[None]:
     """Let all that Textual's pilot waits for end when the app is at rest."""
@@ -125,13 +100,5 @@ def quick_waits() -> Iterator[None]:
         patch("asyncio.BaseEventLoop.run_in_executor", noticed),
         patch("textual.pilot.wait_for_idle", at_rest),
         patch("textual.app.wait_for_idle", after_a_key),
-        patch.object(Screen, "_compositor_refresh", _paint_at_rest),
     ):
-        yield
-
-
-@contextmanager
-def painted_at_once() -> Iterator[None]:
-    """Let each change be painted when Textual paints it, for tests of what is sent for it."""
-    with patch.object(Screen, "_compositor_refresh", _paint):
         yield
