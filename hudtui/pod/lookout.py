@@ -11,6 +11,8 @@ It obeys `lookout` in `plan.json`:
     names     for each quantity the names that it may have there, the best first
     stop_on   signatures at which the run is asked to stop, by `stop.json`, once they are certain
     flat      steps one after the other without a spread that are certain
+    continued the step of the checkpoint of an earlier run that this one goes on from, or null: what
+              is in the file at first is the earlier run's, and no reason to stop this one
 
 With HUDTUI_NOTIFY_URL in its environment it sends there, as JSON, each finding and the end of the
 run, each once in the life of the run (`notified.json` says what was sent). The text of the run (its
@@ -72,14 +74,18 @@ class Series:
         self.newest: Deque[Tuple[float, float]] = deque(maxlen=WINDOW)
         self.most = float("-inf")
 
-    def add(self, step: float, value: float) -> None:
-        """Take a value; one of an earlier step begins a part that is done again."""
+    def add(self, step: float, value: float, own: bool = True) -> None:
+        """Take a value; one of an earlier step begins a part that is done again.
+
+        One that is not the run's `own` says what is usual, and nothing of how it is now.
+        """
         while self.newest and self.newest[-1][0] >= step:
             self.newest.pop()
         self.count += 1
         if len(self.first) < FIRST:
             self.first.append(value)
-        self.newest.append((step, value))
+        if own:
+            self.newest.append((step, value))
         self.most = max(self.most, value)
 
     @property
@@ -112,12 +118,15 @@ def median(values: List[float]) -> float:
 class Numbers:
     """The numbers of a run, and what they show for certain."""
 
-    def __init__(self, names: Dict[str, List[str]], flat: float) -> None:
+    def __init__(
+        self, names: Dict[str, List[str]], flat: float, continued: Optional[float] = None
+    ) -> None:
         self.places = {}  # type: Dict[str, Tuple[str, int]]
         for quantity, known in names.items():
             for place, name in enumerate(known):
                 self.places.setdefault(name, (quantity, place))
         self.flat = flat
+        self.continued = float("-inf") if continued is None else continued
         self.series = {}  # type: Dict[str, Series]
         self.chosen = {}  # type: Dict[str, int]
         self.wrong = {}  # type: Dict[str, Tuple[float, int]]
@@ -135,9 +144,11 @@ class Numbers:
         self.lines += 1
         step = row.get("step")
         at = float(step) if step is not None and is_number(step) else float(self.lines)
+        own = at > self.continued
         taken = {}  # type: Dict[str, float]
         for name, value in flat(row):
-            self._finite(name, value, at)
+            if own:
+                self._finite(name, value, at)
             found = self.places.get(normal(name))
             if found is None or not math.isfinite(value):
                 continue
@@ -147,9 +158,10 @@ class Numbers:
             if place < self.chosen[quantity]:  # a better name comes later
                 self.chosen[quantity] = place
                 self.series.pop(quantity, None)
-            self.series.setdefault(quantity, Series()).add(at, value)
+            self.series.setdefault(quantity, Series()).add(at, value, own)
             taken[quantity] = value
-        self._spread(taken, at)
+        if own:
+            self._spread(taken, at)
 
     def _finite(self, name: str, value: float, step: float) -> None:
         if math.isfinite(value):
@@ -279,13 +291,23 @@ class Tail:
         self.path = path
         self.place = 0
         self.rest = b""
+        self.file = None  # type: Optional[Tuple[int, int]]
+        self.begun = 0  # times that the file was read from its beginning
 
-    def lines(self) -> List[bytes]:
-        """The new whole lines; at most `PIECE` bytes are read."""
+    def lines(self, since: float = 0.0) -> List[bytes]:
+        """The new whole lines; at most `PIECE` bytes are read.
+
+        None of a file that nobody has written to `since` then.
+        """
         try:
             with open_regular(self.path) as stream:
-                if os.fstat(stream.fileno()).st_size < self.place:
-                    self.place, self.rest = 0, b""
+                now = os.fstat(stream.fileno())
+                if now.st_mtime < since:
+                    return []
+                file = (now.st_dev, now.st_ino)
+                if file != self.file or now.st_size < self.place:
+                    self.file, self.place, self.rest = file, 0, b""
+                    self.begun += 1
                 stream.seek(self.place)
                 data = stream.read(PIECE)
         except OSError:
@@ -370,17 +392,23 @@ class Lookout:
         wish = wish if isinstance(wish, dict) else {}
         self.run = str(plan.get("run") or "")
         self.stop_on = [str(one) for one in wish.get("stop_on") or ()]
-        self.numbers = Numbers(wish.get("names") or {}, float(wish.get("flat") or 15))
+        self.continued = wish.get("continued")
+        self.names, self.flat = wish.get("names") or {}, float(wish.get("flat") or 15)
+        self.numbers, self.begun = Numbers(self.names, self.flat, self.continued), 0
         path = wish.get("metrics")
         self.tail = Tail(os.path.join(folder, path)) if path else None
         url = os.environ.pop("HUDTUI_NOTIFY_URL", "")
         self.messenger = Messenger(folder, url, bool(os.environ.get("HUDTUI_NOTIFY_TEXT")))
         self.parent = os.getppid()
 
-    def look(self) -> None:
-        """Read what is new, and do what follows from it."""
+    def look(self, started: float = 0.0) -> None:
+        """Read what is new, and do what follows from it; the run has `started` then."""
+        since = 0.0 if self.continued is None else started
         while self.tail is not None:
-            lines = self.tail.lines()
+            lines = self.tail.lines(since)
+            if self.begun != self.tail.begun:  # cut to a checkpoint, or another file
+                self.begun = self.tail.begun
+                self.numbers = Numbers(self.names, self.flat, self.continued)
             for line in lines:
                 self.numbers.take(line)
             if not lines:
@@ -441,7 +469,7 @@ class Lookout:
             orphan = os.getppid() != self.parent
             status = read_json(os.path.join(self.folder, "status.json")) or {}
             ended = status.get("state") in ENDED
-            self.look()
+            self.look(float(status.get("started") or 0.0))
             if ended:
                 self.tell_end(status)
             if ended or orphan or not os.path.isdir(self.folder):

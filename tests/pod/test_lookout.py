@@ -21,7 +21,7 @@ from support.training_runs import HEALTHY, healthy, sick
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.stop import lookout_plan
 from hudtui.pod import lookout, supervisor
-from hudtui.pod.lookout import Finding, Messenger, Numbers, Tail
+from hudtui.pod.lookout import Finding, Lookout, Messenger, Numbers, Tail
 
 FILE = Path(supervisor.__file__)
 TOLD = ("entropy-collapse", "kl-blow-up", "constant-reward", "episodes-break")
@@ -90,6 +90,10 @@ def test_a_file_is_read_as_it_grows_and_anew_when_it_is_replaced(tmp_path: Path)
     assert tail.lines() == [b'{"b": 2}'] and tail.lines() == []
     path.write_bytes(b'{"c"')
     assert tail.lines() == []
+    other = tmp_path / "other"
+    other.write_bytes(b'{"d": 1}\n{"e": 1}\n{"f": 1}\n')
+    other.replace(path)
+    assert len(tail.lines()) == 3, "it is longer, and another file"
     path.unlink()
     os.mkfifo(path)
     assert tail.lines() == [], "a pipe is not waited for"
@@ -284,3 +288,46 @@ def test_a_message_is_tried_again_where_that_may_help_and_goes_nowhere_else(
         other.tell(f"end of {wrong}", {}, {})
         other.wait()
     assert len(handler.bodies) == count
+
+
+def _equal(steps: range) -> list[dict[str, Any]]:
+    return [{"step": step, "reward_std": 0.0, "entropy": 0.5} for step in steps]
+
+
+def test_a_run_that_goes_on_from_one_that_was_stopped_is_judged_by_its_own_steps() -> None:
+    wish = lookout_plan("m", (), 10)
+    numbers = Numbers(wish["names"], wish["flat"], wish["continued"])
+
+    def take(steps: range) -> list[str]:
+        for row in _equal(steps):
+            numbers.take(json.dumps({**row, "loss": float("nan")}).encode())
+        return [one.signature for one in numbers.findings()]
+
+    assert take(range(1, 11)) == [], "these steps are of the run before"
+    assert take(range(11, 13)) == []
+    assert take(range(13, 14)) == ["not-a-number"]
+    assert take(range(14, 25)) == ["not-a-number"]
+    assert take(range(25, 26)) == ["not-a-number", "constant-reward"], "15 steps of its own"
+
+
+def test_a_run_that_goes_on_is_stopped_by_no_number_of_the_run_before(tmp_path: Path) -> None:
+    wish = lookout_plan("metrics.jsonl", ["critical"], 40)
+    (tmp_path / "plan.json").write_text(json.dumps({"run": "r", "lookout": wish}))
+    metrics, stop = tmp_path / "metrics.jsonl", tmp_path / "stop.json"
+
+    def write(steps: range, at: float) -> None:
+        metrics.write_text("".join(json.dumps(row) + "\n" for row in _equal(steps)))
+        os.utime(metrics, (at, at))
+
+    looking, started = Lookout(str(tmp_path)), 1000.0
+    write(range(1, 60), at=started - 1)
+    looking.look(started)
+    assert not stop.exists(), "its trainer has not cut the file to the checkpoint yet"
+    for number, last in enumerate((40, 54, 40, 54), 1):
+        write(range(1, last + 1), at=started + number)  # its trainer was started again
+        looking.look(started)
+        assert not stop.exists()
+    write(range(1, 56), at=started + 3)
+    looking.look(started)
+    why = json.loads(stop.read_text())["why"]
+    assert why == "stopped on constant-reward: all rewards of a group are equal since step 41"

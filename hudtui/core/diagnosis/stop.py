@@ -46,19 +46,28 @@ def _is_live(known: Signature) -> bool:
     )
 
 
-def lookout_plan(metrics: str | None, stop_on: Iterable[str]) -> dict[str, Any]:
+def lookout_plan(
+    metrics: str | None, stop_on: Iterable[str], continued: int | None = None
+) -> dict[str, Any]:
     """Return what the lookout of a machine obeys, see `pod/lookout.py`.
 
     Args:
         metrics: The file with the metrics in the run's folder; None without one.
         stop_on: The signatures at which the run is to be stopped.
+        continued: The step of the checkpoint of an earlier run from which this one goes on.
     """
     aliases: Mapping[str, tuple[str, ...]] = {
         **{quantity.name: quantity.aliases for quantity in QUANTITIES},
         **SIGNALS,
     }
     names = {what: [one for one in aliases[what] if "*" not in one] for what in _WATCHED}
-    return {"metrics": metrics, "names": names, "stop_on": list(stop_on), "flat": _FLAT}
+    return {
+        "metrics": metrics,
+        "names": names,
+        "stop_on": list(stop_on),
+        "flat": _FLAT,
+        "continued": continued,
+    }
 
 
 def stopping(diagnosis: Diagnosis | None, stop_on: Iterable[str]) -> Finding | None:

@@ -136,7 +136,9 @@ class RunFolder:
         metrics = self.record.plan.output("metrics")
         trains = features_of(self.record.engine).trains
         path = metrics.path if metrics is not None and trains and self.node == 0 else None
-        plan["lookout"] = lookout_plan(path, self.record.spec.stop_on)
+        spec = self.record.spec
+        continued = spec.continues.step if spec.continues is not None else None
+        plan["lookout"] = lookout_plan(path, spec.stop_on, continued)
         await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
 
     async def start(self, secrets: Mapping[str, str]) -> None:

@@ -11,6 +11,9 @@ from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunStore
 
+_OWN = 20
+"""Fewest steps of its own at which a run that goes on from another one is judged."""
+
 
 async def stop_at_finding(
     view: RunView, store: RunStore, *, hosts: Callable[[str], Host | None] = find_host
@@ -29,6 +32,9 @@ async def stop_at_finding(
     if view.summary.state != "running" or view.diagnosis is None or not view.diagnosis.findings:
         return None
     record = await store.run(store.record, view.summary.id)
+    continues = record.spec.continues
+    if continues is not None and not _is_own(view, continues.step or 0):
+        return None
     finding = stopping(view.diagnosis, record.spec.stop_on)
     host = hosts(view.summary.host) if finding is not None else None
     if finding is None or host is None:
@@ -36,3 +42,17 @@ async def stop_at_finding(
     why = stop_reason(finding)
     await RunFolder(host, record).request_stop(None, why)
     return why
+
+
+def _is_own(view: RunView, continued: int) -> bool:
+    """Return whether the newest numbers of a run that goes on from a step are its own.
+
+    Until its trainer begins, and in the steps up to that one, they are those of the earlier run,
+    which may have been stopped at the same trouble.
+    """
+    newest = view.metrics.newest
+    if newest is None or newest[1] is None:
+        return False
+    begun = min((one.started for one in view.stages if one.started is not None), default=None)
+    own = newest[0] - continued
+    return begun is not None and newest[1] >= begun and own >= max(_OWN, newest[0] / 10)

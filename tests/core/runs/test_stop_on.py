@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from hudtui.core.runs.status import RunView
 from hudtui.core.runs.stop_on import stop_at_finding
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
+from hudtui.core.training.plan import Continuation
 
 Make = Callable[..., RunRecord]
 
@@ -52,12 +54,18 @@ def test_a_name_that_is_no_signature_is_refused_with_those_that_are() -> None:
     assert {"truncation", "repetition"} <= set(SIGNATURES)
 
 
-async def begun(store: RunStore, make: Make, lines: list[Any], *stop_on: str) -> RunRecord:
+async def begun(
+    store: RunStore,
+    make: Make,
+    lines: list[Any],
+    *stop_on: str,
+    continues: Continuation | None = None,
+) -> RunRecord:
     """Return a training that has written these metrics and goes on."""
     path = store.state_dir.parent / f"lines-{len(lines)}-{len(stop_on)}"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     record = make(f"cat {path} > out/metrics.jsonl; exec sleep 600")
-    spec = replace(record.spec, engine="trl", stop_on=stop_on)
+    spec = replace(record.spec, engine="trl", stop_on=stop_on, continues=continues)
     record = replace(record, engine="trl", spec=spec)
     async for _ in launch(record, LocalHost(), store):
         pass
@@ -95,3 +103,18 @@ async def test_a_run_that_is_well_or_names_nothing_goes_on(store: RunStore, make
         assert await stop_at_finding(await seen(Monitor(store), record, 300), store) is None
         assert store.summary(record.id).state == "running"
         await stop_run(record.id, LocalHost(), store, grace=0)
+
+
+@pytest.mark.parametrize(
+    ("continued", "written", "stops"), [(200, 3600, True), (200, -3600, False), (290, 3600, False)]
+)
+async def test_a_run_that_goes_on_from_another_is_judged_by_its_own_steps(
+    store: RunStore, make: Make, continued: int, written: float, stops: bool
+) -> None:
+    lines = [{**line, "time": time.time() + written} for line in sick("repetition", "strong", 1)]
+    continues = Continuation("r-0000", continued)
+    record = await begun(store, make, lines, "repetition", continues=continues)
+    view = await seen(Monitor(store), record, 300)
+    assert view.diagnosis is not None and view.diagnosis.findings
+    assert (await stop_at_finding(view, store) is not None) == stops
+    await stop_run(record.id, LocalHost(), store, grace=0)
