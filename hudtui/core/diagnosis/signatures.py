@@ -574,9 +574,12 @@ def _context(run: Observed) -> Sign | None:
     shown_by="stop:max_turns",
 )
 def _turns(run: Observed) -> Sign | None:
-    level = _reward_level(run)
-    if level is None or level >= 0.8:  # a game that is played to its last turn
+    level, share = _reward_level(run), run.series("turn_limit")
+    if level is None or share is None or level >= 0.8:  # a game that is played to its last turn
         return None
+    always = share.start >= 0.95
+    if always and (level > 0.1 or run.settings.get("max_turns") == 1):
+        return None  # all are as long, and earn something: so are these episodes
     return _high_share(run, "turn_limit", 0.6, 0.95)
 
 

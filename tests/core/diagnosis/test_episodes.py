@@ -26,17 +26,24 @@ def episode(step: int | None, **changes: Any) -> EpisodeEntry:
     return EpisodeEntry(**{**known, **changes})
 
 
-def findings(changes: dict[str, Any], share: float, reward: float = 0.3) -> dict[str, Finding]:
+def findings(
+    changes: dict[str, Any],
+    share: float,
+    reward: float = 0.3,
+    *,
+    onset: int = ONSET,
+    settings: dict[str, Any] | None = None,
+) -> dict[str, Finding]:
     """What is found where a share of the episodes is changed from the onset on."""
     entries = []
     for step in range(1, STEPS + 1):
         for number in range(GROUP):
-            ill = step > ONSET and number < share * GROUP
+            ill = step > onset and number < share * GROUP
             entries.append(episode(step, **(changes if ill else {})))
     metrics = MetricsReader()
     for step in range(1, STEPS + 1):
         metrics.add({"step": step, "reward": reward, "reward_std": 0.2})
-    found = diagnose(metrics, episodes=episode_numbers(entries)).findings
+    found = diagnose(metrics, settings, episodes=episode_numbers(entries)).findings
     return {one.signature: one for one in found}
 
 
@@ -65,6 +72,14 @@ def test_what_goes_wrong_in_episodes_is_found_with_where_they_are(
 def test_a_game_that_is_played_to_its_last_turn_is_well() -> None:
     assert findings({"stop": "max_turns"}, 1.0, reward=0.95) == {}
     assert "done-at-once" not in findings({"turns": 1}, 1.0, reward=0.9)
+
+
+def test_episodes_that_are_all_as_long_from_the_first_step_on_are_well() -> None:
+    limit = {"stop": "max_turns"}
+    assert findings(limit, 1.0, onset=0) == {}, "a game without an end, with a part of the reward"
+    assert list(findings(limit, 1.0, reward=0.02, onset=0)) == ["turn-limit"]
+    single = {"max_turns": 1}
+    assert findings(limit, 1.0, reward=0.02, onset=0, settings=single) == {}
 
 
 def test_episodes_of_an_evaluation_or_without_a_step_say_nothing() -> None:
