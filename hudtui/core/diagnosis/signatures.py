@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # numpy, which they need, is not loaded where only alarms are
 
 __all__ = ["SIGNATURES"]
 
+FEWEST = 20
+"""Fewest steps that say anything; `series.FEWEST`, which numpy comes with."""
+
 
 def _usual(series: Series) -> float:
     """Return the level of the first third of a series."""
@@ -152,7 +155,9 @@ def _equal(run: Observed) -> Sign | None:
     threshold="flat",
 )
 def _constant(run: Observed) -> Sign | None:
-    spread = run.series("reward_std")
+    spread, outcome = run.series("reward_std"), run.series("outcome")
+    if outcome is not None and (same := _unchanged(outcome)) is not None:
+        return same
     if spread is None:
         return None
     place = spread.holds_since(spread.y <= max(1e-6, 0.05 * spread.start))
@@ -167,6 +172,19 @@ def _constant(run: Observed) -> Sign | None:
         (_evidence(spread, place),),
         severity="medium" if solved else "critical",
     )
+
+
+def _unchanged(outcome: Series) -> Sign | None:
+    """Return what an outcome says that is the same in all newest steps, and neither all nor none.
+
+    The other parts of the reward may differ a little.
+    """
+    value = float(outcome.y[-1])
+    others = (abs(outcome.y - value) > 1e-9).nonzero()[0]
+    place = int(others[-1]) + 1 if len(others) else 0
+    if len(outcome) - place < FEWEST or not 0.01 < value < 0.99:
+        return None
+    return Sign(0.97, float(outcome.x[place]), (_evidence(outcome, place),))
 
 
 # -- the policy
@@ -250,6 +268,17 @@ def _clipping(run: Observed) -> Sign | None:
     return Sign(probability, float(clipped.x[clipped.departs()]), (_evidence(clipped, place),))
 
 
+def _taught(run: Observed) -> Series | None:
+    """Return the gradient without the steps whose rewards are all equal, where it is none."""
+    norm, spread = run.series("grad_norm"), run.series("reward_std")
+    if norm is None or spread is None or len(norm) != len(spread):
+        return norm
+    taught = abs(spread.y) > 1e-9
+    if taught.sum() < FEWEST:
+        return None
+    return type(norm)(norm.name, norm.x[taught], norm.y[taught])
+
+
 @signature(
     "gradient-spikes",
     "The gradient jumps",
@@ -260,7 +289,7 @@ def _clipping(run: Observed) -> Sign | None:
     advice=together(_SLOWER, scaled("max_grad_norm", 0.5, "Lower max_grad_norm.")),
 )
 def _gradient(run: Observed) -> Sign | None:
-    norm = run.series("grad_norm")
+    norm = _taught(run)
     if norm is None:
         return None
     usual = _usual(norm)
@@ -398,6 +427,59 @@ def _repetition(run: Observed) -> Sign | None:
     if place is None or not probability:
         return None
     return Sign(probability, float(repeats.x[repeats.departs()]), (_evidence(repeats, place),))
+
+
+@signature(
+    "unreadable-replies",
+    "Hardly any reply has a call that can be read",
+    "Without a call nothing is done, all rewards of a group are equal, and nothing is learned: the "
+    "chat template or the dialect is not that of the model, or its weights are spoiled.",
+    needs=("well_formed",),
+    severity="critical",
+    advice=together(
+        words(
+            "Read a few replies in Results: do they begin and end as the model was trained to?",
+            "Compare the chat template and the dialect with those of the model; give examples.",
+        ),
+        _SLOWER,
+    ),
+    explains=(
+        *("constant-reward", "no-spread", "no-spread-failed", "tools-fail", "turn-limit"),
+        "done-at-once",
+    ),
+)
+def _unreadable(run: Observed) -> Sign | None:
+    form = run.series("well_formed")
+    if form is None:
+        return None
+    place = form.holds_since(form.smooth <= 0.3)
+    probability = between(1 - form.now, 0.7, 0.95)
+    if place is None or not probability or form.since(form.x[place]).trend()[0] > 2:
+        return None
+    return Sign(probability, float(form.x[place]), (_evidence(form, place),))
+
+
+@signature(
+    "wrong-tokens",
+    "Other tokens are trained than the model has said",
+    "The mask of the loss lets in what the environment answered, or leaves out what the model "
+    "said: it learns to foretell the environment, and not to act.",
+    needs=("said_tokens", "trained_tokens"),
+    severity="critical",
+    advice=words("Mend the mask of the loss: 1 for the tokens of the model, 0 for all others."),
+)
+def _wrong_tokens(run: Observed) -> Sign | None:
+    said, trained = run.series("said_tokens"), run.series("trained_tokens")
+    if said is None or trained is None or said.now < 1:
+        return None
+    ratio = trained.now / said.now
+    probability = between(ratio, 1.2, 1.6, logarithm=True)
+    broken = run.series("broken")
+    if broken is None or broken.now < 0.1:  # those that break off are left out of the loss
+        probability = max(probability, between(1 / max(ratio, 1e-3), 2, 3, logarithm=True))
+    if not probability:
+        return None
+    return Sign(probability, float(trained.x[0]), (_evidence(said, 0), _evidence(trained, 0)))
 
 
 # -- the reward

@@ -10,7 +10,7 @@ from hudtui.core.training.metrics import MetricsReader
 
 
 def episode_numbers(entries: Iterable[EpisodeEntry]) -> MetricsReader:
-    """Return the shares of a run's episodes that went wrong, for each step.
+    """Return the shares of a run's episodes that went wrong, and their mean tokens, for each step.
 
     Episodes of an evaluation, and those without a step, are left out.
     """
@@ -25,13 +25,16 @@ def episode_numbers(entries: Iterable[EpisodeEntry]) -> MetricsReader:
 
 
 def _shares(entries: Sequence[EpisodeEntry]) -> dict[str, float]:
-    """Return the shares of one step, by the names in `diagnosis.signals`."""
+    """Return the shares and means of one step, by the names in `diagnosis.signals`."""
     ended = [one for one in entries if not one.failed]
     shares = {"episodes/broken": 1 - len(ended) / len(entries)}
     turns = sum(one.turns for one in entries)
     if turns:
         slips = sum(count for one in entries for _, count in one.slips)
         shares["episodes/failed_turns"] = slips / turns
+    tokens = [one.completion_tokens for one in entries if one.completion_tokens is not None]
+    if tokens:
+        shares["episodes/completion_tokens"] = sum(tokens) / len(tokens)
     if ended:
         at_once = sum(one.stop == "done" and one.turns <= 1 for one in ended)
         shares["episodes/turn_limit"] = sum(one.stop == "max_turns" for one in ended) / len(ended)

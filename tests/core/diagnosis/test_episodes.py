@@ -94,3 +94,58 @@ def test_numbers_of_the_run_count_before_those_of_its_episodes() -> None:
     entries = [episode(step, stop="error", error="gone") for step in range(1, 301)]
     found = diagnose(metrics, episodes=episode_numbers(entries)).findings
     assert "episodes-break" not in [one.signature for one in found]
+
+
+def named(rows: list[dict[str, float]], **tokens: int) -> list[str]:
+    """The signatures that rows of numbers show, of episodes with such a number of tokens."""
+    metrics = MetricsReader()
+    for step, row in enumerate(rows, 1):
+        metrics.add({"step": step, "reward": 0.3, "reward_std": 0.2, **row})
+    entries = [episode(step, **tokens) for step in range(1, len(rows) + 1)] if tokens else []
+    found = diagnose(metrics, episodes=episode_numbers(entries)).findings
+    return [one.signature for one in found]
+
+
+@pytest.mark.parametrize(
+    ("trained", "broken", "found"),
+    [
+        (24.0, 0.0, []),
+        (27.0, 0.0, []),
+        (20.0, 0.0, []),
+        (60.0, 0.0, ["wrong-tokens"]),
+        (6.0, 0.0, ["wrong-tokens"]),
+        (6.0, 0.12, []),
+    ],
+)
+def test_other_tokens_in_the_loss_than_the_model_has_said_are_found(
+    trained: float, broken: float, found: list[str]
+) -> None:
+    row = {"completions/mean_length": trained, "broken": broken}
+    assert named([row] * 40, completion_tokens=24) == found
+    assert named([row] * 40) == [], "nobody knows what was said"
+
+
+def test_replies_that_no_call_is_read_from_are_found_before_what_follows_from_them() -> None:
+    def form(number: int) -> dict[str, float]:
+        return {"format_compliance": 0.9 if number < 10 else 0.02, "reward_std": 0.0}
+
+    assert named([form(number) for number in range(60)]) == ["unreadable-replies"]
+    learns = [{"format_compliance": min(number / 80, 1.0)} for number in range(40)]
+    assert named(learns[:22]) == [] and named(learns) == []
+    assert named([{"format_compliance": 0.5}] * 60) == []
+
+
+def test_an_outcome_that_never_changes_is_a_constant_reward_whatever_the_form_adds() -> None:
+    rows = [{"task_completion": 0.5, "format_compliance": 1 - n % 3 / 20} for n in range(40)]
+    assert named(rows) == ["constant-reward"]
+    assert named([{**row, "task_completion": 0.0} for row in rows]) == []
+    assert named([{**row, "task_completion": 1.0} for row in rows]) == []
+    assert named([*rows[:39], {"task_completion": 0.6}]) == []
+
+
+def test_a_gradient_that_is_none_where_nothing_is_taught_does_not_jump() -> None:
+    taught = [{"grad_norm": 0.01, "reward_std": 0.2}, {"grad_norm": 1e-8, "reward_std": 0.0}]
+    rows = [taught[1] if n < 30 and n % 4 else taught[0] for n in range(60)]
+    assert named(rows) == []
+    worse = [{**row, "grad_norm": 0.2} if n > 40 else row for n, row in enumerate(rows)]
+    assert named(worse) == ["gradient-spikes"]
