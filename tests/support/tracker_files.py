@@ -85,6 +85,11 @@ def history(values: Mapping[str, Any]) -> bytes:
     return b"\x12" + _size(len(items)) + items
 
 
+def field(number: int, data: bytes) -> bytes:
+    """A field of a protobuf message that holds bytes."""
+    return _size(number << 3 | 2) + _size(len(data)) + data
+
+
 def trackio_file(path: Path, rows: Iterable[tuple[str, int, Mapping[str, Any]]]) -> None:
     """Add rows (run, step, values) to a database as trackio 0.43.0 keeps it, in SQLite's
     write-ahead log."""

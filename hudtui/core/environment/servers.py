@@ -363,7 +363,7 @@ def fill_variables(
                 f"{spec.name!r} needs {'it' if len(missing) == 1 else 'them'}",
                 fix=f"Put {missing[0]}=... into .env or the environment.",
             )
-        hidden.add(*(value for header, value in headers.items() if _names_secret(header)))
+        hidden.add(*(value for header, value in headers.items() if names_secret(header)))
         for header, value in headers.items():
             check_header(header, value, f"{spec.name}.headers", "mcp_config")
         _refuse_in_the_clear(spec, url)
@@ -376,7 +376,7 @@ def fill_variables(
                 f"{_listed(sorted(open_names))} not set: the server {spec.name!r} starts without "
                 f"{name}"
             )
-    hidden.add(*(value for name, value in given.items() if _names_secret(name)))
+    hidden.add(*(value for name, value in given.items() if names_secret(name)))
     command: list[str] = [spec.command or "", *spec.args]
     cwd = spec.cwd
     if not spec.literal:
@@ -412,7 +412,7 @@ def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:
 
 
 def _holds_secret(name: str, value: str) -> bool:
-    return bool(value) and (_names_secret(name) or any(map(looks_secret, variable_names(value))))
+    return bool(value) and (names_secret(name) or any(map(looks_secret, variable_names(value))))
 
 
 def mask_url(url: str) -> str:
@@ -454,12 +454,13 @@ def mask_text(text: str) -> str:
     return _ASSIGNED.sub(hidden, text)
 
 
-def _names_secret(name: str) -> bool:
+def names_secret(name: str) -> bool:
+    """Return whether a name of a variable, a header or a setting is that of a secret."""
     return looks_secret(name) or bool(_SECRET_NAME.search(name))
 
 
 def _is_secret(key: str, value: str) -> bool:
-    return _names_secret(key) and not value.startswith("$")
+    return names_secret(key) and not value.startswith("$")
 
 
 def _texts(value: Any, wrong: Callable[[str, str], SourceError], field_name: str) -> dict[str, str]:

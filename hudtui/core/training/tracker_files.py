@@ -29,6 +29,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from hudtui.core.settings import without_login
+from hudtui.core.training.masking import mask_arguments, mask_setting
+
 Row = dict[str, float]
 """Numbers by their names, with the step and the time where the file has them. They include values
 that are not finite."""
@@ -200,6 +203,7 @@ class WandbFile:
             machine.update(_words_of(value, _RUN))
         else:
             machine.update(_words_of(value, _ENVIRONMENT))
+            machine.update(_arguments(value))
         for name in list(settings)[_SETTINGS:]:
             del settings[name]
 
@@ -486,7 +490,8 @@ def _settings(config: bytes) -> dict[str, str]:
         if number == 1 and isinstance(item, bytes):
             name, text = _named_value(item)
             if name and text:
-                found.update(_texts(name.replace("/", "."), json.loads(text.decode())))
+                value = mask_setting(name, json.loads(text.decode()))
+                found.update(_texts(name.replace("/", "."), value))
     return found
 
 
@@ -505,7 +510,6 @@ _RUN: Mapping[int, Any] = {3: "project", 8: "run", 13: "host", 21: _GIT}
 _ENVIRONMENT: Mapping[int, Any] = {
     1: "system",
     2: "Python",
-    5: "arguments",
     6: "program",
     9: _GIT,
     12: "host",
@@ -518,7 +522,8 @@ _ENVIRONMENT: Mapping[int, Any] = {
     22: {3: "CPU"},
     25: "CUDA",
 }
-"""What `environment` says."""
+"""What `environment` says, but for the arguments."""
+_ARGUMENT = 5
 
 
 def _words_of(message: bytes, names: Mapping[int, Any]) -> dict[str, str]:
@@ -533,8 +538,16 @@ def _words_of(message: bytes, names: Mapping[int, Any]) -> dict[str, str]:
             found[name] = f"{value / 2**30:.0f} GiB"
         elif name is not None:
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            text = without_login(text)
             found[name] = f"{found[name]} {text}"[:_SETTING] if name in found else text[:_SETTING]
     return found
+
+
+def _arguments(environment: bytes) -> dict[str, str]:
+    """Return the arguments of the command, as one text; empty without any."""
+    parts = (part for number, part in _fields(environment) if number == _ARGUMENT)
+    words = [part.decode("utf-8", "replace") for part in parts if isinstance(part, bytes)]
+    return {"arguments": " ".join(mask_arguments(words))[:_SETTING]} if words else {}
 
 
 def _event(record: bytes) -> Row:
