@@ -93,6 +93,10 @@ MESSAGE_STAYS = 8.0
 
 MESSAGES_KEPT = 100
 
+_READS_FIRST = 4.0
+"""Seconds that a screen asked for at the start has for what it shows, before others are imported.
+"""
+
 _ABOUT = {
     "app.message",
     "app.help",
@@ -638,10 +642,18 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         self.spending.begin()
         self.rented.begin()
         if not self.is_headless:
-            # Nobody waits for the screens now: they open faster when they are imported already.
-            imports: Callable[[], Any] = partial(asyncio.to_thread, load_all_actions)
-            self.run_worker(imports, name="forever", group="ahead")
+            ahead: Callable[[], Any] = self._load_ahead
+            self.run_worker(ahead, name="forever", group="ahead")
         await self._ask_machines(first=True)
+
+    async def _load_ahead(self) -> None:
+        """Import the other screens, so that they open faster.
+
+        Not beside a screen that was asked for at the start and still reads what it shows.
+        """
+        if self._opens is not None:
+            await asyncio.sleep(_READS_FIRST)
+        await asyncio.to_thread(load_all_actions)
 
     async def _keep_up(self) -> None:
         """Notice runs and rented machines of other processes."""

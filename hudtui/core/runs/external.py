@@ -222,11 +222,16 @@ class ExternalRun:
                 changed.set()
 
         reading = asyncio.create_task(read())
+        drawn = False
         try:
             while not reading.done() or changed.is_set():
                 await changed.wait()
                 changed.clear()
-                await watcher.diagnose()
+                if drawn:
+                    await watcher.diagnose()
+                elif watcher.numbers.told:  # the first curves do not wait for a large library
+                    drawn = True
+                    changed.set()
                 yield replace(
                     self.view,
                     metrics=watcher.numbers,
