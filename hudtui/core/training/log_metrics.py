@@ -39,6 +39,8 @@ _LONGEST = 20_000
 _MOST = 200
 """Most numbers that are read from a line."""
 
+_FIELDS = 2_000
+"""Most fields that are read from a JSON object."""
 _LONGEST_OBJECT = 256 * 1024
 """Most characters of a line that is a JSON object."""
 
@@ -234,11 +236,11 @@ def _braces(line: str) -> dict[str, float] | None:
 def _numbers(
     row: Mapping[str, Any], prefix: str = "", depth: int = 0
 ) -> Iterator[tuple[str, float]]:
-    if len(row) > _MOST:  # the numbers that have a chart come first
+    if len(row) > _FIELDS:  # the numbers that have a chart come first
         row = dict(
             sorted(
                 row.items(), key=lambda one: one[0] not in STEPS and quantity_named(one[0]) is None
-            )[:_MOST]
+            )[:_FIELDS]
         )
     for name, value in row.items():
         if isinstance(value, Mapping):

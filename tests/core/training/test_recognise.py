@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import random
 from itertools import pairwise
@@ -206,3 +207,9 @@ def test_the_name_that_tells_most_is_taken() -> None:
     assert best_series("kl", names) == "Mismatch KL"
     assert best_series("learning_rate", names) == "LR"
     assert best_series("loss", names) is None
+
+
+def test_every_number_of_a_wide_object_is_read() -> None:
+    row = {"step": 3, **{f"part_{number}/value": float(number) for number in range(600)}}
+    found = parse_log_line(json.dumps(row))
+    assert found == row
