@@ -266,9 +266,13 @@ def crossed(self, amount=1):
     return f"{self.view()}; beside you: {len(others)} players"
 
 
+def end_server():
+    raise ConnectError("the server has ended")
+
+
 def too_long(self, text=""):
     if len(text) > 10_000:
-        raise ConnectError("the server has ended")
+        end_server()
     return Room.write(self, text)
 
 
@@ -309,6 +313,7 @@ def begun_twice(self, goal, colour):
 BEGIN = [tool("begin", goal={"type": "integer"}, colour=COLOUR), *TOOLS]
 CHECK = [*TOOLS, tool("check")]
 ANY_AMOUNT = [tool("add", amount={"type": "integer"}), *TOOLS[1:]]
+FREE_NOTE = [*TOOLS[:2], tool("write", [], text=TEXT), *TOOLS[3:]]
 LENIENT = room(strict=False)
 
 
@@ -495,6 +500,15 @@ DEFECTS = {
         "evaluation-breaks",
         evaluation(
             lambda self: fail("too long") if len(self.note) > 9_999 else Room.evaluate(self)
+        ),
+    ),
+    "the evaluation ends the server": ("evaluation-fails", evaluation(lambda self: end_server())),
+    "notes may be left out, and break the evaluation": (
+        "evaluation-breaks",
+        room(
+            listed=FREE_NOTE,
+            write=lambda self, text="": Room.write(self, text),
+            evaluate=lambda self: end_server() if len(self.note) > 9_999 else Room.evaluate(self),
         ),
     ),
     "long notes end the server": ("calls-break", room(write=too_long)),

@@ -18,7 +18,7 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.results.baseline import PlayedEpisode, baseline
 from hudtui.core.rollouts.evaluate import secrets_of
 from hudtui.core.tasks.solution import FIELD as SOLUTION
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 
 _PROBABILITY = 0.95
 """The share of findings that are right, among the environments of the tests."""
@@ -55,7 +55,7 @@ async def audit(
         async with aclosing(match.play()) as events:
             async for event in events:
                 yield event
-        leftovers = mark.leftovers()
+        leftovers = await mark.leftovers()
     names = {one.player for one in recorded}
     facts = Facts(
         config=ring.config,
@@ -84,7 +84,7 @@ def judge(facts: Facts, ring: Ring) -> Audit:
         _finding(CHECKS[name], sign) for name, sign in signs.items() if name not in explained
     ]
     findings.sort(key=lambda one: SEVERITIES.index(one.severity))
-    verdict, why = _verdict(facts, findings)
+    verdict, why = _verdict(facts, findings, len(CHECKS) - len(unseen))
     drawn = {
         task: [PlayedEpisode(one.reward or 0.0, one.episode.solved) for one in ones]
         for task in facts.tasks
@@ -129,7 +129,8 @@ def _finding(check: Check, sign: Sign) -> AuditFinding:
     return AuditFinding(check.name, title, severity, _PROBABILITY, proofs, remedies)
 
 
-def _verdict(facts: Facts, findings: Sequence[AuditFinding]) -> tuple[Verdict, str]:
+def _verdict(facts: Facts, findings: Sequence[AuditFinding], made: int) -> tuple[Verdict, str]:
+    """Return the verdict, and why, after so many checks were made."""
     bad = [one.signature for one in findings if one.severity in UNSOUND]
     if bad:
         return "unsound", f"what a training would be misled by: {', '.join(bad)}"
@@ -142,4 +143,7 @@ def _verdict(facts: Facts, findings: Sequence[AuditFinding]) -> tuple[Verdict, s
             f"all players earn {graded[0]:.3g}, and no good one has played: give the tasks a "
             "solution, name a model (-m), or recorded episodes (--episodes)",
         )
-    return "sound", f"none of {len(CHECKS)} checks found what would mislead a training"
+    if findings:
+        worst = findings[0].severity
+        return "sound", f"{plural(len(findings), 'finding')}, none worse than {worst}"
+    return "sound", f"none of {made} checks found what would mislead a training"

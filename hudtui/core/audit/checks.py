@@ -115,20 +115,22 @@ def _broken_at_setup(one: Played) -> bool:
     needs="any",
 )
 def _setup_fails(facts: Facts) -> Sign | None:
-    broken = {
-        task: episodes
-        for task, episodes in _per_task(facts.open).items()
-        if sum(map(_broken_at_setup, episodes)) * 2 > len(episodes)
-    }
-    if not broken:
+    tasks = _per_task(facts.open)
+    broken = {task: list(filter(_broken_at_setup, ones)) for task, ones in tasks.items()}
+    mostly = [task for task, ones in broken.items() if len(ones) * 2 > len(tasks[task])]
+    named = mostly or [task for task, ones in broken.items() if ones]
+    if not named:
         return None
-    first = [next(filter(_broken_at_setup, episodes)) for episodes in broken.values()]
-    proofs = [(one, one.episode.error or "") for one in first]
-    return Sign(f"The set-up of {_of(len(broken), len(facts.tasks))} fails", proofs)
+    proofs = [(broken[task][0], broken[task][0].episode.error or "") for task in named]
+    title = f"The set-up of {_of(len(named), len(facts.tasks))} fails"
+    return Sign(title, proofs) if mostly else Sign(f"{title} at times", proofs, "medium")
 
 
 def _unjudged(one: Played) -> str:
-    return str(one.episode.info.get("evaluation_error") or "")
+    """Return why an episode has no judgement, also where the evaluation ended the server."""
+    error = one.episode.error or ""
+    ended = error if one.episode.stop == "error" and error.startswith("evaluation,") else ""
+    return str(one.episode.info.get("evaluation_error") or ended)
 
 
 @check(
@@ -157,7 +159,7 @@ def _evaluation_fails(facts: Facts) -> Sign | None:
     "An agent can make its evaluation fail, and an episode that is not judged is dropped: the "
     "worst behaviour is never punished.",
     "Let the evaluation answer with the reward 0 where it cannot read what the agent left.",
-    severity="medium",
+    severity="high",
     needs="any",
 )
 def _evaluation_breaks(facts: Facts) -> Sign | None:
@@ -190,7 +192,13 @@ def _calls_break(facts: Facts) -> Sign | None:
         return None
     names = ", ".join(dict.fromkeys(one.player for one in lost))
     proofs = [(one, one.episode.error or "") for one in lost]
-    return Sign(f"Calls of the agent break the environment: {names}", proofs)
+    usual = sum(one.player not in _ODD for one in lost)
+    severity: Severity = "high" if usual > 1 else "medium"
+    return Sign(f"Calls of the agent break the environment: {names}", proofs, severity)
+
+
+_ODD = ("oversized", "injected", "malformed")
+"""Players whose calls no model makes by itself."""
 
 
 # -- what the grader pays for
@@ -316,7 +324,7 @@ def _says_failed(answer: Any) -> bool:
     "A reward outside 0 to 1 outweighs the other parts of the reward, and tasks with another "
     "scale outweigh the others.",
     "Scale the reward of the evaluation to 0 to 1.",
-    severity="medium",
+    severity="high",
 )
 def _reward_range(facts: Facts) -> Sign | None:
     outside = [one for one in facts.open if reward_warning(facts.grade(one) or 0.0) is not None]

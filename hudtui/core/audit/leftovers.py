@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,9 @@ from typing import Any
 
 _PROCESSES = Path("/proc")
 _MOST_NAMES = 5
+_LOOKS = 30
+_PAUSE = 0.1
+"""Seconds between two looks: a busy machine takes its time to end a process."""
 
 
 class Mark:
@@ -35,10 +39,13 @@ class Mark:
             return server
         return {**server, "env": {"TMPDIR": str(self.folder), **given}}
 
-    def leftovers(self) -> tuple[str, ...]:
-        """Return what is there after all servers have ended, in words."""
+    async def leftovers(self) -> tuple[str, ...]:
+        """Return what is there some seconds after all servers were told to end, in words."""
         left = []
-        running = list(self._processes())
+        for _ in range(_LOOKS):
+            if not (running := list(self._processes())):
+                break
+            await asyncio.sleep(_PAUSE)
         if running:
             left.append(f"{len(running)} processes ({', '.join(dict.fromkeys(running))})")
         files = sorted(path.name for path in self.folder.iterdir())

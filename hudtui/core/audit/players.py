@@ -76,7 +76,7 @@ class Seat:
     def filled(self, text: str, number: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield a call of each action that takes a text or a number, with this in its place."""
         for tool in self.actions:
-            arguments = example(tool)
+            arguments = _whole_example(tool)
             put = {name: _in_place(value, text, number) for name, value in arguments.items()}
             if put != arguments:
                 yield tool.name, put
@@ -94,6 +94,18 @@ def example(tool: Tool) -> dict[str, Any]:
     schema = ToolSchema(tool.input_schema or {}, tool.name)
     tried = [arguments for _, arguments in zip(range(_MOST_TRIED), schema.calls(), strict=False)]
     return next((one for one in tried if schema.accepts(one)), tried[0] if tried else {})
+
+
+def _whole_example(tool: Tool) -> dict[str, Any]:
+    """Return arguments of an action with those in it that may be left out, if the schema agrees."""
+    schema, arguments = ToolSchema(tool.input_schema or {}, tool.name), example(tool)
+    for field in schema.properties():
+        value = schema.example(field.schema, field.name)
+        if field.name in arguments or value is UNSET:
+            continue
+        more = {**arguments, field.name: value}
+        arguments = more if schema.accepts(more) else arguments
+    return arguments
 
 
 def drawn(tool: Tool, numbers: random.Random) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,8 @@ class Proof:
     def line(self) -> str:
         """Return the proof on one line, with the command that shows the episode."""
         who = f"{self.player} on {clean_line(self.task, 60)}"
-        return f"{who}: {self.words} (hudtui rollouts show {self.file} {self.number})"
+        command = shlex.join(("hudtui", "rollouts", "show", str(self.file), str(self.number)))
+        return f"{who}: {self.words} ({command})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the proof as plain data."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from pathlib import Path
 
 import pytest
 from support import zoo
@@ -9,6 +10,7 @@ from support import zoo
 from hudtui.core.audit.audit import AuditFinished, audit
 from hudtui.core.audit.checks import CHECKS
 from hudtui.core.audit.play import Ring
+from hudtui.core.audit.values import Proof
 from hudtui.core.rollouts.trace import read_trace
 
 
@@ -50,6 +52,20 @@ def test_a_planted_defect_is_named(name, tmp_path, rooms_left):
     assert expected in names, (seen.verdict, names)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "percent",
+        "long notes break the evaluation",
+        "the evaluation ends the server",
+        "notes may be left out, and break the evaluation",
+    ],
+)
+def test_no_environment_is_sound_whose_rewards_cannot_be_trained_on(name, tmp_path):
+    _, kind, *rest = zoo.DEFECTS[name]
+    assert look(tmp_path, kind, *rest).verdict == "unsound"
+
+
 @pytest.mark.parametrize("name", zoo.SOUND)
 def test_a_sound_environment_is_not_accused(name, tmp_path):
     kind, *rest = zoo.SOUND[name]
@@ -71,6 +87,11 @@ def test_a_finding_names_the_episode_that_shows_it(tmp_path):
     episode = list(read_trace(proof.file))[proof.number]
     assert (episode.task_id, episode.info["policy"]) == (proof.task, f"audit:{proof.player}")
     assert episode.scores.task_completion == 1
+
+
+def test_a_proof_names_its_file_as_a_shell_reads_it():
+    proof = Proof(Path("out of mine/traces.jsonl"), 3, "done", "t1", "earns 1")
+    assert "rollouts show 'out of mine/traces.jsonl' 3" in proof.line()
 
 
 def test_the_same_seed_plays_the_same(tmp_path):
