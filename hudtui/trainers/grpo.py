@@ -444,6 +444,27 @@ def make_trainer(
     return trainer
 
 
+def load_on_numbered_cpus() -> None:
+    """Have `torch.load` take `cpu:0` for the CPU.
+
+    Accelerate numbers the device of each of several processes, and transformers loads the state of
+    the optimizer to it. PyTorch, which knows the CPU without a number alone, refuses that.
+    """
+    import torch
+
+    def untagged(_storage: Any) -> None:
+        """Leave the name of the place to PyTorch."""
+
+    def restored(storage: Any, location: str) -> Any:
+        return storage if location.startswith("cpu:") else None
+
+    torch.serialization.register_package(_NUMBERED_CPUS, untagged, restored)
+
+
+_NUMBERED_CPUS = 17
+"""Place among those whom PyTorch asks in turn; no two may have the same."""
+
+
 def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
     """Return episodes in the form that TRL expects from a rollout function.
 
@@ -477,6 +498,7 @@ def train(arguments: argparse.Namespace) -> None:
     import torch
 
     check_vllm(recipe, os.environ, gpu=torch.cuda.is_available())
+    load_on_numbered_cpus()
     random.seed(recipe.seed)
     torch.manual_seed(recipe.seed)
     out = Path(arguments.out)

@@ -44,6 +44,7 @@ def free_port() -> int:
 def train(folder: Path, python: str, nodes: int, *, batch: int) -> Path:
     """Train three steps on so many nodes; returns the output folder of node 0."""
     settings = {"warm_start": 10, "max_turns": 2, "batch_size": batch, "max_grad_norm": 1e9}
+    settings |= {"save_every": 1}
     recipe = folder / f"recipe-{nodes}.json"
     recipe.write_text(json.dumps(to_plain(recipe_from({**REHEARSAL, **settings, "steps": 3}))))
     env = {
@@ -71,24 +72,47 @@ def train(folder: Path, python: str, nodes: int, *, batch: int) -> Path:
     return folder / f"out-{nodes}-0"
 
 
+def differences(python: str, first: Path, second: Path) -> list[list[float]]:
+    """The step, the largest gradient and the largest difference, for each step of the first."""
+    done = subprocess.run(
+        [python, str(INSIDE), "compare", str(first), str(second)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
 def test_two_nodes_have_the_gradients_of_one_process_with_the_whole_batch(
     own_world: Path, trainer_python: str
 ) -> None:
     folder = workspace(own_world / "w")
     alone = train(folder, trainer_python, 1, batch=8)
     together = train(folder, trainer_python, 2, batch=4)
-    done = subprocess.run(
-        [trainer_python, str(INSIDE), "compare", str(alone), str(together)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    steps = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+    steps = differences(trainer_python, alone, together)
     assert [step for step, _, _ in steps] == [1, 2, 3]
     for _, largest, apart in steps:
         assert largest > 1e-3, "there was something to learn"
         assert apart <= 1e-5, steps
+
+
+def test_two_nodes_that_continue_have_the_gradients_of_two_that_went_on(
+    own_world: Path, trainer_python: str
+) -> None:
+    folder = workspace(own_world / "w")
+    out = train(folder, trainer_python, 2, batch=4)
+    whole = out.rename(folder / "whole")
+    for node in range(2):
+        first = folder / f"out-2-{node}" / "checkpoints" / "checkpoint-1"
+        shutil.rmtree(first.parents[1], ignore_errors=True)
+        shutil.copytree(whole / "checkpoints" / first.name, first)
+    continued = train(folder, trainer_python, 2, batch=4)
+    steps = differences(trainer_python, continued, whole)
+    assert [step for step, _, _ in steps] == [2, 3]
+    for _, largest, apart in steps:
+        assert largest > 1e-3, "there was something to learn"
+        assert apart <= 1e-5, "the optimizer goes on where it was"
 
 
 def test_a_rehearsal_on_two_nodes_is_one_run(
