@@ -54,6 +54,8 @@ CONSEQUENCES = re.compile(
     r"DistBackendError|ncclRemoteError|Rendezvous",
     re.IGNORECASE,
 )  # words of a process that has lost another one
+EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
+LAUNCHER = re.compile(r"[EWI]\d{4} .*\btorch/distributed/elastic/")  # what torchrun says of itself
 KILLED = re.compile(r"Signal \d+ \((SIG\w+)\) received by PID|exitcode\s*: -(\d+)")
 
 
@@ -94,16 +96,50 @@ def write_json(path: str, value: Dict[str, Any]) -> None:
     os.replace(temporary, path)
 
 
-def last_lines(path: str, count: int = 20) -> List[str]:
-    """The last lines of a log."""
+def last_lines(path: str) -> List[str]:
+    """The last lines of a log that are not empty."""
     try:
         with open(path, "rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 16384))
-            text = stream.read(16384).decode("utf-8", "replace")
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 65536))
+            text = stream.read(65536).decode("utf-8", "replace")
     except OSError:
         return []
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("+ ")]
-    return lines[-count:]
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("+ ")]
+
+
+def parted(lines: List[str]) -> Tuple[List[str], List[str]]:
+    """The newest lines of a training, and what its launcher says of the process that failed first.
+
+    The launcher's report is longer than what it is about, and comes last.
+    """
+    ends = [number for number, line in enumerate(lines) if re.match(r"\S*ChildFailedError", line)]
+    report = []  # type: List[str]
+    if ends:
+        begins = [
+            number
+            for number, line in enumerate(lines[: ends[-1]])
+            if line.startswith("Traceback (most recent call last)")
+        ]
+        begin = begins[-1] if begins else ends[-1]
+        lines, report = lines[:begin], lines[ends[-1] :]
+    roots = [number for number, line in enumerate(report) if line.startswith("Root Cause")]
+    if roots:
+        report = report[roots[-1] :]
+    else:
+        report = [line for line in lines if LAUNCHER.match(line)] + report
+    return [line for line in lines if not LAUNCHER.match(line)][-20:], report[-20:]
+
+
+def telling(lines: List[str]) -> str:
+    """The line that says most about a failure; empty where there is none."""
+    plain = [re.sub(r"^\[rank\d+\]: ", "", line) for line in lines]
+    for line in reversed(plain):
+        if line.startswith("error: "):
+            return line.replace("error: ", "", 1)
+    for line in reversed(plain):
+        if EXCEPTION.match(line):
+            return line
+    return next((line for line in reversed(plain) if re.search(r"[^\W\d_]{2}", line)), "")
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -506,14 +542,13 @@ class MainNode(Node):
         what = str(how.get("what") or "it failed")
         lines = [str(line) for line in how.get("lines", ())]
         text = "\n".join([what, *lines])
-        killed = KILLED.search(text)
+        killed = KILLED.search("\n".join([text, *map(str, how.get("report", ()))]))
         weight = 0 if how.get("lost") or killed else 2 if CONSEQUENCES.search(text) else 1
         if killed and "SIG" not in what:
             name = killed.group(1) or signal_name(int(killed.group(2)))
             what += ", because a process of it was ended by %s" % name
-        elif lines and "SIG" not in what:
-            said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1])
-            what += ": " + said.replace("error: ", "", 1)
+        elif telling(lines) and "SIG" not in what:
+            what += ": " + telling(lines)
         self.causes.append((weight, "%s: %s" % (self.name(rank), what)))
         for line in lines:
             say("  %s | %s" % (self.name(rank), line))
@@ -756,11 +791,11 @@ def run(folder: str, words: List[str]) -> int:
     if status < 0:
         what = "its training was ended by %s" % signal_name(-status)
     stage = os.environ.get("HUDTUI_STAGE", "train")
-    lines = last_lines(os.path.join(folder, "logs", stage + ".log"))
-    write_json(
-        os.path.join(folder, "nodes.ended"),
-        {"what": what, "lost": status < 0, "lines": [line[:300] for line in lines]},
-    )
+    lines, report = parted(last_lines(os.path.join(folder, "logs", stage + ".log")))
+    ended = {"what": what, "lost": status < 0}  # type: Dict[str, Any]
+    ended["lines"] = [line[:300] for line in lines]
+    ended["report"] = [line[:300] for line in report]
+    write_json(os.path.join(folder, "nodes.ended"), ended)
     # Another node may be the cause: the one that watches the nodes says so, and ends this stage.
     until = clock() + OBEY
     while clock() < until and not asked:

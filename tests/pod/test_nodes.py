@@ -83,7 +83,7 @@ class Cluster:
         """The sentence that a node ends with."""
         assert self.running[rank].wait(60) == 5, self.log(rank)
         lines = [line for line in self.log(rank).splitlines() if line.startswith("error: ")]
-        assert len(lines) == 1 and "Traceback" not in self.log(rank), self.log(rank)
+        assert len(lines) == 1 and "\nTraceback" not in self.log(rank), self.log(rank)
         return lines[0].removeprefix("error: ")
 
 
@@ -175,11 +175,11 @@ def test_a_port_of_node_0_that_is_taken_is_named(cluster: Callable[..., Cluster]
 
 
 def test_who_does_not_know_the_key_does_not_belong_there(cluster: Callable[..., Cluster]) -> None:
-    nodes = cluster(3, wait=4.0)
-    nodes.change(2, key="another")
+    nodes = cluster(3, wait=15.0)
+    nodes.change(2, key="another", wait=2.0)  # it gives up while node 0 still listens
     nodes.start()
-    assert nodes.error(0) == "node 2 (m2) did not come within 4 s"
     assert "another program answers there" in nodes.error(2)
+    assert nodes.error(0) == "node 2 (m2) did not come within 15 s"
     assert not (nodes.folders[1] / "nodes.met").exists()
 
 
@@ -277,6 +277,71 @@ def test_a_worker_that_is_killed_below_its_launcher_is_named(
         "node 1 (m1): its training ended with status 1, because a process of it was ended by "
         "SIGKILL"
     )
+
+
+REPORT = """\
+W1128 11:00:42.583 3136 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 377
+E1128 11:00:42.747 3136 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "/venv/bin/accelerate", line 10, in <module>
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+{others}
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_11:00:42
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  {cause}
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================"""
+"""What torchrun says last, whatever has happened."""
+OTHERS = "\n".join(f"[{number}]:\n  exitcode  : -15 (pid: 377)" for number in range(1, 9))
+EXIT = "exitcode  : 1 (pid: 376)"
+
+
+@pytest.mark.parametrize(
+    ("said", "report", "why"),
+    [
+        (
+            "[rank0]: Traceback (most recent call last):\n"
+            '[rank0]:   File "train.py", line 4, in <module>\n'
+            "[rank0]: ValueError: the file is broken\n[rank0]: in many ways",
+            REPORT.format(others=OTHERS, cause=EXIT),
+            ": ValueError: the file is broken",
+        ),
+        (
+            "error: the disk is full\nTraceback (most recent call last):\nOSError: 28",
+            REPORT.format(others="  <NO_OTHER_FAILURES>", cause=EXIT),
+            ": the disk is full",
+        ),
+        ("it does not fit\n----------\n[0]:", "", ": it does not fit"),
+        ("==========\n----------", "", ""),
+        (
+            "step 1/3",
+            REPORT.format(others="  <NO_OTHER_FAILURES>", cause="exitcode  : -9 (pid: 376)"),
+            ", because a process of it was ended by SIGKILL",
+        ),
+        ("step 1/3", "", ": step 1/3"),
+    ],
+)
+def test_the_reason_is_what_the_training_has_said_and_not_its_launcher(
+    said: str, report: str, why: str, cluster: Callable[..., Cluster]
+) -> None:
+    nodes = cluster(2)
+    nodes.start()
+    nodes.met()
+    script = nodes.folders[1] / "train.py"
+    script.write_text(f"import sys\nprint({said + chr(10) + report!r})\nsys.exit(1)\n")
+    nodes.run(1, sys.executable, str(script))
+    assert nodes.error(0) == f"node 1 (m1): its training ended with status 1{why}"
+    assert "FAILED" not in nodes.log(0), "the log of that node has the launcher's report"
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
