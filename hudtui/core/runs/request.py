@@ -245,8 +245,11 @@ class RunRequest(JobOptions):
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The machines of the user's that it names, node 0 first."""
-        return tuple(name.strip() for name in (self.host or "").split(",") if name.strip())
+        """The machines of the user's that it names, node 0 first.
+
+        An empty name is one of them: it is refused, and no machine is rented in its place.
+        """
+        return () if self.host is None else tuple(name.strip() for name in self.host.split(","))
 
     @property
     def node_count(self) -> int:

@@ -6,8 +6,9 @@ Nothing is rented here.
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hudtui.core.compute.gpus import CPU, GpuSpec, is_meant
 from hudtui.core.compute.owned_hosts import OwnedHost, offers_of
 from hudtui.core.errors import HudtuiError, InputError, MachineError
-from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host
+from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, find_target
 from hudtui.core.runs.checks import Check, Remedy, fine, lacking, missing, refused, warning
 from hudtui.core.runs.demand import GIB_PER_GB, Demand
 from hudtui.core.runs.request import RunRequest
@@ -118,7 +119,7 @@ async def choose_machine(
     host = request_host(work.request)
     if work.request.trains and work.demand is None:
         return RunSite(host)  # what machine the training needs is not known
-    if refusal := _refuse_nodes(work.request, host):
+    if refusal := await asyncio.to_thread(_refuse_nodes, work.request, host):
         return RunSite(host, (refusal,))
     if host is not None:
         look_at = look_at or look_at_machine
@@ -255,7 +256,10 @@ async def _own_site(work: Work, host: str, folder: Path, look_at: LookAt) -> Run
 
 
 def _refuse_nodes(request: RunRequest, host: str | None) -> Check | None:
-    """Return why a run cannot be carried out by several machines; None if it can."""
+    """Return why a run cannot be carried out by several machines; None if it can.
+
+    Looks up addresses: call it in a thread.
+    """
     count, named = request.node_count, request.machines
     if count == 1:
         return None
@@ -266,8 +270,12 @@ def _refuse_nodes(request: RunRequest, host: str | None) -> Check | None:
         text = f"a run rents one machine, and {count} nodes are asked for"
         fix = "Name machines of your own (--host A --host B), or rent one with more GPUs (--gpus)."
         return missing("nodes", text, fix)
-    if len(set(named)) < len(named):
-        return missing("nodes", "a machine is named twice: each node needs one of its own", None)
+    places = [_place(name) for name in named]
+    if twice := [
+        name for name, place in zip(named, places, strict=True) if places.count(place) > 1
+    ]:
+        text = f"a machine is named twice: each node needs one of its own ({', '.join(twice)})"
+        return missing("nodes", text, None)
     if len(named) > 1 and LOCAL in named:
         text = "this machine cannot train together with others"
         return missing("nodes", text, "Name it as the others reach it: --host user@address.")
@@ -279,6 +287,27 @@ def _refuse_nodes(request: RunRequest, host: str | None) -> Check | None:
         fix = f"Name {count} with --host, or rehearse here: --rehearse --nodes {count}."
         return missing("nodes", text, fix)
     return None
+
+
+def _place(name: str) -> Hashable:
+    """Return where a machine is reached: the same for all of its names.
+
+    A name that does not lead anywhere stands for itself; it is refused when the machine is asked.
+    """
+    if name == LOCAL:
+        return name
+    try:
+        target = find_target(name)
+    except HudtuiError:
+        return name
+    way: tuple[Hashable, ...] = (target.port, target.jump, target.proxy_command)
+    if target.jump or target.proxy_command:
+        return (target.host.casefold(), *way)
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return (target.host.casefold(), *way)
+    return (min(str(address[0]) for *_, address in found), *way)
 
 
 async def _with_peers(work: Work, site: RunSite, folder: Path, look_at: LookAt) -> RunSite:

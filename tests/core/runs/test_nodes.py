@@ -69,6 +69,8 @@ def machines_with(monkeypatch: pytest.MonkeyPatch, gpus: dict[str, Sequence[int]
     """Machines by name, with the memory of their GPUs in MiB."""
 
     async def inspect(host: Any, *, python: str = "python3") -> Hardware:
+        if not host.name:
+            await host.stat(".")
         if host.name not in gpus:
             raise MachineError(f"{host.name} cannot be reached", why="connection refused")
         own = enumerate(gpus[host.name])
@@ -109,6 +111,14 @@ async def test_machines_that_are_named_are_the_nodes(
     ("options", "text", "fix"),
     [
         ({"host": "me@a,me@a"}, "a machine is named twice", ""),
+        ({"host": "local,local"}, "a machine is named twice", ""),
+        ({"host": "me@a,me@b,ssh://me@a"}, "of its own (me@a, ssh://me@a)", ""),
+        ({"host": "me@a,me@a:22"}, "a machine is named twice", ""),
+        ({"host": "me@a,you@A"}, "a machine is named twice", ""),
+        ({"host": "me@127.0.0.1,me@127.1:22"}, "a machine is named twice", ""),
+        ({"host": ""}, "'' names no machine", ""),
+        ({"host": " , "}, "a machine is named twice", ""),
+        ({"host": "me@a,"}, "'' names no machine", ""),
         ({"host": "me@a,local"}, "this machine cannot train together with others", "--host"),
         ({"host": "me@a", "nodes": 2}, "2 nodes need 2 machines, and me@a is one", "Name 2"),
         ({"host": "local", "nodes": 3}, "3 nodes need 3 machines, and this machine", "--rehearse"),
