@@ -132,6 +132,55 @@ def test_a_native_reply_without_a_call_ends_the_episode(said):
     assert meaning.done and meaning.error is None and tuple(meaning.format) == (1, 1)
 
 
+_NEXT = "<|start|>assistant"
+_FINAL = "<|channel|>final<|message|>All is done."
+_TO_PUT = "commentary to=functions.put<|message|>{}<|call|>"
+NO_END = [
+    ("native", "Now I go. <", "cut off"),
+    ("native", "Now I go. [TOOL", "cut off"),
+    ("native", "The door is to the left. </thi", "cut off"),
+    ("native", "<thi", "cut off"),
+    ("native", "I go.<|start|>assistant to=functions.pu", "can be read"),
+    ("native", '{"name": "put", "argum', "cut off"),
+    ("native", '[{"name": "put", "arguments": {"a"', "no JSON"),
+    ("native", 'I go.\n```json\n{"name": "put", "arguments": {"a": 1}}\n```', "can be read"),
+    ("native", "I go. <tool>put(1)</tool>", "can be read"),
+    ("native", '<function=put>{"a": 1}</function>', "can be read"),
+    ("native", "<|tool_call|>[put(a=1)]", "can be read"),
+    ("native", "<\uff5ctool\u2581calls\u2581begin\uff5c>put", "can be read"),
+    ("native", f"<think>{hermes('put', CALL)}</think> I am done.", "in the thought"),
+    ("native", f"Well. <think>{hermes('put', {'a': '<think>x'})}</think>\n", "in the thought"),
+    ("native", f"{hermes('put', {'a': '<think>x'})} </think>\nDone.", "in the thought"),
+    ("native", f"<think>x</think> So <think>{hermes('put', CALL)}</think> done.", "in the thought"),
+    *(
+        (dialect, said, "")
+        for dialect in ("native", "harmony", "auto")
+        for said in (
+            f"{_FINAL}<|end|><|start|>assistant<|channel|>commentary to=functions.pu",
+            f"{_FINAL}<|end|><|start|>assistant to=functions.put<|chan",
+            f"{_FINAL} Now <|channel|>{_TO_PUT}",
+            f"<|channel|>analysis<|message|>I call <|channel|>{_TO_PUT}{_NEXT}{_FINAL}",
+            f"<|channel|>analysis to=functions.put<|message|>{{}}<|call|>{_NEXT}{_FINAL}",
+            f"<think><|channel|>{_TO_PUT}</think>{_FINAL}",
+            f"{_FINAL} <tool_call",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "said", "why"), NO_END)
+def test_a_reply_with_a_hidden_or_a_cut_call_does_not_end_the_episode(dialect, said, why):
+    meaning = interpreter(dialect).interpret(said)
+    assert not meaning.done and meaning.call is None
+    assert why in meaning.error.message
+
+
+def test_a_final_message_of_harmony_ends_the_episode():
+    thought = "<|channel|>analysis<|message|>I see.<|end|><|start|>assistant"
+    for dialect in ("native", "harmony"):
+        assert interpreter(dialect).interpret(f"{thought}{_FINAL}<|return|>").done
+
+
 INSIDE = [
     ("native", '{"name": "put", "arguments": {"a": "<|channel|>commentary to=functions.twice'
      '<|message|>{}<|call|>", bad}}'),

@@ -16,7 +16,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.gym.dialects.blocks import MOST_CALLS, Block, Scan, plain_reading, reading
 from hudtui.core.gym.dialects.dialect import Reading
 from hudtui.core.gym.dialects.objects import Fault, decode, named_call, skip_blanks
-from hudtui.core.gym.dialects.speech import THINK, THINK_END, speech_of
+from hudtui.core.gym.dialects.speech import THINK, THINK_END, call_mark, is_cut, speech_of
 from hudtui.core.gym.reply import Call, ParseFailure, TagSpan
 from hudtui.core.text import clean_line
 
@@ -108,7 +108,14 @@ def read_harmony(text: str, thinking: bool) -> Reading:
     found = reading(text, told, scanned, thinking=thinking, missing=missing)
     if scanned.blocks or scanned.unclosed or speech.torn or not speaks:
         return found
-    return found._replace(ends=True)
+    return found._replace(ends=not in_thought and _is_whole(text, messages))
+
+
+def _is_whole(text: str, messages: Sequence[_Message]) -> bool:
+    """True if all of a reply without a call was read, and no other mark of a call is in it."""
+    if is_cut(text) or text.count(CHANNEL) != len(messages):
+        return False
+    return call_mark(_HEADER.sub("", text)) is None
 
 
 def _call_block(text: str, message: _Message) -> Block:

@@ -27,11 +27,19 @@ from hudtui.core.gym.dialects.marked import (
     write_hermes,
 )
 from hudtui.core.gym.dialects.objects import named_call, skip_blanks
-from hudtui.core.gym.dialects.speech import THINK, THINK_END, outside, speech_of
+from hudtui.core.gym.dialects.speech import (
+    CUT,
+    THINK,
+    THINK_END,
+    Speech,
+    call_mark,
+    is_cut,
+    outside,
+    speech_of,
+)
 from hudtui.core.gym.reply import (
     Call,
     ParseFailure,
-    Reply,
     TagSpan,
     parse_call,
     split_reply,
@@ -41,7 +49,12 @@ from hudtui.core.gym.reply import (
 _PYTHON = "<|python_tag|>"
 _MARKS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<\|channel\|>|<\|python_tag\|>|<think>")
 _THINK = re.compile(THINK)
-_CUT = "the reply is cut off where a tool call begins"
+_UNREAD = (
+    "there is the mark of a tool call in the reply, but no call that can be read; call a tool, or "
+    "end with a reply without such marks"
+)
+_BEGUN = re.compile(r'[\[{\s]*+(?:"|\Z)').match
+"""The beginning of an object, even if the rest of it is missing."""
 _FENCE = "```"
 _ANY_MARK = re.compile(_MARKS.pattern + r"|<tool>|^[ \t]*```", re.MULTILINE)
 _OWN_READERS: Mapping[str, Read] = {
@@ -73,8 +86,9 @@ def _mark(text: str, start: int, marks: re.Pattern[str]) -> str:
 def read_native(text: str, thinking: bool) -> Reading:
     """Read a reply in the form of its model's template.
 
-    A reply without a call ends the episode: that is how such models end their work. No thought is
-    expected, because endpoints may keep it to themselves.
+    A reply without a call ends the episode: that is how such models end their work. One with a call
+    in its thought, with half a call, or with one in a form that is not read here does not. No
+    thought is expected, because endpoints may keep it to themselves.
     """
     if (plain := read_plain_hermes(text, False)) is not None:
         return plain
@@ -88,42 +102,33 @@ def read_native(text: str, thinking: bool) -> Reading:
         scanned = read_bare(text, skip_blanks(text, text.index(mark, start) + len(mark)))
     elif mark == "{":
         scanned = read_bare(text, start)
-        if not _MARKS.search(text, start) and not _has_call(scanned):
+        if not _MARKS.search(text, start) and not (_has_call(scanned) or _broken(text, scanned)):
             scanned = Scan()  # an answer in JSON
-    elif not mark and _cut_mark(text):
-        return Reading(Reply(speech.think, None, 0, speech.spans, False, None, _CUT))
     elif mark == THINK:
         scanned = Scan([], [TagSpan("unclosed", start, len(text))], True)
     else:
         scanned = scan(text, speech.start, _THINK, lambda text, match: ((), match.end()))
-    silent = not outside(text, Reply(None, None, 0, (*speech.spans, *scanned.spans), False))
-    only_thought = silent and _calls_in(text)
-    found = reading(
-        text,
-        speech,
-        scanned,
-        thinking=False,
-        missing="there is no tool call in the reply",
-        in_thought=only_thought,
-    )
-    if scanned.blocks or scanned.unclosed or only_thought or speech.torn:
-        return found
-    return found._replace(ends=True)
+    at = call_mark(text)
+    in_thought = at is not None and _thought_has(speech, scanned, at)
+    missing = "" if at is None else _UNREAD
+    if not in_thought and is_cut(text):
+        missing = CUT
+    found = reading(text, speech, scanned, thinking=False, missing=missing, in_thought=in_thought)
+    return found._replace(ends=not found.calls and not found.parts.problem)
 
 
-def _cut_mark(text: str) -> bool:
-    """True if a text ends inside the mark of a call."""
-    marks = (*_OWN_READERS, _PYTHON)
-    return any(text.endswith(mark[:size]) for mark in marks for size in range(2, len(mark)))
+def _thought_has(speech: Speech, scanned: Scan, at: int) -> bool:
+    """True if a place is in one of a reply's thoughts."""
+    return at < speech.start or any(span.start <= at < span.end for span in scanned.spans)
+
+
+def _broken(text: str, scanned: Scan) -> bool:
+    """True if there is an object that has no end."""
+    return any(not one.whole and _BEGUN(text, one.begin) for one in scanned.blocks)
 
 
 def _has_call(scanned: Scan) -> bool:
     return any(isinstance(block.call, Call) for block in scanned.blocks)
-
-
-def _calls_in(text: str) -> bool:
-    """True if there is the mark of a call."""
-    return any(mark in text for mark in (*_OWN_READERS, _PYTHON))
 
 
 def read_any(text: str, thinking: bool) -> Reading:

@@ -24,6 +24,18 @@ _OBJECT = re.compile(
 """What stands before the JSON of a call, in any dialect."""
 _MOST_OBJECTS = 64
 
+CUT = "the reply is cut off where a tool call begins"
+
+_CALL = re.compile(
+    r"<[^\s<>]{0,30}(?:tool|function|START_ACTION)|\[TOOL_CALLS|<\|(?:channel|python_tag|start)\|"
+    r'|"(?:arguments|parameters)"\s*+:'
+)
+"""What begins a call in the template of any model, also of those that no dialect reads."""
+_CUT_MARKS = (
+    *(THINK, THINK_END, "<tool_call>", "[TOOL_CALLS]", "<function"),
+    *("<|channel|>", "<|python_tag|>", "<|start|>"),
+)
+
 
 class Speech(NamedTuple):
     """Where the speech of a reply begins, and the thought before it."""
@@ -66,6 +78,17 @@ def _inside_object(text: str, place: int) -> bool:
         if at > place:
             return True
     return False
+
+
+def call_mark(text: str) -> int | None:
+    """Return the place of the first mark of a call, wherever it stands; None without one."""
+    match = _CALL.search(text)
+    return None if match is None else match.start()
+
+
+def is_cut(text: str) -> bool:
+    """Return True if a text ends inside the mark of a call or of a thought."""
+    return any(text.endswith(mark[:size]) for mark in _CUT_MARKS for size in range(1, len(mark)))
 
 
 def outside(text: str, parts: Reply) -> str:
