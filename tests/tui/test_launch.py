@@ -899,6 +899,7 @@ async def test_the_copied_command_asks_for_the_very_same_run(
         "idle_minutes": "none",
         "keep_on_failure": "true",
         "max_turns": "3",
+        "dialect": "native",
     }
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch", environments="remote", python="/opt/python", more="true", **given)
@@ -908,7 +909,7 @@ async def test_the_copied_command_asks_for_the_very_same_run(
         app.screen.query_one("#launch-name").value = "my run"
         request, words = app.screen._request(), shlex.split(app.screen.command())
     hudtui(*words[1:])
-    assert asked == [request]
+    assert asked == [request] and request.dialect == "native"
 
 
 ART = """\

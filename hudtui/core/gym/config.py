@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.gym.dialects.known import DIALECTS, PARALLEL
+from hudtui.core.gym.dialects.names import check_dialect
 from hudtui.core.gym.json_safe import NotJsonError, to_json_value
 from hudtui.core.gym.lint.findings import Finding, FindingLog, Fix, TextEdit, errors_of
 from hudtui.core.gym.transform import Transform, TransformError, compile_transform
@@ -176,13 +177,7 @@ def with_dialect(config: GymConfig, dialect: str | None) -> GymConfig:
     """
     if dialect is None:
         return config
-    if dialect not in DIALECTS:
-        near = did_you_mean(dialect, DIALECTS)
-        raise InputError(
-            f"there is no dialect {clean_line(dialect, 60)}"
-            + (f"; did you mean {near}?" if near else ""),
-            fix=f"Choose one of: {', '.join(DIALECTS)}.",
-        )
+    check_dialect(dialect)
     written = config.raw.get("parser")
     parser = {**(written if isinstance(written, dict) else {}), "dialect": dialect}
     return replace(

@@ -93,6 +93,7 @@ def read_inputs(
     try:
         config = _read_config(config_file, name)
         code = _reward_code(config, config_file)
+        calls = _calls(config, work.dialect)
     except HudtuiError as error:
         if error.where is not None and error.where.file == str(config_file):
             error.where = replace(
@@ -109,11 +110,24 @@ def read_inputs(
     policy_checks = _policy(work.request, config)
     checks = (
         *file_checks,
-        fine("config", f"{name}: {actions}"),
+        fine("config", f"{name}: {actions}{calls}"),
         *policy_checks,
         *_scores(work, config, tasks),
     )
     return Inputs(checks, lock, tasks, task_file, config, config_file, code, selected)
+
+
+def _calls(config: GymConfig, dialect: str | None) -> str:
+    """Name the form of the calls, where it is not the usual one.
+
+    Raises:
+        InputError: There is no such dialect.
+    """
+    from hudtui.core.gym.config import with_dialect
+    from hudtui.core.gym.dialects.known import DEFAULT
+
+    spoken = with_dialect(config, dialect).parser.dialect
+    return "" if spoken == DEFAULT else f", calls in the dialect {spoken}"
 
 
 def config_in(config: GymConfig, file: Path) -> GymConfig:

@@ -51,6 +51,14 @@ class Work:
         return self.job if self.request.trains else None
 
     @property
+    def dialect(self) -> str | None:
+        """The form of the model's calls; None: as the configuration says."""
+        written = self.training.get("dialect")
+        if self.request.dialect is None and isinstance(written, str):
+            return written
+        return self.request.dialect
+
+    @property
     def judge(self) -> str | None:
         """The model that compares the episodes (RULER); None without one."""
         taken = settings_taken(self.request.features)

@@ -133,6 +133,5 @@ class JobOptions:
         "configured.",
         unset="as in the configuration",
         choices=dialect_choices,
-        in_form=False,
         group=ROLLOUTS,
     )

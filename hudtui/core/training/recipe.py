@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.gym.dialects.names import check_dialect
 from hudtui.core.knobs import is_number, knob, out_of_bounds
 from hudtui.core.plain import convert
 from hudtui.core.text import clean_line, did_you_mean, plural
@@ -180,6 +181,8 @@ class Recipe:
         if problem := out_of_bounds(self):
             raise InputError(problem)
         check_project(self.project)
+        if self.dialect is not None:
+            check_dialect(self.dialect)
         if self.log_level not in LOG_LEVELS:
             raise InputError(
                 f"{clean_line(self.log_level, 80)!r} is no level of the log",

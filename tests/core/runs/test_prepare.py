@@ -65,6 +65,21 @@ async def test_the_plan_goes_by_the_memory_of_the_machine_that_is_named(
     assert missing.name == "plan" and "it has 8" in missing.text
 
 
+@pytest.mark.parametrize("player", [{"policy": "random"}, {"model": "tiny", "rehearse": True}])
+async def test_the_dialect_is_said_and_checked_with_the_plan(
+    project: Path, store: RunStore, player: dict[str, Any]
+) -> None:
+    asked = RunRequest(host="local", **player)
+    for dialect, words in (("native", "calls in the dialect native"), (None, "")):
+        prepared = await _prepare(project, store, replace(asked, dialect=dialect))
+        (config,) = [check for check in prepared.checks if check.name == "config"]
+        assert config.state == "fine" and ("dialect" in config.text) is bool(words)
+        assert words in config.text
+    missing = (await _prepare(project, store, replace(asked, dialect="hermess"))).missing
+    assert all("did you mean hermes" in check.text for check in missing), missing
+    assert "config" in [check.name for check in missing]
+
+
 async def test_groups_are_refilled_on_one_training_gpu_alone(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def test_generations_have_to_divide_the_batch() -> None:
         ({"project": "../../elsewhere"}, "not a valid name of a project"),
         ({"project": "/tmp/elsewhere"}, "not a valid name of a project"),
         ({"project": ".."}, "not a valid name of a project"),
+        ({"dialect": "hermess"}, "no dialect hermess; did you mean hermes"),
         ({"log_level": "LOUD"}, "no level of the log"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number"),
         ({"learning_rate": float("inf")}, "learning_rate must be a number"),
