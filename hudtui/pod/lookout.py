@@ -25,6 +25,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -48,6 +49,7 @@ WINDOW = 20  # newest values of a series that are kept
 HOLDS = 16  # of them that show a condition which holds
 FIRST = 5  # first values of a series whose median is its usual level
 TRIES = (0, 5, 30, 120)  # seconds before each attempt to send
+PATIENCE = 240.0  # seconds at the end for what is still being sent
 
 
 class Finding:
@@ -349,14 +351,17 @@ class Messenger:
         with contextlib.suppress(OSError):
             write_json(self.path, {"sent": self.sent})
         body = json.dumps(dict(message, **(words if self.text else {}))).encode("utf-8")
-        sender = threading.Thread(target=self._try, args=(body,))  # a stop does not wait for it
+        # A stop does not wait for it, nor does the end of this process for ever: the other side may
+        # send its answer byte by byte.
+        sender = threading.Thread(target=self._try, args=(body,), daemon=True)
         sender.start()
         self.senders.append(sender)
 
     def wait(self) -> None:
-        """Wait until everything is sent, or given up."""
+        """Wait until everything is sent, given up, or `PATIENCE` is over."""
+        until = time.monotonic() + PATIENCE
         for sender in self.senders:
-            sender.join()
+            sender.join(max(until - time.monotonic(), 0.0))
 
     def _try(self, body: bytes) -> None:
         for pause in TRIES:
@@ -400,6 +405,7 @@ class Lookout:
         url = os.environ.pop("HUDTUI_NOTIFY_URL", "")
         self.messenger = Messenger(folder, url, bool(os.environ.get("HUDTUI_NOTIFY_TEXT")))
         self.parent = os.getppid()
+        self.stopped = False
 
     def look(self, started: float = 0.0) -> None:
         """Read what is new, and do what follows from it; the run has `started` then."""
@@ -424,11 +430,15 @@ class Lookout:
     def stop(self, finding: Finding) -> None:
         """Ask the run to stop, once."""
         path = os.path.join(self.folder, "stop.json")
-        if os.path.exists(path):
+        if self.stopped or read_json(path) is not None:
             return
         why = "stopped on %s" % finding.sentence
-        with contextlib.suppress(OSError):
+        try:
             write_json(path, {"at": time.time(), "grace": None, "why": why})
+        except OSError:  # a full disk must not keep a run going
+            if os.getppid() == self.parent:
+                os.kill(self.parent, signal.SIGTERM)
+        self.stopped = True
 
     def tell(self, finding: Finding, stops: bool) -> None:
         """Tell the user of a finding."""
@@ -482,7 +492,9 @@ def main(words: List[str]) -> int:
     if len(words) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    Lookout(os.path.realpath(os.path.expanduser(words[0]))).watch()
+    lookout = Lookout(os.path.realpath(os.path.expanduser(words[0])))
+    lookout.watch()
+    lookout.messenger.wait()
     return 0
 
 

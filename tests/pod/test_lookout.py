@@ -331,3 +331,48 @@ def test_a_run_that_goes_on_is_stopped_by_no_number_of_the_run_before(tmp_path: 
     looking.look(started)
     why = json.loads(stop.read_text())["why"]
     assert why == "stopped on constant-reward: all rewards of a group are equal since step 41"
+
+
+def test_a_request_that_cannot_be_written_stops_the_run_all_the_same(tmp_path: Path) -> None:
+    run = Training(tmp_path / "r")
+    (run.folder / "stop.json").mkdir()
+    run.start(sick("constant-reward", "strong", 1), "critical")
+    until(lambda: run.status["state"] == "stopped")
+    assert run.status["why"] == "its supervisor was told to stop by SIGTERM"
+    until(run.gone)
+
+
+def test_a_stop_file_that_says_nothing_is_no_request(tmp_path: Path) -> None:
+    run = Training(tmp_path / "r")
+    (run.folder / "stop.json").write_text("[]")
+    run.start(sick("constant-reward", "strong", 1), "critical")
+    until(lambda: run.status["state"] == "stopped")
+    assert run.status["why"].startswith("stopped on constant-reward: ")
+    until(run.gone)
+
+
+def test_an_address_that_answers_byte_by_byte_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookout, "PATIENCE", 0.5)
+    asked, over = threading.Event(), threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.set()
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nA: ")
+            while not over.wait(0.05):
+                self.wfile.write(b"x")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        messenger = Messenger(str(tmp_path), f"http://127.0.0.1:{server.server_port}/", False)
+        messenger.tell("end", {"event": "end"}, {})
+        assert asked.wait(60)
+        messenger.wait()
+        assert not over.is_set() and all(one.daemon for one in messenger.senders)
+        over.set()
+        server.shutdown()
