@@ -25,6 +25,7 @@ from hudtui.tui.dataset.dialogs import MakeDialog, OpenDialog
 from hudtui.tui.dataset.rows import ProblemRows
 from hudtui.tui.dataset.screen import DatasetScreen
 from hudtui.tui.facts import Services
+from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.tick import Tick
 from hudtui.tui.widgets.virtual_table import Column, VirtualTable
 
@@ -764,6 +765,43 @@ async def test_a_task_is_tried_for_real(
         shown = await _test_first(app, pilot, settle)
         assert said in shown
         assert said in app.screen.message
+
+
+# -- auditing
+# --------------------------------------------------------------------------------------------------
+
+
+async def test_an_audit_shows_its_findings_and_opens_the_episode_of_one(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
+    config = {"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}}
+    easy = {"name": "max_number", "arguments": {"target": 4}}
+    task = good(1, mcp_config=config, evaluate_tool={"name": "evaluate", "arguments": easy})
+    (project / "tasks.json").write_text(json.dumps([task]))
+    moves = "".join(
+        f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "up")
+    )
+    (project / "c.yaml").write_text(f"defaults: {{max_turns: 3}}\naction_mappings:\n{moves}")
+    async with open_app(project) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen = app.screen
+        await pilot.press("A")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "Audit the grader?" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Audit: weak" in screen.message)
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "Audit: unsound" in shown and "high" in shown
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.NAME == "results")
+        results = app.screen
+        file = next((project / "outputs").glob("*/audit.json"))
+        proof = json.loads(file.read_text())["findings"][0]["evidence"][0]
+        await until(pilot, lambda: results.chosen_entry is not None)
+        await until(pilot, lambda: results.chosen_entry.number == proof["number"])
 
 
 # -- making

@@ -56,6 +56,10 @@ _NOT_WRITING = unless(
     lambda screen: not screen.going("make"),
     "a dataset is being written; {key:dataset.cancel} cancels",
 )
+_NOT_AUDITED = unless(
+    lambda screen: not screen.going("audit"),
+    "an audit is going on; {key:dataset.cancel} cancels",
+)
 _SELECTED = unless(lambda screen: screen.tasks.chosen is not None, "select a task first")
 _WHOLE = unless(lambda screen: not screen.open.reading, "everything has to be read first")
 
@@ -107,6 +111,7 @@ class DatasetScreen(HudtuiScreen):
         "dataset). {key:list.filter} filters, {key:dataset.problem} shows only tasks with "
         "problems, {key:list.sort} sorts. Enter shows a task in full. {key:dataset.test} sets one "
         "task up in its environment and evaluates it at once: a broken evaluator shows here. "
+        "{key:dataset.audit} attacks the grader of all tasks before a model does. "
         "{key:dataset.convert} converts, {key:dataset.publish} publishes; both show first what "
         "would be written."
     )
@@ -182,6 +187,14 @@ class DatasetScreen(HudtuiScreen):
             when=(_OPENED, _no_task, _NOT_WRITING, _none_usable),
         ),
         AppAction(
+            "dataset.audit",
+            "Audit",
+            "Attack the grader of these tasks with players that never look at them.",
+            "A",
+            asks=True,
+            when=(_OPENED, _no_task, _none_usable, _NOT_AUDITED),
+        ),
+        AppAction(
             "dataset.carry",
             "Convert to HUD v6",
             "Write the tasks as HUD v6 reads them; v5 tasks need that.",
@@ -254,7 +267,9 @@ class DatasetScreen(HudtuiScreen):
             show=False,
             when=(_OPENED, _no_task, _SELECTED),
         ),
-        cancel_action("dataset", "Cancel the reading, the writing or the test in progress."),
+        cancel_action(
+            "dataset", "Cancel the reading, the writing, the test or the audit in progress."
+        ),
         by_key("dataset.back", "To the table", "Back to the table; from there, home.", "escape"),
     )
 
@@ -524,7 +539,7 @@ class DatasetScreen(HudtuiScreen):
         return super().has_use(action_id) or bool(self.going("read"))
 
     def action_cancel(self) -> None:
-        self.cancel("read", "make", "test", "view")
+        self.cancel("read", "make", "test", "audit", "view")
 
     # -- what is read so far
     # -----------------------------------------------------------------------------------------
@@ -738,6 +753,9 @@ class DatasetScreen(HudtuiScreen):
     def action_test(self) -> None:
         if (record := self._record()) is not None:
             self.start(lambda: self.work.test(record), group="test")
+
+    def action_audit(self) -> None:
+        self.start(self.work.audit, group="audit")
 
     def action_play(self) -> None:
         if (record := self._record()) is not None:

@@ -21,6 +21,7 @@ from hudtui.tui.dataset.panes import TaskDetailPane
 from hudtui.tui.screen import HudtuiScreen
 
 if TYPE_CHECKING:
+    from hudtui.core.flows.audit import AuditEnded, AuditStarted
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
     from hudtui.core.tasks.table import TaskRecord
     from hudtui.tui.dataset.dialogs import ConvertContext
@@ -89,6 +90,77 @@ class TaskWork:
             if begun and self._screen.is_attached:
                 shown.update(Content.styled("The test did not finish.", "$warning"))
             raise
+
+    # -- auditing all
+    # ---------------------------------------------------------------------------------------------
+
+    async def audit(self) -> None:
+        """Audit the grader of the open tasks, and show what is found."""
+        config, app = await self._configuration(), self._screen.app
+        if config is None:
+            return
+        from hudtui.core.flows.audit import (
+            AuditEnded,
+            AuditRequest,
+            AuditStarted,
+            audit_environment,
+        )
+
+        request = AuditRequest(config=Path(config), tasks=self._open.source)
+        reported = 0.0
+        async with aclosing(audit_environment(app.project, request)) as events:
+            async for event in events:
+                if isinstance(event, AuditStarted):
+                    if not await app.confirm("Audit the grader?", _plan(event), yes="Audit"):
+                        return
+                elif isinstance(event, AuditEnded):
+                    await self._show_audit(event)
+                elif isinstance(event, Progress) and (now := time.monotonic()) - reported > _TOLD:
+                    reported = now
+                    count = "" if event.total is None else f" {event.done} of {event.total}"
+                    self._screen.busy(
+                        f"Audit: {event.message}{count} ({{key:dataset.cancel}} cancels)"
+                    )
+
+    async def _configuration(self) -> str | None:
+        """Return the only configuration of the project, or the one that the user chooses."""
+        from hudtui.tui.widgets.pick import pick_file
+
+        app = self._screen.app
+        workspace = await asyncio.to_thread(lambda: app.workspace)
+        if len(workspace.configs) == 1:
+            return workspace.relative(workspace.configs[0])
+        return await pick_file(app, "configs", None)
+
+    async def _show_audit(self, ended: AuditEnded) -> None:
+        """Say the verdict; where something was found, list it and open an episode that shows it."""
+        from hudtui.tui.widgets.pick import Pick
+
+        audit, app = ended.audit, self._screen.app
+        lines = [f"{audit.verdict}: {audit.why}", audit.signal_line(), f"Kept in {ended.file}."]
+        said = [line for line in lines if line]
+        self._screen.say("; ".join(said), "success" if audit.verdict == "sound" else "warning")
+        if not audit.findings:
+            return
+        rows = [
+            (one.severity, f"{one.title}. {' '.join(cure.words for cure in one.remedies)}")
+            for one in audit.findings
+        ]
+        hint = "{key:pick.take} opens an episode that shows it   {key:dialog.cancel} closes"
+        dialog = Pick(f"Audit: {audit.verdict}", rows, lines=said, hint=hint)
+        place: int | None = await app.push_screen_wait(dialog)
+        proofs = () if place is None else audit.findings[place].evidence
+        if proofs:
+            proof = proofs[0]
+            app.open_screen(
+                "results",
+                back="dataset",
+                path=str(proof.file),
+                task=proof.task,
+                episode=proof.number,
+            )
+        elif place is not None:
+            self._screen.say("No single episode shows this.")
 
     # -- making datasets
     # ---------------------------------------------------------------------------------------------
@@ -205,6 +277,16 @@ class TaskWork:
             " ".join([_told(made, self._screen.app.relative), *notes]),
             "warning" if notes else "success",
         )
+
+
+def _plan(start: AuditStarted) -> tuple[str, ...]:
+    """Return what an audit is about to do, in lines."""
+    return (
+        f"{start.played} of {start.of} tasks of {start.tasks}, with {start.config}.",
+        "Players that never look at a task play it, about 40 episodes a task.",
+        f"The episodes are kept in {start.out_dir}.",
+        *(() if start.reach is None else (f"! {start.reach}",)),
+    )
 
 
 def _told(made: DatasetResult, relative: Callable[[Path], str]) -> str:

@@ -292,6 +292,8 @@ class ResultsScreen(HudtuiScreen):
         self._map: RewardMapDialog | None = None
         """The map above this screen, which follows the index as the lists do."""
         self._place: tuple[float | None, str | None] | None = None
+        self._number: int | None = None
+        """The number of the requested episode, until it is chosen."""
         """The step and the task to show as soon as they have been read."""
         self._complete = False
         """Whether the files were read to their current end."""
@@ -340,14 +342,14 @@ class ResultsScreen(HudtuiScreen):
     def opened(self, **given: Any) -> None:
         """Show the episodes of `run`, of the file `path`, or of the newest run.
 
-        Begin at `step` or `task` if given.
+        Begin at `step`, at `task`, or at the `episode` of this number of a task, if given.
         """
         run, path = given.get("run"), given.get("path")
         if run is None and path is None:
             if self.index is None:
                 self.start(self._open_newest, group="open")
             return
-        self._place = (given.get("step"), given.get("task"))
+        self._place, self._number = (given.get("step"), given.get("task")), given.get("episode")
         if path is not None or run not in [source.run for source in self.sources]:
             self._begin_anew()
         if path is not None:
@@ -574,6 +576,7 @@ class ResultsScreen(HudtuiScreen):
         )
         if group is not None:
             self.groups.choose(key_text(group.key))
+            self.when_keys_rest(self._open_group)
         elif final and task is not None:
             self.say(f"No episode of {task} is recorded.", "warning")
         if group is not None or final:
@@ -650,6 +653,10 @@ class ResultsScreen(HudtuiScreen):
 
     def _open_group(self) -> None:
         self._show_episodes()
+        rows = (row for row in self.episodes.listed if row.number == self._number)
+        if self._number is not None and (row := next(rows, None)) is not None:
+            self._number = None
+            self.episodes.choose(f"{row.run}\0{row.number}")
         self._open_episode()
 
     @on(TablePane.Highlighted, "#results-episodes, #results-hits")
