@@ -233,8 +233,10 @@ class Link:
                 break
             self.heard = clock()
             self.coming += data
-            if len(self.coming) > LINE and b"\n" not in self.coming:
-                self.close()
+            if len(self.coming) > LINE:  # the rest is for the next time
+                if b"\n" not in self.coming:
+                    self.close()
+                break
         lines = self.coming.split(b"\n")
         self.coming = lines.pop()
         found = []
@@ -254,8 +256,10 @@ class Link:
 
 def read_line(stream: socket.socket) -> bytes:
     """A line, and nothing of what comes after it."""
-    line = b""
+    line, until = b"", clock() + ANSWER
     while not line.endswith(b"\n") and len(line) < LINE:
+        if clock() > until:
+            raise OSError("the answer takes too long")
         letter = stream.recv(1)
         if not letter:
             raise OSError("the connection ended")
@@ -449,9 +453,8 @@ class MainNode(Node):
         with contextlib.suppress(BlockingIOError, InterruptedError, OSError):
             while True:
                 stream, _ = self.listener.accept()
-                if len(self.strangers) >= STRANGERS:
-                    stream.close()
-                    continue
+                if len(self.strangers) >= STRANGERS:  # a node says at once who it is
+                    self.strangers.pop(0).close()
                 link = Link(stream)
                 self.strangers.append(link)
                 link.send("who", nonce=link.nonce)

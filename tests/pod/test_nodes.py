@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -201,6 +203,44 @@ def test_strangers_at_the_port_do_no_harm(cluster: Callable[..., Cluster]) -> No
                 continue
     nodes.start(1)
     assert len(nodes.met()) == 2
+
+
+def test_strangers_that_say_nothing_keep_no_node_out(cluster: Callable[..., Cluster]) -> None:
+    nodes = cluster(2)
+    nodes.start(0)
+    wait(lambda: "waits for node 1" in nodes.log(0), nodes)
+    with contextlib.ExitStack() as silent:
+        for _ in range(40):
+            stranger = socket.create_connection(("127.0.0.1", nodes.port))
+            silent.enter_context(stranger)
+        nodes.start(1)
+        assert len(nodes.met()) == 2
+
+
+def test_a_program_that_answers_letter_by_letter_is_not_waited_for(
+    cluster: Callable[..., Cluster],
+) -> None:
+    nodes, over = cluster(2, wait=1.0), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                stream, _ = other.accept()
+                with stream:
+                    while not over.wait(0.5):
+                        stream.sendall(b"x")
+
+        slow = threading.Thread(target=answer)
+        slow.start()
+        nodes.change(1, port=other.getsockname()[1])
+        nodes.start(1)
+        try:
+            assert "another program answers there" in nodes.error(1)
+        finally:
+            over.set()
+            with contextlib.suppress(OSError):
+                socket.create_connection(other.getsockname()).close()
+            slow.join(20)
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
