@@ -351,7 +351,7 @@ class Monitor:
                 stage_view(stage.name, stage.service, status.stages.get(stage.name))
                 for stage in machine.record.plan.stages
             )
-            nodes, others = await self._read_nodes(seen, summary, machine)
+            nodes, others = await self._read_nodes(seen, summary, machine, problems)
             stages = tuple(
                 stage_view(stage.name, stage.service, others[stage.node].stages.get(stage.name))
                 if stage.node in others
@@ -449,11 +449,12 @@ class Monitor:
         )
 
     async def _read_nodes(
-        self, seen: _RunReader, summary: RunSummary, machine: RunFolder
+        self, seen: _RunReader, summary: RunSummary, machine: RunFolder, problems: _Problems
     ) -> tuple[tuple[NodeView, ...], dict[int, StatusReport]]:
         """Return the nodes of a run beside node 0, and what their supervisors say.
 
-        One that does not answer is a view with the reason: the others are shown all the same.
+        One that does not answer is a view with the reason: the others are shown all the same. The
+        logs of those that answer are searched for symptoms.
         """
 
         async def one(peer: RunFolder) -> tuple[NodeView, StatusReport]:
@@ -476,7 +477,18 @@ class Monitor:
                 silent,
                 left=over and status.state not in END_STATES,
             )
+            with problems:
+                async with answering(peer.host.name, within=_NODE_WAIT):
+                    await search(peer, status)
             return view, status
+
+        async def search(peer: RunFolder, status: StatusReport) -> None:
+            if summary.state == "finished":
+                return
+            for stage in machine.record.plan.stages:
+                if stage.node == peer.node:
+                    about = status.stages.get(stage.name)
+                    await seen.read_log(peer.host, stage_view(stage.name, stage.service, about))
 
         found = await asyncio.gather(*map(one, self._peers(machine)))
         return tuple(view for view, _ in found), {view.node: status for view, status in found}
@@ -756,7 +768,12 @@ class _RunReader:
         self._question: asyncio.Task[None] | None = None
         self._next_question = 0.0
         self._logs = {
-            stage.name: TailReader(machine.path("logs", f"{stage.name}.log"), most=_LOG_LOOK)
+            stage.name: TailReader(
+                RunFolder(machine.host, machine.record, stage.node).path(
+                    "logs", f"{stage.name}.log"
+                ),
+                most=_LOG_LOOK,
+            )
             for stage in machine.record.plan.stages
         }
         self._signs: dict[str, deque[LogSymptom]] = {}

@@ -484,3 +484,15 @@ async def test_a_silent_node_is_a_sentence_of_the_view(store: RunStore) -> None:
     hosts = {"me@a": Answers(), "me@b": Away()}
     (node,) = (await Monitor(store, hosts=hosts.get).view(record.id)).nodes
     assert node.problem == "me@b does not answer" and "not known" in node.text
+
+
+async def test_the_logs_of_all_nodes_are_searched_for_symptoms(store: RunStore) -> None:
+    says = f'echo "the model\'s server does NOT answer"; {WAITS}'
+    record = record_of(store, WAITS, WAITS, says)
+    await start(record, store)
+    await until(lambda: met(record))
+    view = await Monitor(store).view(record.id)
+    texts = [alarm.text for alarm in view.alarms]
+    assert any(text.startswith("train-2: the model's server does not answer") for text in texts)
+    assert view.problem is None
+    await stop_run(record.id, HERE, store, grace=1.0)
