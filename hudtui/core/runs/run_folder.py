@@ -123,8 +123,9 @@ class RunFolder:
         ):
             done = await self.host.run(command, timeout=_PATIENCE)
             if not done.ok:
+                place = f" on {self.title}" if self.node else ""
                 raise MachineError(
-                    "the folder of the run cannot be created", why=failure_text(done.stderr)
+                    f"the folder of the run cannot be created{place}", why=failure_text(done.stderr)
                 )
 
     async def put_supervisor(self, *, tmux: bool = True) -> None:

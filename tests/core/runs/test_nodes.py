@@ -447,6 +447,18 @@ async def test_a_launch_that_breaks_in_the_middle_leaves_no_node(
         assert status.supervisor is None and not status.processes
 
 
+async def test_a_folder_that_a_node_cannot_have_is_refused_with_its_node(store: RunStore) -> None:
+    record = record_of(store, WAITS, WAITS, WAITS)
+    last = Path(folders(record)[2].folder)
+    last.parent.mkdir(parents=True, exist_ok=True)
+    last.write_text("a file")
+    with pytest.raises(MachineError, match=r"cannot be created on node 2 \(local\)"):
+        await start(record, store)
+    assert store.summary(record.id).state == "failed"
+    assert not any([await folder.begun() for folder in folders(record)[:2]])
+    last.unlink()
+
+
 async def test_the_nodes_of_an_interrupted_launch_are_told_the_same(store: RunStore) -> None:
     record = record_of(store, "true", "true")
     stopped = launch(record, HERE, store, tmux=False)
