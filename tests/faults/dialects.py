@@ -5,7 +5,8 @@
 Replies are written by the published rules of each dialect (`tests/support/dialect_corpus.py`), with
 thoughts that hold calls, several calls and ends that are missing. Where `transformers` and TRL are
 installed, the chat templates of models that TRL carries write the calls as well, and `native` reads
-them: what a foreign judge wrote. Ends with 1 if a reply became another call.
+them: what a foreign judge wrote. Ends with 1 if a reply became another call, or ended the episode
+with a call in its thought or half a call.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def outcome(spoken: Spoken, inner: Interpreter) -> str:
     """The kind of what a reply became: `same`, `refused`, `ends`, or what must never be."""
     meaning = inner.interpret(spoken.text)
     call = meaning.to_json()["call"]
+    if call is None and meaning.done:
+        return "ends" if spoken.kind == "none" else "ENDS WITH A CALL"
     if call is None:
-        return "ends" if meaning.done else "refused"
+        return "refused"
     if not spoken.calls:
         return "FROM A THOUGHT"
     return "same" if call == meant(spoken.calls[0]) else "ANOTHER CALL"

@@ -156,7 +156,7 @@ def any_spoken(choice: random.Random, dialect: str, write: Write | None = None) 
     text = _thinking(choice, dialect, thought, written, inside=kind == "thought")
     if kind == "cut":
         at = text.rindex(written)
-        text = text[: at + choice.randrange(len(written))]
+        text = text[: at + choice.randrange(1, len(written))]
     return Spoken(text, calls, kind)
 
 
