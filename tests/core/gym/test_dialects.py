@@ -188,6 +188,21 @@ INSIDE = [
     ("auto", '{"name": "put", "arguments": {"a": "<tool>twice(1)</tool>"'),
     ("hermes", "<tool_call>{'a': '</tool_call>" + hermes("twice", CALL) + "'}</tool_call>"),
     ("harmony", "<|channel|>commentary to=functions.put twice<|message|>{}<|call|>"),
+    *(
+        (dialect, begin + '{"name": "put", "arguments": {"a": "</think>' + inner + rest)
+        for dialect, begin, inner in (
+            ("harmony", "<|channel|>commentary to=functions.put<|message|>",
+             "<|channel|>commentary to=functions.twice<|message|>{}<|call|>"),
+            ("native", "<|channel|>commentary to=functions.put<|message|>",
+             "<|channel|>commentary to=functions.twice<|message|>{}<|call|>"),
+            ("hermes", "<tool_call>", "<tool_call>{'twice'}</tool_call>"),
+            ("native", "<tool_call>" * 70, "[TOOL_CALLS]twice{}"),
+            ("native", "<tool_call>", "[TOOL_CALLS]twice{}"),
+            ("native", "", "[TOOL_CALLS]twice{}"),
+            ("auto", "```json\n", "<tool>twice(1)</tool>"),
+        )
+        for rest in ("", '", "b', '", "b": 1', '", "a": 2}}', '", bad}}')
+    ),
 ]  # fmt: skip
 
 

@@ -17,12 +17,16 @@ _new = tuple.__new__
 
 
 class Fault(Exception):
-    """A text that is no JSON value, or one that is refused; `at` is the place in the text."""
+    """A text that is no JSON value, or one that is refused; `at` is the place in the text.
 
-    def __init__(self, message: str, at: int | None = None) -> None:
+    `cut` is true where the text ends before the value.
+    """
+
+    def __init__(self, message: str, at: int | None = None, *, cut: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.at = at
+        self.cut = cut
 
 
 class Decoded(NamedTuple):
@@ -49,7 +53,7 @@ def decode(text: str, at: int) -> Decoded:
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text) or error.msg.startswith("Unterminated string")
         why = "it is cut off" if cut else error.msg[:1].lower() + error.msg[1:]
-        raise Fault(f"this is no JSON: {why}", min(error.pos, len(text))) from None
+        raise Fault(f"this is no JSON: {why}", min(error.pos, len(text)), cut=cut) from None
     except RecursionError:
         raise Fault(f"nested more than {MAX_DEPTH} deep") from None
     if text.count("{", at, end) + text.count("[", at, end) > MAX_DEPTH:

@@ -64,7 +64,7 @@ def speech_of(text: str) -> Speech:
 
 
 def _inside_object(text: str, place: int) -> bool:
-    """True if a place is inside the JSON of a call."""
+    """True if a place is inside the JSON of a call, or may be: in one that breaks behind it."""
     at = 0
     for _ in range(_MOST_OBJECTS):
         match = _OBJECT.search(text, at, place)
@@ -73,11 +73,12 @@ def _inside_object(text: str, place: int) -> bool:
         at = match.end()
         try:
             at = max(at, decode(text, at).end)
-        except Fault:
-            continue
+        except Fault as fault:
+            if fault.cut or fault.at is None or fault.at > place:
+                return True
         if at > place:
             return True
-    return False
+    return True
 
 
 def call_mark(text: str) -> int | None:
