@@ -726,7 +726,7 @@ def _stale(run: Observed) -> Sign | None:
 )
 def _slower(run: Observed) -> Sign | None:
     taken = run.series("step_time")
-    if taken is None:
+    if taken is None or len(taken) < 50:  # three slow steps in a row are no trend
         return None
     usual = taken.start
     probability = between(taken.now / max(usual, 1e-9), 1.4, 2, logarithm=True)

@@ -149,3 +149,10 @@ def test_a_gradient_that_is_none_where_nothing_is_taught_does_not_jump() -> None
     assert named(rows) == []
     worse = [{**row, "grad_norm": 0.2} if n > 40 else row for n, row in enumerate(rows)]
     assert named(worse) == ["gradient-spikes"]
+
+
+def test_three_slow_steps_at_the_end_of_a_short_run_are_no_trend() -> None:
+    metrics = MetricsReader()
+    for line in healthy("noisy", 5017)[:30]:
+        metrics.add(line)
+    assert diagnose(metrics).findings == ()
