@@ -427,12 +427,17 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             preferences.change(self.places.state / preferences.FILE, **changes), **self._imposed
         )
 
+    @property
+    def _preferred(self) -> preferences.Preferences:
+        """The choices as they are kept now: another hudtui may have changed them."""
+        return preferences.load(self.places.state / preferences.FILE)
+
     def _remember_place(self) -> None:
         screen = self._opened.get(self._visited)
         if screen is not None and screen.is_attached:
             self.prefer(
                 places=preferences.with_row(
-                    self.preferences.places, self.folder, self._visited, screen.place
+                    self._preferred.places, self.folder, self._visited, screen.place
                 )
             )
 
@@ -450,7 +455,7 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
 
     def remember_followed(self, place: Mapping[str, str], *, listed: bool = True) -> None:
         """List an external run here from now on, or no longer. May run in a thread."""
-        rows = self.preferences.followed
+        rows = self._preferred.followed
         own = (str(self.folder), place)
         others = tuple(row for row in rows if row != own)
         after = (*others, own)[-preferences.KEPT :] if listed else others
@@ -464,7 +469,7 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         """
         name = os.path.relpath(path, self.folder)
         if name != self.last_config():
-            self.prefer(configs=preferences.with_row(self.preferences.configs, self.folder, name))
+            self.prefer(configs=preferences.with_row(self._preferred.configs, self.folder, name))
 
     def last_config(self) -> str | None:
         """The configuration that was open last in this folder, relative to it; or None."""

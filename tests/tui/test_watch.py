@@ -12,6 +12,7 @@ from support.tracker_files import history, wandb_file
 from support.waiting import until
 from tui import test_run as runs
 
+from hudtui.tui import preferences
 from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 
@@ -316,6 +317,21 @@ async def test_a_followed_run_is_listed_again_until_it_is_taken_away(
         app.open_screen("run")
         await until(pilot, lambda: getattr(app.screen, "rows", ()))
         assert list(app.screen.rows) == ["train-cccc"] and not app.followed()
+
+
+async def test_runs_that_another_hudtui_follows_stay_in_the_list(
+    open_app: Any, project: Path
+) -> None:
+    first, second = project / "first.log", project / "second.log"
+    for path in (first, second):
+        path.write_text("{'loss': '0.5', 'step': 3}\n")
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        await until(pilot, lambda: app.facts is not None)
+        other = (str(project), {"machine": "local", "file": str(first)})
+        preferences.change(app.places.state / preferences.FILE, followed=(other,))
+        app.open_screen("run", file=str(second))
+        await until(pilot, app.followed)
+        assert [row["file"] for row in app.followed()] == [str(first), str(second)]
 
 
 async def test_a_remembered_run_that_is_gone_can_be_taken_away(

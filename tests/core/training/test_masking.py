@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from support.tracker_files import field, wandb_file
 
 from hudtui.core.training.masking import mask_arguments, mask_setting
 from hudtui.core.training.tracker_files import WandbFile
-from tests.support.tracker_files import field, wandb_file
 
 KEY = "sk-abcdefgh12345678"
 
