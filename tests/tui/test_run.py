@@ -1005,8 +1005,9 @@ async def test_the_settings_of_a_run_are_filtered_and_copied(
             lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd",
         )
         assert not app.screen.query("#run-settings"), "made when it is shown first"
-        await pilot.press("tab", *["left_square_bracket"] * 2)
-        await until(pilot, lambda: "num_generations" in screen_text(app))
+        await until(pilot, lambda: "diagnosis" in app.screen.pane.names)
+        await pilot.press("tab", *["left_square_bracket"] * 3)
+        await until(pilot, lambda: "warmup_steps" in screen_text(app))
         assert "2e-05 (default 5e-06)" in screen_text(app) and "hunter2" not in screen_text(app)
         rows = [" ".join(line.split()) for line in screen_text(app).splitlines()]
         assert any("tasks.size 2.0 KiB" in row for row in rows) and any(
@@ -1017,8 +1018,7 @@ async def test_the_settings_of_a_run_are_filtered_and_copied(
         await until(
             pilot,
             lambda: (
-                "num_generations" not in screen_text(app)
-                and "0.7 (default 1.0)" in screen_text(app)
+                "warmup_steps" not in screen_text(app) and "0.7 (default 1.0)" in screen_text(app)
             ),
         )
         await pilot.press("y")
