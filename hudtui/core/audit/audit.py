@@ -55,7 +55,7 @@ async def audit(
         async with aclosing(match.play()) as events:
             async for event in events:
                 yield event
-        leftovers = await mark.leftovers()
+        leftovers = None if match.broke_off else await mark.leftovers()
     names = {one.player for one in recorded}
     facts = Facts(
         config=ring.config,

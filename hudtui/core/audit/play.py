@@ -107,6 +107,7 @@ class Match:
     Attributes:
         played: All episodes so far.
         tools: Tools that the agent can reach, by name.
+        broke_off: Whether a phase ended early: servers of its other episodes may still run.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -114,6 +115,7 @@ class Match:
         self._actions: dict[str, tuple[Tool, ...]] = {}
         self.tools: dict[str, Tool] = {}
         self.played: list[Played] = []
+        self.broke_off = False
 
     async def play(self) -> AsyncGenerator[Progress | Notice, None]:
         """Play all phases.
@@ -229,6 +231,7 @@ class Match:
         except HudtuiError as error:
             if not self.played:
                 raise
+            self.broke_off = True
             yield Notice("warning", f"{phase.name}: {'; '.join(error.lines())}")
 
     def _best(self) -> dict[str, Played]:

@@ -89,6 +89,11 @@ def test_a_finding_names_the_episode_that_shows_it(tmp_path):
     assert episode.scores.task_completion == 1
 
 
+def test_nothing_is_left_behind_where_episodes_were_given_up(tmp_path):
+    _, kind, *rest = zoo.DEFECTS["the evaluation ends the server"]
+    assert "left-behind" in look(tmp_path, kind, *rest).unseen
+
+
 def test_a_proof_names_its_file_as_a_shell_reads_it():
     proof = Proof(Path("out of mine/traces.jsonl"), 3, "done", "t1", "earns 1")
     assert "rollouts show 'out of mine/traces.jsonl' 3" in proof.line()
