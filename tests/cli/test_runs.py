@@ -316,9 +316,6 @@ async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(
         def __init__(self, window: str = "") -> None:
             self.window = window
 
-        def log(self, run: str, window: str) -> Watcher:
-            return Watcher(window)
-
         async def tail(self, **_: object) -> int:
             return 0
 
@@ -329,15 +326,10 @@ async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(
             await asyncio.Event().wait()
 
     before = asyncio.all_tasks()
-    watcher: Any = Watcher()
+    logs: Any = {window: Watcher(window) for window in ("fine", "broken")}
+    sink = runlog.Sink(False, ["fine", "broken"])
     with pytest.raises(MachineError):
-        await runlog.follow_all(
-            watcher,
-            "r-1",
-            ["fine", "broken"],
-            runlog.EVERYTHING,
-            runlog.Sink(False, ["fine", "broken"]),
-        )
+        await runlog.follow_logs(logs, runlog.EVERYTHING, sink)
     assert asyncio.all_tasks() == before
     assert capsys.readouterr().out == "fine   | begun\nbroken | begun\n"
 

@@ -13,7 +13,10 @@ class AuditOptions:
     """Settings of an audit."""
 
     model: str | None = knob(
-        None, "A model behind OPENAI_BASE_URL that plays, too: it shows what can be earned.", "-m"
+        None,
+        "A model behind OPENAI_BASE_URL that plays, too: it shows what can be earned.",
+        "--model",
+        "-m",
     )
     recorded: Path | None = knob(
         None, "Recorded episodes of a good player, which show what can be earned.", "--episodes"
