@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content, Span
 
+from hudtui.core.gym.dialects.dialect import Dialect
+from hudtui.core.gym.dialects.known import DEFAULT, DIALECTS
 from hudtui.core.gym.json_safe import dumps
-from hudtui.core.gym.reply import split_reply
 from hudtui.core.results.foreign import content_images, content_text
 from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.queries import word_diff
@@ -243,7 +244,7 @@ def turn_page(
         out.add(_plain_line(""))
         starts.append(len(out.lines))
         out.add(_turn_title(turn, beside.turn(turn.number) if beside is not None else None))
-        _add_turn(out, turn, beside)
+        _add_turn(out, turn, beside, _dialect_of(transcript))
         add_images(turn.number)
         left = len(transcript.turns) - len(starts)
         if most is not None and len(out.lines) >= most and left:
@@ -292,7 +293,7 @@ def _turn_title(turn: TranscriptTurn, differs: TurnDiff | None) -> Content:
     return Content(text, spans)
 
 
-def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
+def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None, dialect: Dialect) -> None:
     def changed(name: Literal["reply", "observation"]) -> list[tuple[int, int, str]]:
         return (
             []
@@ -304,7 +305,7 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
         out.text(clean(turn.thought), _MUTED)
     reply = clean(turn.reply)
     if reply:
-        out.text(reply, spans=[*_thoughts(reply), *changed("reply")])
+        out.text(reply, spans=[*_thoughts(reply, dialect), *changed("reply")])
     for call in turn.calls:
         out.add(_call_text(call))
     if (
@@ -321,11 +322,16 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
         out.add(Content.styled("✗ no answer", "$error"))
 
 
-def _thoughts(reply: str) -> list[tuple[int, int, str]]:
+def _dialect_of(transcript: Transcript) -> Dialect:
+    """The dialect in which an episode's replies were read; `text` where the record names none."""
+    return DIALECTS.get(str(transcript.info.get("dialect")), DIALECTS[DEFAULT])
+
+
+def _thoughts(reply: str, dialect: Dialect) -> list[tuple[int, int, str]]:
     """The thoughts of a reply as they count; one that is not closed reaches to the end."""
     spans = [
         part
-        for part in split_reply(reply).spans
+        for part in dialect.read(reply, True).parts.spans
         if part.kind == "think" or reply.startswith("<think>", part.start)
     ]
     return [
@@ -381,7 +387,9 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
             )
         )
         text = clean(message_text(message))
-        out.text(text, spans=_thoughts(text) if role == "assistant" else ())
+        out.text(
+            text, spans=_thoughts(text, _dialect_of(transcript)) if role == "assistant" else ()
+        )
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             out.add(Content.assemble(("→ ", "bold $accent"), clean_line(dumps(call), _CALL)))
