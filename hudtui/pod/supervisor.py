@@ -50,7 +50,7 @@ BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
 SAMPLE = 10.0  # seconds between looks at the machine's load and at its GPUs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
-TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
+TEXT_LIMIT = 2000  # characters of a text in an event or a status: readers accept twice as much
 SLACK = 4.0  # seconds that a killed program gets to end
 TIDY = 3.0  # seconds that what a program left behind gets to end, at most
 NOTIFY = ("HUDTUI_NOTIFY_URL", "HUDTUI_NOTIFY_TEXT")  # what the lookout alone gets
@@ -723,7 +723,7 @@ class Supervisor:
             "version": 1,
             "run": self.plan["run"],
             "state": self.state,
-            "why": self.why,
+            "why": self.why[:TEXT_LIMIT] if self.why else self.why,
             "outcome": self.outcome,
             "mode": self.mode,
             "session": self.session if self.mode == "tmux" else None,

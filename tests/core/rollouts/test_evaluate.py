@@ -19,7 +19,7 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.rollouts.chat import ChatOptions, PolicyError
 from hudtui.core.rollouts.evaluate import EpisodeDone, evaluate, secrets_of
 from hudtui.core.rollouts.outcome import outcome_of, read_outcomes, summarise
-from hudtui.core.rollouts.policy import policy_source
+from hudtui.core.rollouts.policy import PolicySource, policy_source
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.tasks.task import ToolCall
 
@@ -664,18 +664,9 @@ async def test_cancelling_leaves_no_server_behind(config, task, tmp_path):
     task = replace(task, mcp_config={"env": {"command": sys.executable, "args": ["-c", shim]}})
     thinking = asyncio.Semaphore(0)
 
-    class Thinkers:
-        name = "thinkers"
-
-        def for_episode(self, task, rollout):
-            return self
-
-        async def __call__(self, messages):
-            thinking.release()
-            await asyncio.sleep(60)
-
-        async def aclose(self):
-            pass
+    async def think(messages):
+        thinking.release()
+        await asyncio.sleep(60)
 
     async def consume():
         connect = partial(connect_environment, timeout=30)
@@ -683,7 +674,7 @@ async def test_cancelling_leaves_no_server_behind(config, task, tmp_path):
             evaluate(
                 [task],
                 config,
-                policy=Thinkers(),
+                policy=PolicySource("thinkers", lambda task, rollout: think),
                 connect=connect,
                 out_dir=tmp_path / "out",
                 group=2,
