@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from rich.color import Color, ColorSystem
+from support.waiting import until
 from textual.app import App, ComposeResult
 from textual.theme import BUILTIN_THEMES
 
@@ -578,25 +579,22 @@ async def test_all_numbers_are_on_pages(screen_text: Any) -> None:
 
 async def test_a_pattern_filters_the_charts(screen_text: Any) -> None:
     app = Host([Numbers("one", many_numbers(40))])
+    kept = ["layer/003", "layer/004", "layer/005"]
     async with app.run_test(size=(80, 34)) as pilot:
         await pilot.press("slash", *"00[3-5]", "enter")
-        await pilot.pause()
-        shown = screen_text(app)
-        assert titles_in(shown) == ["layer/003", "layer/004", "layer/005"]
-        assert "3 of 41 charts" in shown
-        await pilot.press("down", "enter", "escape")
-        await pilot.pause()
-        assert len(titles_in(screen_text(app))) == 3, "Esc leaves the large chart first"
+        await until(pilot, lambda: titles_in(screen_text(app)) == kept)
+        assert "3 of 41 charts" in screen_text(app)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: len(titles_in(screen_text(app))) == 1)
+        await pilot.press("escape")  # leaves the large chart first
+        await until(pilot, lambda: titles_in(screen_text(app)) == kept)
         await pilot.press("escape")
-        await pilot.pause()
-        assert "page 1 of 6" in screen_text(app)
+        await until(pilot, lambda: "page 1 of 6" in screen_text(app))
         for text, words in (("none", "No chart matches the filter."), ("no:x", "no")):
             await pilot.press("slash", *text, "enter")
-            await pilot.pause()
-            assert words in screen_text(app), text
+            await until(pilot, lambda words=words: words in screen_text(app))
             await pilot.press("slash", "escape")
-            await pilot.pause()
-            assert "page 1 of 6" in screen_text(app)
+            await until(pilot, lambda: "page 1 of 6" in screen_text(app))
 
 
 async def test_charts_that_are_not_in_sight_cost_nothing() -> None:
