@@ -460,11 +460,15 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     assert not sim.alive
 
     screen.do("run.metrics")
+    screen.until("by step", "┤")
+    screen.press("enter")  # the chart alone
     screen.until("Enter: its episodes", "┤")
     screen.press("enter")
     screen.until("Groups · 2048-greedy", "board-3x3-seed5")
     screen.press("escape")
     screen.until("Enter: its episodes")
+    screen.press("escape")  # all charts again
+    screen.until("by step", gone="Enter: its episodes")
     screen.press("escape")
     screen.until("1 run ─", " sim")
     screen.do("run.export")
@@ -564,7 +568,9 @@ def test_a_training_is_rehearsed_and_its_model_exported(
     screen.do("launch.rehearse")
     screen.until("rehearsal", "training is over at step 3", "finished", seconds=300)
     screen.do("run.metrics")
-    screen.until("reward std", "Enter: its episodes")
+    screen.until("reward std", "by step")
+    screen.press("enter")  # the chart alone
+    screen.until("Enter: its episodes")
     screen.press("enter")
     screen.until("step:=3", "1 of 3 groups")
     screen.press("5")
@@ -604,9 +610,9 @@ def test_a_foreign_session_is_watched_and_a_key_is_set(
     screen.do("run.others")
     screen.until("External run on this machine", "colleague")
     screen.press("enter")
-    screen.until("read-only", "loss is NaN or infinite since step 6")
+    screen.until("read-only", "loss is NaN or infinite since step 6", "reward", "┤")
     screen.press("m")
-    screen.until("reward", "┤")
+    screen.until('{"step": 9, ')
     screen.press("escape")
     screen.until("1 run")
     screen.press("x")

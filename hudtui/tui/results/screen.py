@@ -292,9 +292,9 @@ class ResultsScreen(HudtuiScreen):
         self._map: RewardMapDialog | None = None
         """The map above this screen, which follows the index as the lists do."""
         self._place: tuple[float | None, str | None] | None = None
-        self._number: int | None = None
-        """The number of the requested episode, until it is chosen."""
         """The step and the task to show as soon as they have been read."""
+        self._number: int | None = None
+        """The number of the requested episode, until it is read and chosen."""
         self._complete = False
         """Whether the files were read to their current end."""
         self._draw_after = 0.0
@@ -617,7 +617,15 @@ class ResultsScreen(HudtuiScreen):
             found = self.index.members(self.groups.row) if self.groups.row is not None else []
         self.episodes.with_tasks(self.by_cause)
         self.episodes.show(entry for entry in found if _within(entry, self._rewards))
+        self._choose_requested()
         self._show_group()
+
+    def _choose_requested(self) -> None:
+        """Put the cursor on the requested episode, once it is read."""
+        rows = (row for row in self.episodes.listed if row.number == self._number)
+        if self._number is not None and (row := next(rows, None)) is not None:
+            self._number = None
+            self.episodes.choose(f"{row.run}\0{row.number}")
 
     def _show_group(self) -> None:
         self.episode.show_group(self._group_lines)
@@ -653,10 +661,6 @@ class ResultsScreen(HudtuiScreen):
 
     def _open_group(self) -> None:
         self._show_episodes()
-        rows = (row for row in self.episodes.listed if row.number == self._number)
-        if self._number is not None and (row := next(rows, None)) is not None:
-            self._number = None
-            self.episodes.choose(f"{row.run}\0{row.number}")
         self._open_episode()
 
     @on(TablePane.Highlighted, "#results-episodes, #results-hits")
