@@ -772,7 +772,7 @@ async def test_a_task_is_tried_for_real(
 
 
 async def test_an_audit_shows_its_findings_and_opens_the_episode_of_one(
-    open_app: Any, project: Path, settle: Any, screen_text: Any
+    open_app: Any, project: Path, settle: Any, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = {"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}}
     easy = {"name": "max_number", "arguments": {"target": 4}}
@@ -789,9 +789,12 @@ async def test_an_audit_shows_its_findings_and_opens_the_episode_of_one(
         await pilot.press("A")
         await until(pilot, lambda: app.screen.is_modal)
         assert "Audit the grader?" in screen_text(app)
+        told: list[str] = []
+        busy = screen.busy
+        monkeypatch.setattr(screen, "busy", lambda words: (told.append(words), busy(words)))
         await pilot.press("enter")
-        await until(pilot, lambda: "Audit: weak" in screen.message)
         await until(pilot, lambda: isinstance(app.screen, Pick))
+        assert any("Audit: weak" in words for words in told)
         await pilot.pause()
         shown = screen_text(app)
         assert "Audit: unsound" in shown and "high" in shown
