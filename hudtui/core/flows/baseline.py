@@ -298,14 +298,18 @@ def _asked(config: GymConfig, work: Work, folder: Path) -> _Asked:
     turns = job.recipe.max_turns if trains and job is not None else request.max_turns
     subject = f"openai:{job.recipe.model}" if trains and job is not None else None
     group = job.recipe.num_generations if trains and job is not None else request.group
-    file = Path(request.config or config.path or "")
-    config_name = file.relative_to(folder) if file.is_relative_to(folder) else file
-    words = ["hudtui", "eval", request.tasks or "TASKS", "-c", str(config_name)]
+    config_name = _as_typed(str(request.config or config.path or ""), folder)
+    words = ["hudtui", "eval", _as_typed(request.tasks or "TASKS", folder), "-c", config_name]
     if subject is not None:
         words += ["-p", subject, "-r", str(group)]
     if turns is not None and turns != config.max_turns:
         words += ["--max-turns", str(turns)]
     return _Asked(play_digest(config, turns), group, subject, shlex.join(words))
+
+
+def _as_typed(path: str, folder: Path) -> str:
+    """Return a path as it is typed in a project's folder."""
+    return str(Path(path).relative_to(folder)) if Path(path).is_relative_to(folder) else path
 
 
 async def known_before(prepared: Preparation, project: Project) -> Known | None:
