@@ -621,10 +621,9 @@ class ResultsScreen(HudtuiScreen):
         self._show_group()
 
     def _choose_requested(self) -> None:
-        """Put the cursor on the requested episode, once it is read."""
+        """Put the cursor on the requested episode, once it is read, until it is opened."""
         rows = (row for row in self.episodes.listed if row.number == self._number)
         if self._number is not None and (row := next(rows, None)) is not None:
-            self._number = None
             self.episodes.choose(f"{row.run}\0{row.number}")
 
     def _show_group(self) -> None:
@@ -758,6 +757,8 @@ class ResultsScreen(HudtuiScreen):
     def _open_episode(self) -> None:
         entry = self.chosen_entry
         self._opened_key = None if entry is None else self._key(entry)
+        if entry is not None and entry.number == self._number:
+            self._number = None
         if entry is None:
             self._show_pair(None, None)
         elif (known := self._kept.get(self._key(entry))) is not None:
