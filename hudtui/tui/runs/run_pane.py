@@ -17,7 +17,7 @@ from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.machine import MachinePane
 from hudtui.tui.runs.settings import RunSettings
 from hudtui.tui.runs.words import event_cells, result_table
-from hudtui.tui.widgets.calm_static import CalmStatic
+from hudtui.tui.widgets.calm_static import FittedStatic
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.search import SEARCH, Searching
@@ -164,9 +164,7 @@ class RunPane(Pane):
         self._waiting: dict[str, Callable[[Any], object]] = {}
         """Functions that draw the newest state into the content of a tab, by the names of the
         tabs."""
-        self._head = CalmStatic(id="run-head")
-        self._told: Callable[[int], Content] | None = None
-        self._told_for = 0
+        self._head = FittedStatic(id="run-head")
 
     def compose(self) -> ComposeResult:
         yield self._head
@@ -215,19 +213,7 @@ class RunPane(Pane):
         `head` may be a function of the width of a line in cells.
         """
         self.name_on_border(title or self.BORDER_TITLE)
-        self._told, self._told_for = (lambda width: head) if isinstance(head, Content) else head, 0
-        self._tell()
-
-    def _tell(self) -> None:
-        # A hidden pane has no width; `on_resize` renders its head again.
-        width = max(self._head.size.width - 2, 20)
-        if self._told is not None and width != self._told_for:
-            self._told_for = width
-            self._head.update(self._told(width))
-
-    def on_resize(self) -> None:
-        """Render the head again for the new width."""
-        self.call_after_refresh(self._tell)
+        self._head.show((lambda width: head) if isinstance(head, Content) else head)
 
     def show_curves(self, runs: Iterable[Numbers]) -> None:
         """Show the metrics of the run and of the compared runs."""
@@ -305,8 +291,7 @@ class RunPane(Pane):
 
     def forget(self, *, plan: bool = True) -> None:
         """Clear everything about the run; its plan and settings only if `plan` is set."""
-        self._told = None
-        self._head.update(Content(""))
+        self._head.show(lambda width: Content(""))
         self.name_on_border(self.BORDER_TITLE)
         self.show_curves(())
         self.show_diagnosis(None)

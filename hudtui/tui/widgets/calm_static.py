@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from textual.content import Content
@@ -44,3 +45,26 @@ class CalmStatic(Static):
 
     def _height(self, content: Content, width: int) -> int:
         return content.get_height(cast("RulesMap", self.styles), width)
+
+
+class FittedStatic(CalmStatic):
+    """A text that is made for the width that this widget has, and again for each other one."""
+
+    _LEAST = 20
+    """Cells of a line before there is a width: a hidden widget has none."""
+    _make: Callable[[int], Content] | None = None
+    _made_for = 0
+
+    def show(self, make: Callable[[int], Content]) -> None:
+        """Show what `make` returns for a width in cells."""
+        self._make, self._made_for = make, 0
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        width = max(self.content_size.width, self._LEAST)
+        if self._make is not None and width != self._made_for:
+            self._made_for = width
+            self.update(self._make(width))
