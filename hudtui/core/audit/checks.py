@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import Any, NamedTuple
@@ -82,9 +82,30 @@ def check(
     return declare
 
 
-def _earned(facts: Facts, episodes: Iterable[Played]) -> list[tuple[Played, str]]:
+Proofs = list[tuple[Played, str]]
+
+
+def _sign(title: str, proofs: Proofs, severity: Severity | None = None) -> Sign | None:
+    """Return a sign that episodes prove; None without one."""
+    return Sign(title, proofs, severity) if proofs else None
+
+
+def _earned(facts: Facts, episodes: Iterable[Played]) -> Proofs:
     """Return episodes with what each earned."""
     return [(one, f"earns {facts.grade(one):.3g}") for one in episodes]
+
+
+def _players(episodes: Iterable[Played]) -> str:
+    """Return the names of those who played, each once."""
+    return ", ".join(dict.fromkeys(one.player for one in episodes))
+
+
+def _calls(episodes: Iterable[Played]) -> Iterator[tuple[Played, Turn, str]]:
+    """Yield the calls of episodes, each with the name of its tool."""
+    for one in episodes:
+        for turn in one.episode.turns:
+            if turn.call is not None:
+                yield one, turn, turn.call["tool"]
 
 
 def _per_task(episodes: Iterable[Played]) -> dict[str, list[Played]]:
@@ -102,9 +123,21 @@ def _of(count: int, total: int) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def _broken_at_setup(one: Played) -> bool:
+def _broken(facts: Facts, why: Callable[[Played], str]) -> tuple[Proofs, Proofs]:
+    """Return a proof of each task that breaks at times, and of each that does mostly."""
+    at_times, mostly = [], []
+    for episodes in _per_task(facts.open).values():
+        broken = [(one, reason) for one in episodes if (reason := why(one))]
+        at_times += broken[:1]
+        mostly += broken[:1] if len(broken) * 2 > len(episodes) else []
+    return at_times, mostly
+
+
+def _not_set_up(one: Played) -> str:
+    """Return why an episode has no beginning; empty where it has one."""
     error = one.episode.error or ""
-    return one.episode.stop == "error" and error.startswith(("the setup failed", "setup,"))
+    failed = error.startswith(("the setup failed", "setup,"))
+    return error if one.episode.stop == "error" and failed else ""
 
 
 @check(
@@ -115,15 +148,11 @@ def _broken_at_setup(one: Played) -> bool:
     needs="any",
 )
 def _setup_fails(facts: Facts) -> Sign | None:
-    tasks = _per_task(facts.open)
-    broken = {task: list(filter(_broken_at_setup, ones)) for task, ones in tasks.items()}
-    mostly = [task for task, ones in broken.items() if len(ones) * 2 > len(tasks[task])]
-    named = mostly or [task for task, ones in broken.items() if ones]
-    if not named:
-        return None
-    proofs = [(broken[task][0], broken[task][0].episode.error or "") for task in named]
-    title = f"The set-up of {_of(len(named), len(facts.tasks))} fails"
-    return Sign(title, proofs) if mostly else Sign(f"{title} at times", proofs, "medium")
+    at_times, mostly = _broken(facts, _not_set_up)
+    title = f"The set-up of {_of(len(mostly or at_times), len(facts.tasks))} fails"
+    if mostly:
+        return Sign(title, mostly)
+    return _sign(f"{title} at times", at_times, "medium")
 
 
 def _unjudged(one: Played) -> str:
@@ -142,16 +171,8 @@ def _unjudged(one: Played) -> str:
     explains=("evaluation-breaks",),
 )
 def _evaluation_fails(facts: Facts) -> Sign | None:
-    tasks = _per_task(facts.open)
-    broken = [
-        next(filter(_unjudged, episodes))
-        for episodes in tasks.values()
-        if sum(bool(_unjudged(one)) for one in episodes) * 2 > len(episodes)
-    ]
-    if not broken:
-        return None
-    proofs = [(one, _unjudged(one)) for one in broken]
-    return Sign(f"The evaluation of {_of(len(broken), len(tasks))} fails", proofs)
+    _, mostly = _broken(facts, _unjudged)
+    return _sign(f"The evaluation of {_of(len(mostly), len(facts.tasks))} fails", mostly)
 
 
 @check(
@@ -164,11 +185,8 @@ def _evaluation_fails(facts: Facts) -> Sign | None:
 )
 def _evaluation_breaks(facts: Facts) -> Sign | None:
     broken = [one for one in facts.open if _unjudged(one)]
-    if not broken:
-        return None
-    names = ", ".join(dict.fromkeys(one.player for one in broken))
     proofs = [(one, _unjudged(one)) for one in broken]
-    return Sign(f"What an agent does can break the evaluation: {names}", proofs)
+    return _sign(f"What an agent does can break the evaluation: {_players(broken)}", proofs)
 
 
 @check(
@@ -188,13 +206,10 @@ def _calls_break(facts: Facts) -> Sign | None:
         and not _unjudged(one)
         and one.player not in facts.strong
     ]
-    if not lost:
-        return None
-    names = ", ".join(dict.fromkeys(one.player for one in lost))
     proofs = [(one, one.episode.error or "") for one in lost]
     usual = sum(one.player not in _ODD for one in lost)
     severity: Severity = "high" if usual > 1 else "medium"
-    return Sign(f"Calls of the agent break the environment: {names}", proofs, severity)
+    return _sign(f"Calls of the agent break the environment: {_players(lost)}", proofs, severity)
 
 
 _ODD = ("oversized", "injected", "malformed")
@@ -214,7 +229,7 @@ _ODD = ("oversized", "injected", "malformed")
 )
 def _constant(facts: Facts) -> Sign | None:
     graded = [one for one in facts.open if facts.grade(one) is not None]
-    grades = [facts.grade(one) or 0.0 for one in graded]
+    grades = [facts.points(one) for one in graded]
     full = bool(grades) and grades[0] >= 1 - SAME
     if len(grades) < _FEWEST or not is_one(grades) or not (facts.has_good or full):
         return None
@@ -235,7 +250,7 @@ def _actions_ignored(facts: Facts) -> Sign | None:
     tasks = _per_task(facts.of((*WEAK, *facts.good)))
     levels = []
     for episodes in tasks.values():
-        grades = [facts.grade(one) or 0.0 for one in episodes]
+        grades = [facts.points(one) for one in episodes]
         has_good = any(one.player in facts.good for one in episodes)
         if not is_one(grades) or not has_good:
             return None
@@ -284,11 +299,9 @@ def _errors_pay(facts: Facts) -> Sign | None:
     for one in facts.of(WEAK):
         idle, turns = facts.idle(one.task), one.episode.turns
         failed = [turn.is_error for turn in turns if not turn.interpretation.get("done")]
-        if idle is not None and failed and all(failed) and (facts.grade(one) or 0) > idle + SAME:
+        if idle is not None and failed and all(failed) and facts.points(one) > idle + SAME:
             paid.append(one)
-    if not paid:
-        return None
-    return Sign("Episodes of errors alone earn more than doing nothing", _earned(facts, paid))
+    return _sign("Episodes of errors alone earn more than doing nothing", _earned(facts, paid))
 
 
 @check(
@@ -301,11 +314,9 @@ def _reward_of_failure(facts: Facts) -> Sign | None:
     paid = [
         one
         for one in facts.open
-        if (facts.grade(one) or 0) > SAME and _says_failed(one.episode.evaluation)
+        if facts.points(one) > SAME and _says_failed(one.episode.evaluation)
     ]
-    if not paid:
-        return None
-    return Sign("Evaluations that failed give a reward", _earned(facts, paid))
+    return _sign("Evaluations that failed give a reward", _earned(facts, paid))
 
 
 _FAILED = re.compile(r"(?i)traceback \(most recent|^\s*(?:error|exception)\b|\bexception:")
@@ -327,11 +338,9 @@ def _says_failed(answer: Any) -> bool:
     severity="high",
 )
 def _reward_range(facts: Facts) -> Sign | None:
-    outside = [one for one in facts.open if reward_warning(facts.grade(one) or 0.0) is not None]
-    if not outside:
-        return None
-    outside.sort(key=lambda one: -abs(facts.grade(one) or 0.0))
-    return Sign("Rewards lie outside 0 to 1", _earned(facts, outside))
+    outside = [one for one in facts.open if reward_warning(facts.points(one)) is not None]
+    outside.sort(key=lambda one: -abs(facts.points(one)))
+    return _sign("Rewards lie outside 0 to 1", _earned(facts, outside))
 
 
 @check(
@@ -344,13 +353,10 @@ def _injection(facts: Facts) -> Sign | None:
     paid = []
     for one in facts.blind["injected"]:
         idle, plain = facts.idle(one.task), facts.grades(("plain",), one.task)
-        grade = facts.grade(one) or 0.0
-        if idle is not None and plain and grade > max(*plain, idle) + SAME:
+        if idle is not None and plain and facts.points(one) > max(*plain, idle) + SAME:
             paid.append(one)
-    if not paid:
-        return None
     title = "Injected text earns more than a plain word in its place"
-    return Sign(title, _earned(facts, paid))
+    return _sign(title, _earned(facts, paid))
 
 
 @check(
@@ -369,10 +375,8 @@ def _form_pays(facts: Facts) -> Sign | None:
         part = facts.config.weights["format_compliance"] * form
         if best > SAME and part >= best / 2:
             paid.append(one)
-    if not paid:
-        return None
     proofs = [(one, f"reward {one.reward:.3g}") for one in paid]
-    return Sign(f"The form alone earns half of the best reward ({best:.3g})", proofs)
+    return _sign(f"The form alone earns half of the best reward ({best:.3g})", proofs)
 
 
 @check(
@@ -384,13 +388,10 @@ def _form_pays(facts: Facts) -> Sign | None:
 )
 def _unreachable(facts: Facts) -> Sign | None:
     solutions = facts.of((SOLUTION,))
-    short = [one for one in solutions if (facts.grade(one) or 0.0) < 1 - SAME]
-    tasks = _per_task(short)
-    if not tasks:
-        return None
-    total = len(_per_task(solutions))
+    short = [one for one in solutions if facts.points(one) < 1 - SAME]
+    tasks, total = _per_task(short), len(_per_task(solutions))
     proofs = _earned(facts, [episodes[0] for episodes in tasks.values()])
-    return Sign(f"The solution of {_of(len(tasks), total)} earns less than 1", proofs)
+    return _sign(f"The solution of {_of(len(tasks), total)} earns less than 1", proofs)
 
 
 @check(
@@ -405,7 +406,7 @@ def _same_answer(facts: Facts) -> Sign | None:
     won = [
         episodes[0]
         for task, episodes in repeated.items()
-        if all((facts.grade(one) or 0.0) >= SOLVES for one in episodes)
+        if all(facts.points(one) >= SOLVES for one in episodes)
         and (facts.idle(task) or 0.0) < SOLVES
     ]
     if len(repeated) < 2 or len(won) * 2 <= len(repeated):
@@ -489,12 +490,13 @@ def _varying(facts: Facts, least: float) -> Sign | None:
     """Return a sign where the same replies earn rewards that differ by more than this."""
     for player in ("done", "each-once"):
         for ones in _per_task(one for one in facts.alone if one.player == player).values():
-            graded = sorted(_graded(facts, ones), key=lambda one: facts.grade(one) or 0.0)
-            ends = (graded[0], graded[-1]) if graded else ()
-            low, high = (facts.grade(one) or 0.0 for one in ends) if ends else (0.0, 0.0)
+            graded = sorted(_graded(facts, ones), key=facts.points)
+            if not graded:
+                continue
+            low, high = facts.points(graded[0]), facts.points(graded[-1])
             if high - low > least:
                 title = f"The same replies (`{player}`) earn {low:.3g} to {high:.3g}"
-                return Sign(title, _earned(facts, ends))
+                return Sign(title, _earned(facts, (graded[0], graded[-1])))
     return None
 
 
@@ -596,16 +598,12 @@ _REFUSED = re.compile(
 )
 def _schema_refuses(facts: Facts) -> Sign | None:
     calls: dict[str, list[tuple[Played, bool]]] = {}
-    for one in facts.of(("each-once", "random", "one-call", "plain")):
-        for turn in one.episode.turns:
-            if turn.call is not None:
-                refused = turn.is_error and _REFUSED.search(turn.observation) is not None
-                calls.setdefault(turn.call["tool"], []).append((one, refused))
+    for one, turn, tool in _calls(facts.of(("each-once", "random", "one-call", "plain"))):
+        refused = turn.is_error and _REFUSED.search(turn.observation) is not None
+        calls.setdefault(tool, []).append((one, refused))
     refusing = {tool: tries for tool, tries in calls.items() if all(bad for _, bad in tries)}
-    if not refusing:
-        return None
     proofs = [(tries[0][0], f"{tool} refuses its arguments") for tool, tries in refusing.items()]
-    return Sign(f"Calls that the schema allows are refused: {', '.join(refusing)}", proofs)
+    return _sign(f"Calls that the schema allows are refused: {', '.join(refusing)}", proofs)
 
 
 @check(
@@ -617,15 +615,12 @@ def _schema_refuses(facts: Facts) -> Sign | None:
 )
 def _schema_accepts(facts: Facts) -> Sign | None:
     taken: dict[str, Played] = {}
-    for one in facts.open:
-        for turn in one.episode.turns if one.player == "malformed" else ():
-            refused = turn.is_error or _REFUSED.search(turn.observation)
-            if turn.call is not None and not refused and not turn.observation.startswith("Error"):
-                taken.setdefault(turn.call["tool"], one)
-    if not taken:
-        return None
+    for one, turn, tool in _calls(one for one in facts.open if one.player == "malformed"):
+        refused = turn.is_error or _REFUSED.search(turn.observation)
+        if not refused and not turn.observation.startswith("Error"):
+            taken.setdefault(tool, one)
     proofs = [(one, f"{tool} without what it requires") for tool, one in taken.items()]
-    return Sign(f"Calls that the schema forbids are answered: {', '.join(taken)}", proofs)
+    return _sign(f"Calls that the schema forbids are answered: {', '.join(taken)}", proofs)
 
 
 @check(
@@ -635,12 +630,7 @@ def _schema_accepts(facts: Facts) -> Sign | None:
     severity="medium",
 )
 def _slow_calls(facts: Facts) -> Sign | None:
-    took = [
-        (turn.seconds.get("call", 0.0), one)
-        for one in facts.open
-        for turn in one.episode.turns
-        if turn.call is not None
-    ]
+    took = [(turn.seconds.get("call", 0.0), one) for one, turn, _ in _calls(facts.open)]
     if len(took) < _FEWEST:
         return None
     seconds = [second for second, _ in took]
@@ -698,7 +688,7 @@ def _secrets(facts: Facts) -> Sign | None:
         values = any(secret in text for text in texts for secret in facts.secrets)
         if values or any(map(_KEYS.search, texts)):
             shown.append((one, "a secret among its observations"))
-    return Sign("Observations hold a secret", shown) if shown else None
+    return _sign("Observations hold a secret", shown)
 
 
 @check(
@@ -710,18 +700,13 @@ def _secrets(facts: Facts) -> Sign | None:
 )
 def _evaluator_callable(facts: Facts) -> Sign | None:
     asked: dict[str, Played] = {}
-    for one in facts.open:
+    for one, turn, tool in _calls(one for one in facts.open if one.player != "malformed"):
         judges = {call.name for call in facts.tasks[one.task].evaluate} | EVALUATE_TOOLS
-        for turn in one.episode.turns if one.player != "malformed" else ():
-            if turn.call is None or turn.is_error:
-                continue
-            tool = turn.call["tool"]
-            if tool in judges or _tells_grade(facts, turn, one.episode.evaluation):
-                asked.setdefault(tool, one)
-    if not asked:
-        return None
+        graded = tool in judges or _tells_grade(facts, turn, one.episode.evaluation)
+        if graded and not turn.is_error:
+            asked.setdefault(tool, one)
     proofs = [(one, f"{tool} answers") for tool, one in asked.items()]
-    return Sign(f"The agent can call what judges it: {', '.join(asked)}", proofs)
+    return _sign(f"The agent can call what judges it: {', '.join(asked)}", proofs)
 
 
 def _tells_grade(facts: Facts, turn: Turn, evaluation: Any) -> bool:

@@ -54,6 +54,10 @@ class Facts:
         calls = weights["tool_execution"] * scores.tool_execution
         return scores.reward - calls - weights["format_compliance"] * scores.format_compliance
 
+    def points(self, one: Played) -> float:
+        """Return the grade of an episode; 0 where it has none."""
+        return self.grade(one) or 0.0
+
     @cached_property
     def good(self) -> tuple[str, ...]:
         """Names of the players of the ceiling."""
@@ -85,7 +89,7 @@ class Facts:
 
     def grades(self, players: Iterable[str], task: str) -> list[float]:
         """Return the grades of players on a task."""
-        return [self.grade(one) or 0.0 for one in self.of(players, task)]
+        return [self.points(one) for one in self.of(players, task)]
 
     @cached_property
     def graded(self) -> tuple[str, ...]:
