@@ -20,8 +20,6 @@ from hudtui.core.rollouts.evaluate import secrets_of
 from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.text import clean_line, plural
 
-_PROBABILITY = 0.95
-"""The share of findings that are right, among the environments of the tests."""
 _MOST_PROOFS = 5
 _FEWEST = 12
 """Graded episodes from which there is evidence."""
@@ -125,8 +123,7 @@ def _finding(check: Check, sign: Sign) -> AuditFinding:
     )
     remedies = tuple(map(Remedy, check.remedies))
     severity = sign.severity or check.severity
-    title = clean_line(sign.title, 300)
-    return AuditFinding(check.name, title, severity, _PROBABILITY, proofs, remedies)
+    return AuditFinding(check.name, clean_line(sign.title, 300), severity, proofs, remedies)
 
 
 def _verdict(facts: Facts, findings: Sequence[AuditFinding], made: int) -> tuple[Verdict, str]:

@@ -50,20 +50,22 @@ class AuditFinding:
     title: str
     """The defect, in one sentence."""
     severity: Severity
-    probability: float
-    """The share of such findings that are right, 0.5 to 1."""
     evidence: tuple[Proof, ...]
     """Empty where no single episode shows it."""
     remedies: tuple[Remedy, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding in the form of those of a diagnosis; it has no onset."""
+        """Return the finding in the form of those of a diagnosis.
+
+        It has no onset, and no probability: what share of such findings is right was not measured
+        on environments other than those that the checks were fitted to.
+        """
         remedies = [{"words": one.words, "settings": {}} for one in self.remedies]
         return {
             "signature": self.signature,
             "title": self.title,
             "severity": self.severity,
-            "probability": self.probability,
+            "probability": None,
             "onset": None,
             "evidence": [proof.to_json() for proof in self.evidence],
             "remedies": remedies,
