@@ -171,6 +171,8 @@ QUANTITIES: tuple[Quantity, ...] = tuple(
     Quantity(name, title, tuple(aliases.split()), unit) for name, title, unit, aliases in _TRAINERS
 )
 """The quantities in display order."""
+_TRAINED = frozenset(one.name for one in QUANTITIES) - {"eval_reward", "eval_loss"}
+"""The quantities that a line of an evaluation does not have."""
 
 _PLACE = {
     alias: (quantity.name, place)
@@ -321,8 +323,6 @@ class Curve:
     def __init__(self) -> None:
         self._bins: list[_Bin] = []
         self._stride = 1
-        self.count = 0
-        """Number of values added so far."""
         self.last: Point | None = None
         """The newest value, not averaged."""
 
@@ -346,7 +346,6 @@ class Curve:
         there. A lower step whose time is older is that of another process or of a copy; only steps
         that are not known yet are taken.
         """
-        self.count += 1
         last = self.last
         if last is not None and _comparable(point.x, last.x):
             if point.x < last.x:
@@ -381,6 +380,11 @@ class Curve:
             self._bins.pop()
         end = self._bins[-1] if self._bins else None
         self.last = None if end is None else Point(end.x, end.newest, end.at)
+
+    @property
+    def steps(self) -> int:
+        """Return the number of its steps: several values of one, and what was cut, do not count."""
+        return sum(one.count for one in self._bins)
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -462,8 +466,16 @@ class MetricsReader:
 
     @property
     def steps(self) -> int:
-        """Number of values of the longest series."""
-        return max((curve.count for curve in self._curves.values()), default=0)
+        """Number of steps of the longest series.
+
+        Where there are quantities of a training, it is one of these: the epoch stands in the lines
+        of evaluations, too.
+        """
+        trained = [
+            curve for name, curve in self._curves.items() if quantity_named(name) in _TRAINED
+        ]
+        curves = trained or self._curves.values()
+        return max((curve.steps for curve in curves), default=0)
 
     @property
     def names(self) -> tuple[str, ...]:

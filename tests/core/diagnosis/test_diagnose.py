@@ -70,6 +70,14 @@ def test_a_run_that_has_only_begun_is_not_judged() -> None:
     assert "entropy-collapse" in diagnosis.unseen
 
 
+def test_evaluations_are_no_steps_of_a_run_that_has_only_begun() -> None:
+    lines = [{**line, "epoch": line["step"] / 10} for line in healthy("rising", 0)[:14]]
+    evaluated = [{"step": line["step"], "eval_reward": 0.5, "epoch": 1.0} for line in lines]
+    both = [one for pair in zip(lines, evaluated, strict=True) for one in pair]
+    diagnosis = seen(both)
+    assert (diagnosis.verdict, diagnosis.steps) == ("not enough evidence", 14)
+
+
 def test_numbers_of_another_kind_say_nothing() -> None:
     diagnosis = seen({"step": step, "cats": 3.0 + step % 2} for step in range(100))
     assert diagnosis.verdict == "not enough evidence" and len(diagnosis.unseen) >= 15

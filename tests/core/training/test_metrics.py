@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +51,45 @@ def test_without_steps_the_lines_are_counted() -> None:
     reader = MetricsReader()
     reader.feed(b'{"reward": 1}\n{"reward": 2, "step": "x"}\n{"reward": 3, "global_step": 40}\n')
     assert [point.x for point in reader.series("reward")] == [1.0, 2.0, 40.0]
+
+
+def _steps(rows: list[dict[str, Any]]) -> int:
+    reader = MetricsReader()
+    for row in rows:
+        reader.add(row)
+    return reader.steps
+
+
+TRAINED = [{"step": step, "loss": 0.1, "epoch": step / 10} for step in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        [{"step": step, "eval_loss": 0.1, "epoch": step / 10} for step in range(2, 41, 2)],
+        [{"step": 40 + step, "eval_reward": 0.1, "epoch": 4.0} for step in range(20)],
+        [{"epoch": 4.0, "val/reward": 0.5}] * 20,
+        [{"step": 40, "gpu_memory": 3.0}] * 20,
+        [{"step": 40, "loss": 0.2}] * 20,
+        [{"step": step, "loss": 0.1} for step in range(21, 41)],
+        [{"step": 40, "train_runtime": 9.0, "train_loss": 0.1}],
+    ],
+)
+def test_steps_are_counted_once_and_without_those_of_evaluations(
+    others: list[dict[str, Any]],
+) -> None:
+    assert _steps([*TRAINED, *others]) == 40
+    between = sorted([*TRAINED, *others], key=lambda row: row.get("step", 99))
+    assert _steps(between) == 40
+
+
+def test_lines_without_a_step_are_counted_without_those_of_evaluations() -> None:
+    pair = [{"reward": 0.5, "epoch": 1.0}, {"eval/reward": 0.5, "epoch": 1.0}]
+    assert _steps(pair * 15) == 15
+
+
+def test_steps_of_a_long_run_and_of_numbers_that_nobody_knows_are_counted() -> None:
+    assert _steps([{"step": step, "loss": 1.0} for step in range(9001)]) == 9001
+    assert _steps([{"step": step, "cats": 1.0} for step in range(30)]) == 30
+    assert _steps([]) == 0
