@@ -10,7 +10,7 @@ It obeys `lookout` in `plan.json`:
     metrics   the file in DIR with the numbers, an object a line
     names     for each quantity the names that it may have there, the best first
     stop_on   signatures at which the run is asked to stop, by `stop.json`, once they are certain
-    flat      steps one after the other without a spread that are certain
+    bounds    from when on the troubles that it knows are certain, by name
     continued the step of the checkpoint of an earlier run that this one goes on from, or null: what
               is in the file at first is the earlier run's, and no reason to stop this one
 
@@ -120,14 +120,13 @@ def median(values: List[float]) -> float:
 class Numbers:
     """The numbers of a run, and what they show for certain."""
 
-    def __init__(
-        self, names: Dict[str, List[str]], flat: float, continued: Optional[float] = None
-    ) -> None:
+    def __init__(self, wish: Dict[str, Any]) -> None:
         self.places = {}  # type: Dict[str, Tuple[str, int]]
-        for quantity, known in names.items():
+        for quantity, known in (wish.get("names") or {}).items():
             for place, name in enumerate(known):
                 self.places.setdefault(name, (quantity, place))
-        self.flat = flat
+        self.bounds = wish.get("bounds") or {}  # type: Dict[str, float]
+        continued = wish.get("continued")
         self.continued = float("-inf") if continued is None else continued
         self.series = {}  # type: Dict[str, Series]
         self.chosen = {}  # type: Dict[str, int]
@@ -186,11 +185,12 @@ class Numbers:
 
     def findings(self) -> Iterator[Finding]:
         """What is certain now."""
-        lost = [(first, name) for name, (first, count) in self.wrong.items() if count >= 3]
+        bounds = self.bounds
+        lost = [first for first, count in self.wrong.values() if count >= bounds["not_finite"]]
         if lost:
-            yield Finding("not-a-number", "critical", min(lost)[0], "numbers are not finite")
-        if len(self.equal) >= self.flat:
-            severity = "medium" if self._level() >= 0.95 else "critical"
+            yield Finding("not-a-number", "critical", min(lost), "numbers are not finite")
+        if len(self.equal) >= bounds["flat"]:
+            severity = "medium" if self._level() >= bounds["full"] else "critical"
             words = "all rewards of a group are equal"
             yield Finding("constant-reward", severity, self.equal[0], words)
         else:
@@ -200,7 +200,7 @@ class Numbers:
             yield finding
         for finding in self._distance():
             yield finding
-        broken = self._since("broken", 0.4, 1.0)
+        broken = self._since("broken", bounds["broken"], 1.0)
         if broken is not None:
             words = "%.0f%% of the episodes break off" % (100 * self.series["broken"].now)
             yield Finding("episodes-break", "high", broken, words)
@@ -215,14 +215,14 @@ class Numbers:
         return float("nan") if reward is None else max(reward.now, 0.0) / max(1.0, reward.most)
 
     def _no_spread(self) -> Iterator[Finding]:
-        since = self._since("no_spread", 0.8, 1.0)
+        since = self._since("no_spread", self.bounds["no_spread"], 1.0)
         if since is None:
             return
         level = self._level()
         share = "%.0f%% of the groups have equal rewards" % (100 * self.series["no_spread"].now)
-        if level >= 0.8:
+        if level >= self.bounds["solved"]:
             yield Finding("no-spread-solved", "medium", since, share)
-        elif level <= 0.3:
+        elif level <= self.bounds["failed"]:
             yield Finding("no-spread-failed", "high", since, share)
         else:
             yield Finding("no-spread", "high", since, share)
@@ -231,7 +231,7 @@ class Numbers:
         entropy = self.series.get("entropy")
         if entropy is None or entropy.count < WINDOW + FIRST or entropy.usual <= 1e-6:
             return
-        since = entropy.since(float("-inf"), entropy.usual / 12)
+        since = entropy.since(float("-inf"), entropy.usual / self.bounds["entropy_fall"])
         if since is not None:
             words = "the entropy fell from %.3g to %.3g" % (entropy.usual, entropy.now)
             yield Finding("entropy-collapse", "high", since, words)
@@ -240,23 +240,12 @@ class Numbers:
         kl = self.series.get("kl")
         if kl is None or kl.count < WINDOW + FIRST:
             return
-        since = kl.since(max(2.5, 10 * max(kl.usual, 1e-3)), float("inf"))
+        high = max(self.bounds["kl"], self.bounds["kl_rise"] * max(kl.usual, 1e-3))
+        since = kl.since(high, float("inf"))
         if since is not None:
             words = "the distance from the model rose from %.3g to %.3g" % (kl.usual, kl.now)
-            severity = "critical" if kl.now >= 10 else "high"
+            severity = "critical" if kl.now >= self.bounds["kl_lost"] else "high"
             yield Finding("kl-blow-up", severity, since, words)
-
-
-SIGNATURES = (
-    "not-a-number",
-    "constant-reward",
-    "no-spread",
-    "no-spread-solved",
-    "no-spread-failed",
-    "entropy-collapse",
-    "kl-blow-up",
-    "episodes-break",
-)  # all that it knows
 
 
 def is_number(value: Any) -> bool:
@@ -394,13 +383,11 @@ class Lookout:
         self.folder = folder
         plan = read_json(os.path.join(folder, "plan.json")) or {}
         wish = plan.get("lookout")
-        wish = wish if isinstance(wish, dict) else {}
+        self.wish = wish if isinstance(wish, dict) else {}  # type: Dict[str, Any]
         self.run = str(plan.get("run") or "")
-        self.stop_on = [str(one) for one in wish.get("stop_on") or ()]
-        self.continued = wish.get("continued")
-        self.names, self.flat = wish.get("names") or {}, float(wish.get("flat") or 15)
-        self.numbers, self.begun = Numbers(self.names, self.flat, self.continued), 0
-        path = wish.get("metrics")
+        self.stop_on = [str(one) for one in self.wish.get("stop_on") or ()]
+        self.numbers, self.begun = Numbers(self.wish), 0
+        path = self.wish.get("metrics")
         self.tail = Tail(os.path.join(folder, path)) if path else None
         url = os.environ.pop("HUDTUI_NOTIFY_URL", "")
         self.messenger = Messenger(folder, url, bool(os.environ.get("HUDTUI_NOTIFY_TEXT")))
@@ -409,12 +396,14 @@ class Lookout:
 
     def look(self, started: float = 0.0) -> None:
         """Read what is new, and do what follows from it; the run has `started` then."""
-        since = 0.0 if self.continued is None else started
-        while self.tail is not None:
+        if self.tail is None:
+            return
+        since = 0.0 if self.wish.get("continued") is None else started
+        while True:
             lines = self.tail.lines(since)
             if self.begun != self.tail.begun:  # cut to a checkpoint, or another file
                 self.begun = self.tail.begun
-                self.numbers = Numbers(self.names, self.flat, self.continued)
+                self.numbers = Numbers(self.wish)
             for line in lines:
                 self.numbers.take(line)
             if not lines:

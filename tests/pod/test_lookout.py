@@ -18,8 +18,10 @@ import pytest
 from support.pythons import PYTHONS
 from support.training_runs import HEALTHY, healthy, sick
 
+from hudtui.core.diagnosis.diagnose import diagnose
 from hudtui.core.diagnosis.signatures import SIGNATURES
-from hudtui.core.diagnosis.stop import lookout_plan
+from hudtui.core.diagnosis.stop import lookout_plan, stopping
+from hudtui.core.training.metrics import MetricsReader
 from hudtui.pod import lookout, supervisor
 from hudtui.pod.lookout import Finding, Lookout, Messenger, Numbers, Tail
 
@@ -30,8 +32,7 @@ TOLD = ("entropy-collapse", "kl-blow-up", "constant-reward", "episodes-break")
 
 def seen(lines: list[dict[str, Any]], every: int = 1) -> dict[str, Finding]:
     """What is certain at any step, when it was first."""
-    wish = lookout_plan("m", ())
-    numbers = Numbers(wish["names"], wish["flat"])
+    numbers = Numbers(lookout_plan("m", ()))
     found: dict[str, Finding] = {}
     for number, line in enumerate(lines):
         numbers.take(json.dumps(line).encode())
@@ -46,13 +47,33 @@ def test_no_step_of_a_healthy_run_is_certain_trouble(kind: str) -> None:
         assert seen(healthy(kind, seed)) == {}, (kind, seed)
 
 
-@pytest.mark.parametrize("signature", [*TOLD, "no-spread-failed", "no-spread-solved", "no-spread"])
+KNOWN = (*TOLD, "no-spread-failed", "no-spread-solved", "no-spread")
+
+
+@pytest.mark.parametrize("signature", KNOWN)
 def test_a_strong_trouble_is_certain_under_the_name_that_the_table_has(signature: str) -> None:
     found = seen(sick(signature, "strong", 1))
     assert signature in found and set(found) <= {*SIGNATURES}
     if signature in TOLD:
         assert 90 <= found[signature].step <= 240, "it began at 120"
-    assert set(lookout.SIGNATURES) <= {*SIGNATURES}
+
+
+@pytest.mark.parametrize("strength", [0, 0.25, 0.5, 1])
+@pytest.mark.parametrize("signature", KNOWN)
+def test_what_a_machine_is_certain_of_the_diagnosis_is_certain_of_too(
+    signature: str, strength: float
+) -> None:
+    for seed in range(2):
+        metrics, numbers = MetricsReader(), Numbers(lookout_plan("m", ()))
+        for line in sick(signature, strength, seed):
+            metrics.add(line)
+            numbers.take(json.dumps(line).encode())
+        diagnosis = diagnose(metrics)
+        for finding in numbers.findings():
+            other = stopping(diagnosis, [finding.signature])
+            assert other is not None, (finding.sentence, diagnosis.findings)
+            if finding.signature != "entropy-collapse":  # milder where the reward still rises
+                assert finding.severity == other.severity
 
 
 def test_what_has_begun_again_is_judged_by_its_new_steps() -> None:
@@ -64,8 +85,7 @@ def test_what_has_begun_again_is_judged_by_its_new_steps() -> None:
 
 
 def test_lines_that_are_no_metrics_do_no_harm() -> None:
-    wish = lookout_plan("m", ())
-    numbers = Numbers(wish["names"], wish["flat"])
+    numbers = Numbers(lookout_plan("m", ()))
     for line in (
         *(b"", b"[1]", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"kl": "x"}'),
         *(b'{"reward": {"reward": {"reward": {"reward": {"a": 1}}}}}', b'{"entropy": true}'),
@@ -295,8 +315,7 @@ def _equal(steps: range) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_goes_on_from_one_that_was_stopped_is_judged_by_its_own_steps() -> None:
-    wish = lookout_plan("m", (), 10)
-    numbers = Numbers(wish["names"], wish["flat"], wish["continued"])
+    numbers = Numbers(lookout_plan("m", (), 10))
 
     def take(steps: range) -> list[str]:
         for row in _equal(steps):

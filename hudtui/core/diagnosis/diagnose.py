@@ -7,8 +7,8 @@ from typing import Any
 
 from hudtui.core.diagnosis.alarms import with_alarms, with_findings
 from hudtui.core.diagnosis.facts import Alarm
+from hudtui.core.diagnosis.likelihood import FEWEST
 from hudtui.core.diagnosis.observed import Observed
-from hudtui.core.diagnosis.series import FEWEST
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.values import Diagnosis, Finding, Verdict
 from hudtui.core.training.metrics import MetricsReader

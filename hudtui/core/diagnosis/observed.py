@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from hudtui.core.diagnosis.series import FEWEST, Series
+from hudtui.core.diagnosis.likelihood import FEWEST
+from hudtui.core.diagnosis.series import Series
 from hudtui.core.diagnosis.signals import SIGNALS
 from hudtui.core.training.metrics import QUANTITIES, MetricsReader, normal
 

@@ -19,8 +19,6 @@ from hudtui.core.training.metrics import Point
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-FEWEST = 20
-"""Fewest points of a series that say anything."""
 _BLOCKS = 40
 """Most blocks of a trend: neighbouring steps depend on each other, their blocks hardly."""
 _PIECES = 80

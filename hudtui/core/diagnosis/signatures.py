@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hudtui.core.diagnosis.likelihood import between
+from hudtui.core.diagnosis.likelihood import BOUNDS, FEWEST, between
 from hudtui.core.diagnosis.machine import broken_episodes, flat_groups, logged, not_finite
 from hudtui.core.diagnosis.table import (
     SIGNATURES,
@@ -26,9 +26,6 @@ if TYPE_CHECKING:  # numpy, which they need, is not loaded where only alarms are
     from hudtui.core.diagnosis.series import Series
 
 __all__ = ["SIGNATURES"]
-
-FEWEST = 20
-"""Fewest steps that say anything; `series.FEWEST`, which numpy comes with."""
 
 
 def _usual(series: Series) -> float:
@@ -70,7 +67,7 @@ def _flat_groups(run: Observed) -> _Flat | None:
     if share is None:
         return None
     place = share.holds_since(share.smooth >= 0.45)
-    probability = between(share.now, 0.45, 0.8)
+    probability = between(share.now, 0.45, BOUNDS.no_spread)
     if place is None or not probability:
         return None
     return _Flat(share, min(place, share.departs()), probability)
@@ -99,7 +96,7 @@ def _reward_level(run: Observed) -> float | None:
 )
 def _solved(run: Observed) -> Sign | None:
     flat, level = _flat_groups(run), _reward_level(run)
-    return None if flat is None or level is None or level < 0.8 else flat.sign()
+    return None if flat is None or level is None or level < BOUNDS.solved else flat.sign()
 
 
 @signature(
@@ -121,7 +118,7 @@ def _solved(run: Observed) -> Sign | None:
 )
 def _failed(run: Observed) -> Sign | None:
     flat, level = _flat_groups(run), _reward_level(run)
-    return None if flat is None or level is None or level > 0.3 else flat.sign()
+    return None if flat is None or level is None or level > BOUNDS.failed else flat.sign()
 
 
 @signature(
@@ -136,7 +133,9 @@ def _failed(run: Observed) -> Sign | None:
 )
 def _equal(run: Observed) -> Sign | None:
     flat, level = _flat_groups(run), _reward_level(run)
-    return None if flat is None or level is None or not 0.3 < level < 0.8 else flat.sign()
+    if flat is None or level is None or not BOUNDS.failed < level < BOUNDS.solved:
+        return None
+    return flat.sign()
 
 
 @signature(
@@ -164,7 +163,7 @@ def _constant(run: Observed) -> Sign | None:
     if place is None:
         return None
     reward = run.task or run.series("reward")
-    solved = reward is not None and reward.now >= 0.95 * max(1.0, float(reward.smooth.max()))
+    solved = reward is not None and reward.now >= BOUNDS.full * max(1.0, float(reward.smooth.max()))
     steps = len(spread) - place
     return Sign(
         min(0.6 + steps / 50, 0.97),
@@ -208,7 +207,8 @@ def _entropy(run: Observed) -> Sign | None:
     if first <= 1e-6:
         return None
     place = entropy.holds_since(entropy.smooth <= 0.2 * first)
-    probability = between(first / max(entropy.now, 1e-9), 6.0, 15.0, logarithm=True)
+    fall = first / max(entropy.now, 1e-9)
+    probability = between(fall, 6.0, BOUNDS.entropy_fall, logarithm=True)
     if place is None or not probability:
         return None
     reward = run.task or run.series("reward")
@@ -238,11 +238,12 @@ def _distance(run: Observed) -> Sign | None:
     usual = max(_usual(kl), 1e-3)
     place = kl.holds_since(kl.smooth >= max(0.8, 4 * usual))
     probability = min(
-        between(kl.now, 0.8, 2.5, logarithm=True), between(kl.now / usual, 4, 10, logarithm=True)
+        between(kl.now, 0.8, BOUNDS.kl, logarithm=True),
+        between(kl.now / usual, 4, BOUNDS.kl_rise, logarithm=True),
     )
     if place is None or not probability:
         return None
-    severity: Severity = "critical" if kl.now >= 10 else "high"
+    severity: Severity = "critical" if kl.now >= BOUNDS.kl_lost else "high"
     return Sign(probability, float(kl.x[kl.departs(grows=True)]), (_evidence(kl, place),), severity)
 
 
@@ -324,7 +325,7 @@ def _gradient(run: Observed) -> Sign | None:
     threshold="nan",
 )
 def _not_finite(run: Observed) -> Sign | None:
-    lost = [one for one in run.wrong if one.count >= 3]
+    lost = [one for one in run.wrong if one.count >= BOUNDS.not_finite]
     if lost:
         first = min(lost, key=lambda one: one.x)
         evidence = Evidence(first.name, 0.0, float("nan"))
@@ -399,15 +400,7 @@ def _length(run: Observed) -> Sign | None:
     ),
 )
 def _truncation(run: Observed) -> Sign | None:
-    truncated = run.series("truncated")
-    if truncated is None:
-        return None
-    place = truncated.holds_since(truncated.smooth >= 0.15)
-    probability = between(truncated.now, 0.15, 0.35)
-    if place is None or not probability:
-        return None
-    onset = float(truncated.x[min(place, truncated.departs())])
-    return Sign(probability, onset, (_evidence(truncated, place),))
+    return _high_share(run, "truncated", 0.15, 0.35)
 
 
 @signature(
@@ -623,7 +616,7 @@ def _tools(run: Observed) -> Sign | None:
     threshold="broken",
 )
 def _broken(run: Observed) -> Sign | None:
-    return _high_share(run, "broken", 0.15, 0.4)
+    return _high_share(run, "broken", 0.15, BOUNDS.broken)
 
 
 @signature(

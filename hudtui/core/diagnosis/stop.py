@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
+from hudtui.core.diagnosis.likelihood import BOUNDS
 from hudtui.core.diagnosis.signals import SIGNALS
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.table import Signature
@@ -17,8 +19,6 @@ CERTAIN = 0.965
 """Probability from which a finding is certain."""
 CRITICAL = "critical"
 """Stands for all signatures whose finding is critical."""
-_FLAT = 15
-"""Steps one after the other without a spread that are certain."""
 _WATCHED = ("reward", "reward_std", "no_spread", "entropy", "kl", "broken")
 """The quantities and signals that the lookout of a machine knows."""
 
@@ -65,7 +65,7 @@ def lookout_plan(
         "metrics": metrics,
         "names": names,
         "stop_on": list(stop_on),
-        "flat": _FLAT,
+        "bounds": asdict(BOUNDS),
         "continued": continued,
     }
 
