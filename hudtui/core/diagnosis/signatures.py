@@ -460,6 +460,9 @@ def _unreadable(run: Observed) -> Sign | None:
     needs=("said_tokens", "trained_tokens"),
     severity="critical",
     advice=words("Mend the mask of the loss: 1 for the tokens of the model, 0 for all others."),
+    explains=(  # they are numbers of the tokens in the loss
+        *("gradient-spikes", "kl-blow-up", "clip-saturation", "entropy-collapse", "stale-weights"),
+    ),
 )
 def _wrong_tokens(run: Observed) -> Sign | None:
     said, trained = run.series("said_tokens"), run.series("trained_tokens")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.training_runs import healthy
+from support.training_runs import healthy, sick
 
 from hudtui.core.diagnosis.diagnose import diagnose
 from hudtui.core.diagnosis.values import Finding
@@ -123,6 +123,18 @@ def test_other_tokens_in_the_loss_than_the_model_has_said_are_found(
     row = {"completions/mean_length": trained, "broken": broken}
     assert named([row] * 40, completion_tokens=24) == found
     assert named([row] * 40) == [], "nobody knows what was said"
+
+
+@pytest.mark.parametrize(
+    "signature",
+    ["gradient-spikes", "kl-blow-up", "clip-saturation", "entropy-collapse", "stale-weights"],
+)
+def test_numbers_of_other_tokens_in_the_loss_are_no_trouble_of_their_own(signature: str) -> None:
+    rows = [{**line, "reward_std": 0.2} for line in sick(signature, "strong", 1)]
+    right = [{**row, "completions/mean_length": 24.0} for row in rows]
+    assert named(right, completion_tokens=24) == [signature]
+    wrong = [{**row, "completions/mean_length": 60.0} for row in rows]
+    assert named(wrong, completion_tokens=24) == ["wrong-tokens"]
 
 
 def test_replies_that_no_call_is_read_from_are_found_before_what_follows_from_them() -> None:
