@@ -334,7 +334,9 @@ def entry(name, arguments):
 @pytest.mark.parametrize(
     "said",
     ["", "I move.", '{"name": "twice", "arguments": {"a": 9}}', hermes("twice", {"a": 9}), "[1] x",
-     "[TOOL_CALLS]twice{}", "<|channel|>commentary to=functions.twice<|message|>{}<|call|>"],
+     "[TOOL_CALLS]twice{}", "<|channel|>commentary to=functions.twice<|message|>{}<|call|>",
+     "<tool>twice(9)</tool>", 'So:\n  ```json\n{"name": "twice", "arguments": {"a": 9}}\n```',
+     "```\nleft", "<tool>", "So <|python_tag|>{}"],
 )  # fmt: skip
 def test_an_endpoints_calls_are_those_beside_its_text(said):
     text = message_text(said, [entry("put", '{"a": "<tool_call>"}')], thought="<think>t</think>")
@@ -394,6 +396,21 @@ def test_an_end_of_a_thought_in_a_call_is_refused_with_its_remedy(dialect, reply
     assert meaning.call is None and not meaning.done
     assert "write it as \\u003c/think>" in meaning.error.message
     assert interpreter(dialect).interpret(DIALECTS["native"].write("put", {"a": "</think>"})).call
+
+
+@pytest.mark.parametrize(
+    ("dialect", "begun"),
+    [
+        ("hermes", '[TOOL_CALLS]{"a": "'),
+        ("native", 'So [TOOL_CALLS] [{"a": "'),
+        ("auto", '```json\n{"a": "'),
+        ("json", '```\n{"a": "'),
+    ],
+)
+def test_a_plain_reply_behind_a_begun_call_is_not_played(dialect, begun):
+    inner, call = interpreter(dialect), DIALECTS[dialect].write("put", CALL)
+    assert inner.interpret(f"<think>{begun}</think>\n{call}").call is None
+    assert inner.interpret(f"<think>so [1] {{x}}</think>\n{call}").call.arguments["a"] == 1
 
 
 PROMPT = "system_prompt: |\n  - put(a)\n    Usage: <tool>put(1)</tool>\n"

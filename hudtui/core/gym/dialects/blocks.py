@@ -130,8 +130,10 @@ def reading(
     return _new(Reading, (parts, tuple([block.call for block in blocks]), False))
 
 
-PLAIN_THOUGHT = r"\s*+(?:(<think>([^<]*+)</think>)\s*+)?"
-"""The beginning of the pattern of a plain reply: a thought or none."""
+PLAIN_THOUGHT = r"\s*+(?:(<think>([^<{\[]*+)</think>)\s*+)?"
+"""The beginning of the pattern of a plain reply: a thought or none.
+
+In one with a bracket its end may be a text inside the JSON of a call."""
 
 
 def plain_reading(

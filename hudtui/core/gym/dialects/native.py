@@ -62,7 +62,8 @@ _OWN_READERS: Mapping[str, Read] = {
     "[TOOL_CALLS]": read_mistral,
     CHANNEL: read_harmony,
 }
-_IN_TEXT = re.compile(r"</?tool_call>|\[TOOL_CALLS\]|<\|\w+\|>")
+_IN_TEXT = re.compile(r"</?tool(?:_call)?>|\[TOOL_CALLS\]|<\|\w+\|>|^[ \t]*+```", re.MULTILINE)
+"""Marks of calls in any dialect, which `auto` reads."""
 
 
 def read_text(text: str, thinking: bool) -> Reading:
@@ -133,9 +134,10 @@ def _has_call(scanned: Scan) -> bool:
 
 def read_any(text: str, thinking: bool) -> Reading:
     """Read a reply in the dialect of the first mark in its speech."""
-    mark = _any_mark(text)
-    if speech_of(text).torn:
-        return read_hermes(text, thinking)
+    speech = speech_of(text)
+    if speech.torn:
+        return reading(text, speech, Scan(), thinking=thinking, missing="")
+    mark = _any_mark(text, speech.start)
     if mark in (*_OWN_READERS, _PYTHON):
         read = _OWN_READERS.get(mark, read_native)
         return read(text, thinking)
@@ -146,8 +148,8 @@ def read_any(text: str, thinking: bool) -> Reading:
     return read_text(text, thinking)
 
 
-def _any_mark(text: str) -> str:
-    start = speech_of(text).start
+def _any_mark(text: str, start: int) -> str:
+    """The first mark in a reply's speech, which begins at `start`; empty without one."""
     if begins_bare(text, skip_blanks(text, start)):
         return "{"
     return _mark(text, start, _ANY_MARK).lstrip()
@@ -161,7 +163,7 @@ def spoken_native(text: str) -> str:
 
 def spoken_any(text: str) -> str:
     """Return what a reply says beside thoughts and calls, in the dialect of its first mark."""
-    mark = _any_mark(text)
+    mark = _any_mark(text, speech_of(text).start)
     if mark in (*_OWN_READERS, _PYTHON):
         return spoken_native(text)
     return outside(text, read_json(text, False).parts) if mark in ("{", _FENCE) else spoken(text)
