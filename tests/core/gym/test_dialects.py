@@ -413,6 +413,20 @@ def test_a_plain_reply_behind_a_begun_call_is_not_played(dialect, begun):
     assert inner.interpret(f"<think>so [1] {{x}}</think>\n{call}").call.arguments["a"] == 1
 
 
+@pytest.mark.parametrize("dialect", ["json", "auto"])
+@pytest.mark.parametrize("behind", ["", " Well."])
+def test_a_fence_behind_a_thought_is_read_on_its_line(dialect, behind):
+    reply = "<think>so</think>" + DIALECTS["json"].write("put", CALL) + behind
+    assert interpreter(dialect).interpret(reply).call.arguments["a"] == 1
+
+
+def test_a_call_of_harmony_is_marked_alike_however_it_is_read():
+    plain = DIALECTS["harmony"].think("so") + DIALECTS["harmony"].write("put", CALL)
+    longer = plain + "<|start|>assistant"
+    one, other = (DIALECTS["harmony"].read(reply, True).parts.spans for reply in (plain, longer))
+    assert one == other and plain[one[-1].start :].startswith("<|start|>assistant<|channel|>")
+
+
 PROMPT = "system_prompt: |\n  - put(a)\n    Usage: <tool>put(1)</tool>\n"
 ACTIONS = "action_mappings:\n  put: {_tool: put, _parser: {positional: [a]}, a: {from_arg: a}}\n"
 

@@ -26,11 +26,10 @@ _HEADER = re.compile(
     r"(?:<\|constrain\|>[^<]{0,200}+)?<\|message\|>"
 )
 _PLAIN = re.compile(
-    r"\s*+(?:(<\|channel\|>analysis<\|message\|>([^<]*+))<\|end\|><\|start\|>assistant\s*+)?"
-    r"(<\|channel\|>commentary to=functions\.\w++ <\|constrain\|>json<\|message\|>(\{[^<]*+)"
-    r"<\|call\|>)\s*+"
+    r"\s*+(?:(<\|channel\|>analysis<\|message\|>([^<]*+))<\|end\|>(?=<\|start\|>))?"
+    r"((?:<\|start\|>assistant\s*+)?<\|channel\|>commentary to=functions\.\w++ "
+    r"<\|constrain\|>json<\|message\|>(\{[^<]*+)<\|call\|>)\s*+"
 ).fullmatch
-_NAME_AT = len("<|channel|>commentary to=functions.")
 _STOP = re.compile(r"<\|(?:end|call|return|start)\|>")
 _TO = re.compile(r"to=(\S*+(?:\s++(?!(?:json|code)?\s*+\Z)\S++)*+)")
 """The recipient; a word for the kind of its message may follow."""
@@ -77,7 +76,7 @@ def read_harmony(text: str, thinking: bool) -> Reading:
     """Read a reply of messages in channels."""
     plain = _PLAIN(text)
     if plain is not None:
-        name = plain[3][_NAME_AT : plain[3].index(" ", _NAME_AT)]
+        name = plain[3].partition("functions.")[2].partition(" ")[0]
         if (found := plain_reading(text, plain, thinking=thinking, name=name)) is not None:
             return found
     speech = speech_of(text)

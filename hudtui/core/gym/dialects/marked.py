@@ -38,7 +38,9 @@ _PLAIN_JSON = re.compile(
     PLAIN_THOUGHT + r"(?![\[{])(?:[^<`\n]*+\n)*+(```(?:json)?[ \t]*+\n\s*+(\{[^<`]*+)```)\s*+"
 ).fullmatch
 _HERMES = re.compile(r"<think>|<tool_call>")
-_FENCES = re.compile(r"<think>|^[ \t]*+```[ \t]*+([\w-]*+)[^\n`]*+(?:\n|\Z)", re.MULTILINE)
+FENCE = r"(?:^|(?<=</think>))[ \t]*+```"
+"""The pattern of a fence's beginning, for `re.MULTILINE`."""
+_FENCES = re.compile(rf"<think>|{FENCE}[ \t]*+([\w-]*+)[^\n`]*+(?:\n|\Z)", re.MULTILINE)
 _FENCE_END = re.compile(r"^[ \t]*+```[ \t\r]*+$", re.MULTILINE)
 _CALL_FENCES = frozenset({"", "json", "tool_call", "tool"})
 _MISTRAL = re.compile(r"<think>|\[TOOL_CALLS\]")

@@ -17,6 +17,7 @@ from hudtui.core.gym.dialects.dialect import Read, Reading
 from hudtui.core.gym.dialects.harmony import CHANNEL, read_harmony, spoken_harmony
 from hudtui.core.gym.dialects.marked import (
     CLOSE,
+    FENCE,
     OPEN,
     begins_bare,
     read_bare,
@@ -56,7 +57,7 @@ _UNREAD = (
 _BEGUN = re.compile(r'[\[{\s]*+(?:"|\Z)').match
 """The beginning of an object, even if the rest of it is missing."""
 _FENCE = "```"
-_ANY_MARK = re.compile(_MARKS.pattern + r"|<tool>|^[ \t]*```", re.MULTILINE)
+_ANY_MARK = re.compile(rf"{_MARKS.pattern}|<tool>|{FENCE}", re.MULTILINE)
 _OWN_READERS: Mapping[str, Read] = {
     OPEN: read_hermes,
     "[TOOL_CALLS]": read_mistral,
