@@ -353,7 +353,7 @@ def interactive() -> bool:
 
 
 def at_terminal() -> bool:
-    """Whether the app can be shown: input, output and messages are a terminal."""
+    """Return True if the app can be shown: input, output and messages are a terminal."""
     return interactive() and sys.stdout.isatty()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +15,7 @@ from hudtui.cli.options import Json
 
 if TYPE_CHECKING:
     from hudtui.core.diagnosis.values import Diagnosis, Finding
+    from hudtui.core.runs.external import ExternalPlace
     from hudtui.core.runs.store import RunStore
     from hudtui.core.training.metrics import MetricsReader
 
@@ -29,8 +29,8 @@ async def diagnose(
         str | None,
         typer.Argument(
             metavar="[RUN|PATH]",
-            help="Id or name of a run, or a log, file or folder of any trainer or tracker here; by "
-            "default the newest run.",
+            help="Id or name of a run, or a log, file or folder of any trainer or tracker, here or "
+            "elsewhere (HOST:PATH); by default the newest run.",
         ),
     ] = None,
     fail_on: Annotated[
@@ -68,11 +68,13 @@ async def diagnose(
 
 async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
     """Return the name of a run and its diagnosis; None if it has no numbers."""
-    if run is not None and ("/" in run or Path(run).exists()):
-        return run, await _of_path(run)
     from hudtui.core.errors import InputError
+    from hudtui.core.runs.external import read_place
     from hudtui.core.training.engines import features_of
 
+    place = None if run is None else read_place(run)
+    if run is not None and place is not None and place.file is not None:
+        return run, await _of_place(place)
     store, monitor = runlog.open_store()
     chosen = await store.run(lambda: store.find(run))
     record = await store.run(lambda: store.record(chosen))
@@ -92,6 +94,14 @@ async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
     return chosen, ask(view.metrics, settings, alarms=view.alarms, episodes=episodes)
 
 
+async def _of_place(place: ExternalPlace) -> Diagnosis | None:
+    from hudtui.core.diagnosis.alarms import read_thresholds
+    from hudtui.core.runs.external import read_external
+
+    view = await read_external(place, thresholds=read_thresholds(Path.cwd()))
+    return view.diagnosis if view.metrics.names or view.alarms else None
+
+
 def _episodes(run: str, store: RunStore) -> MetricsReader | None:
     """Return what the episodes of a run show by step; None where none of them is here."""
     from hudtui.core.errors import InputError
@@ -106,21 +116,6 @@ def _episodes(run: str, store: RunStore) -> MetricsReader | None:
     while not index.advance(1.0).complete:
         pass
     return episode_numbers(index.entries)
-
-
-async def _of_path(path: str) -> Diagnosis | None:
-    from hudtui.core.diagnosis.alarms import read_thresholds
-    from hudtui.core.remote.hosts import LOCAL, open_host
-    from hudtui.core.runs.sessions import SessionWatcher, find_session
-
-    host = await open_host(LOCAL)
-    session = await find_session(host, file=path)
-    watcher = SessionWatcher(host, session, lines=None, from_when=read_thresholds(Path.cwd()))
-    async with aclosing(watcher.follow(once=True)) as updates:
-        async for _ in updates:
-            pass
-    await watcher.diagnose(last=True)
-    return watcher.diagnosis if watcher.numbers.names or watcher.alarms else None
 
 
 def _print(name: str, diagnosis: Diagnosis) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,13 +86,14 @@ async def metrics(
 
 async def _view(run: str | None) -> RunView:
     """Return the state of a run of this project, or the numbers of another one."""
-    from hudtui.core.runs.external import read_external, read_place, remembered_summary
-    from hudtui.core.runs.watch import RunView
+    from hudtui.core.runs.external import read_external, read_place
+    from hudtui.core.text import clean_line
 
     place = None if run is None else read_place(run)
-    if place is not None and place.file is not None:
-        summary = replace(remembered_summary(place), id=place.title)
-        return RunView(summary, metrics=await read_external(place))
+    if run is not None and place is not None and place.file is not None:
+        view = await read_external(place)
+        # Two logs may have one name: the path tells them apart.
+        return replace(view, summary=replace(view.summary, id=clean_line(run)))
     store, monitor = runlog.open_store()
     return await monitor.view(await store.run(lambda: store.find(run)))
 
@@ -99,7 +101,6 @@ async def _view(run: str | None) -> RunView:
 def _write_curves(
     views: Sequence[RunView], csv: Path | None, picture: Path | None, force: bool
 ) -> None:
-    from hudtui.core.errors import InputError
     from hudtui.core.files import write_atomic
     from hudtui.core.training.curve_files import charts_of, curve_file
 
@@ -109,17 +110,29 @@ def _write_curves(
         for view in views
     }
     charts = charts_of(runs)
-    for path, ending in ((csv, ".csv"), (picture, ".svg")):
-        if path is None:
-            continue
+    files = [(path, end) for path, end in ((csv, ".csv"), (picture, ".svg")) if path is not None]
+    for path, _ in files:
+        _check_target(path, force)
+    for path, ending in files:
         text = curve_file(charts, ending)
         if str(path) == "-":
             console.out(text.rstrip("\n"))
             continue
-        if path.exists() and not force:
-            raise InputError(f"{console.shown(path)} exists", fix="Add --force to replace it.")
         write_atomic(path, text)
         console.say(f"{plural(len(charts), 'chart')} in {console.shown(path)}")
+
+
+def _check_target(path: Path, force: bool) -> None:
+    from hudtui.core.errors import InputError
+
+    if str(path) == "-":
+        return
+    if os.path.exists(path) and not force:
+        raise InputError(f"{console.shown(path)} exists", fix="Add --force to replace it.")
+    if not os.path.isdir(path.parent):
+        raise InputError(
+            f"{console.shown(path.parent)} is no folder", fix="Make it first, or name another file."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

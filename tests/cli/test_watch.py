@@ -614,3 +614,36 @@ def test_metrics_of_runs_of_others_and_into_files() -> None:
     assert done.exit_code == 2 and "there are no numbers" in done.stderr
     assert not Path("b.csv").exists()
     assert hudtui("runs", "metrics", "./not-there.log").exit_code != 0
+
+
+def test_two_logs_of_one_name_stay_two_runs() -> None:
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "train.log").write_text('{"step": 1, "reward": 0.5}\n')
+    done = hudtui("runs", "metrics", "a/train.log", "b/train.log", "--csv", "-")
+    assert [line.partition(",")[0] for line in done.stdout.splitlines()[1:]] == [
+        "a/train.log",
+        "b/train.log",
+    ]
+    done = hudtui("runs", "metrics", "a/train.log", "b/train.log", "--json")
+    assert [run["id"] for run in json.loads(done.stdout)["runs"]] == ["a/train.log", "b/train.log"]
+
+
+def test_a_file_of_curves_is_written_into_folders_that_exist() -> None:
+    Path("train.log").write_text('{"step": 1, "reward": 0.5}\n')
+    for path in ("none/a.svg", "train.log/a.svg"):
+        done = hudtui("runs", "metrics", "train.log", "--csv", "a.csv", "--picture", path)
+        assert done.exit_code != 0 and "is no folder" in done.stderr, done.stderr
+        assert not Path("none").exists() and not Path("a.csv").exists(), "all or nothing"
+
+
+@pytest.mark.parametrize("words", [("watch",), ("runs", "metrics"), ("runs", "diagnose")])
+@pytest.mark.parametrize("name", ["a" * 5000, f"./{'a' * 5000}", f"{'a' * 300}.log"])
+def test_a_name_that_no_file_can_have_is_an_error_in_words(
+    words: tuple[str, ...], name: str
+) -> None:
+    more = ("--once",) if words == ("watch",) else ()
+    done = hudtui(*words, name, *more)
+    assert (
+        done.exit_code != 0 and "error:" in done.stderr and done.exception.__class__ is SystemExit
+    )

@@ -7,6 +7,7 @@ only read.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from hudtui.core.diagnosis.facts import Thresholds
+from hudtui.core.diagnosis.facts import USUAL, Thresholds
 from hudtui.core.diagnosis.machine import STUCK
 from hudtui.core.errors import InputError
 from hudtui.core.paths import typed_path
@@ -300,8 +301,12 @@ async def find_external(
     return ExternalRun(place, host, session, now=now, thresholds=thresholds)
 
 
-async def read_external(place: ExternalPlace) -> MetricsReader:
-    """Return all numbers that an external run has written until now.
+async def read_external(place: ExternalPlace, *, thresholds: Thresholds | None = None) -> RunView:
+    """Return an external run with all numbers that it has written until now.
+
+    Args:
+        place: Where it is; no model server.
+        thresholds: From which numbers on there is an alarm; None for no look at its health.
 
     Raises:
         InputError: There is no such run, or it has no metrics that can be read.
@@ -309,11 +314,15 @@ async def read_external(place: ExternalPlace) -> MetricsReader:
     """
     host = await open_host(place.machine)
     session = await find_session(host, session=place.session, file=place.file)
-    watcher = SessionWatcher(host, session, lines=None)
+    watcher = SessionWatcher(host, session, lines=None, from_when=thresholds or USUAL)
     async with aclosing(watcher.follow(once=True)) as updates:
         async for _ in updates:
             pass
-    return watcher.numbers
+    view = RunView(remembered_summary(place), metrics=watcher.numbers)
+    if thresholds is None:
+        return view
+    await watcher.diagnose(last=True)
+    return replace(view, alarms=watcher.alarms, diagnosis=watcher.diagnosis)
 
 
 def read_place(
@@ -329,7 +338,7 @@ def read_place(
     """
     if file is not None or port is not None:
         return ExternalPlace(target, session, file, port)
-    exists = target != LOCAL and typed_path(target).exists()
+    exists = target != LOCAL and os.path.exists(typed_path(target))  # False for odd names, too
     elsewhere = None if exists else _ELSEWHERE.fullmatch(target)
     if elsewhere is not None:
         return ExternalPlace(elsewhere["machine"], session, elsewhere["path"])
