@@ -71,6 +71,8 @@ _SLICE = 64 * 1024
 """Bytes that are searched for numbers before other tasks of the event loop run."""
 _TURNS = 50
 """Turns of the event loop between two slices: a screen that is drawn takes many of them."""
+_LOOK = 2.0
+"""Seconds between two looks whether a followed file still exists."""
 _TRIES = 5
 _FOLLOW_INSTEAD = "Follow the trainer's log or its tmux session instead."
 _SIGNS = 8
@@ -319,6 +321,8 @@ class SessionWatcher:
         """The load of the machine by time, as far as a tracker has written it down."""
         self.about: dict[str, dict[str, str]] = {}
         """What a tracker's file says of the run: `settings` and `machine`, each by its names."""
+        self._read: set[str] = set()
+        """The sources whose file was opened."""
         self._unread: set[str] = set()
         """The sources whose beginning was not searched for numbers."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
@@ -397,8 +401,21 @@ class SessionWatcher:
                 await queue.put(error)
             await queue.put(None)
 
+        async def look(source: LogSource) -> None:
+            async with aclosing(self._absence(source)) as notes:
+                async for note in notes:
+                    await queue.put(note)
+
         tasks = [asyncio.create_task(follow(source)) for source in self.foreign.sources]
         open_ones = len(tasks)
+        if not once:
+            # Of files that continue one another, an old one may go when a new one has come.
+            files = [
+                source
+                for source in self.foreign.sources
+                if source.path is not None and source.continued is None
+            ]
+            tasks += [asyncio.create_task(look(source)) for source in files]
         try:
             if self.foreign.note is not None:
                 yield SessionUpdate(
@@ -464,9 +481,23 @@ class SessionWatcher:
             )
         else:
             updates = self._log(source, facts.size, once)
+        self._read.add(source.name)
         async with aclosing(updates) as seen:
             async for one in seen:
                 yield one
+
+    async def _absence(self, source: LogSource) -> AsyncGenerator[SessionUpdate, None]:
+        """Yield a notice whenever a file that was read has gone. A new one is followed."""
+        assert source.path is not None
+        existed = False
+        while True:
+            with contextlib.suppress(MachineError):  # no contact is told by who reads the file
+                exists = await self.host.stat(source.path) is not None
+                if existed and not exists and source.name in self._read:
+                    note = f"{clean_line(source.path)} is gone; a new file of its name is followed"
+                    yield SessionUpdate(source.name, self._now(), note=note)
+                existed = exists
+            await asyncio.sleep(_LOOK)
 
     async def _appear(self, path: str) -> FileStat:
         """Wait for a file that does not exist yet."""

@@ -242,6 +242,33 @@ async def test_a_log_that_begins_anew_is_followed(tmp_path: Path) -> None:
     assert any(one.note == "the log was restarted" for one in seen)
 
 
+@pytest.mark.parametrize("kind", ["log", "wandb", "tensorboard", "trackio", "trainer"])
+async def test_a_followed_file_that_is_removed_is_told(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_LOOK", 0.01)
+    names = {"wandb": "run-1.wandb", "tensorboard": "events.out.tfevents.1.box"}
+    names |= {"trackio": "p.db", "trainer": "trainer_state.json"}
+    path = tmp_path / names.get(kind, "train.log")
+
+    run = wandb_file(history({"_step": n, "loss": 1 / (n + 1)}) for n in range(3))
+    whole = {"wandb": run, "tensorboard": TENSORBOARD, "trainer": _state(1.0, 0.5)}
+    if kind == "trackio":
+        trackio_file(path, [("theirs", 0, {"loss": 1.0})])
+    else:
+        path.write_bytes(whole.get(kind, b'{"step": 1, "loss": 0.5}\n'))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
+
+    def done(seen: list[SessionUpdate]) -> bool:
+        if seen[-1].rows:
+            path.unlink()
+        return seen[-1].note is not None and "is gone" in seen[-1].note
+
+    seen = await until(watch, done)
+    assert seen[-1].note == f"{path} is gone; a new file of its name is followed"
+    assert watch.numbers.count, "what was read stays"
+
+
 @pytest.mark.parametrize(
     ("before", "lines", "grown", "place"),
     [
