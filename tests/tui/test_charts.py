@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ def test_equal_factors_are_equal_heights_on_a_logarithmic_axis() -> None:
     axis = value_axis((1e-6, 1e-2), log=True)
     shares = [axis.share(10.0**power) for power in range(-6, -1)]
     assert shares == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-    assert axis.labels(13) == {0: "0.01", 3: "0.001", 9: "1e-05", 12: "1e-06"}
+    assert axis.labels(13) == {0: "0.01", 3: "0.001", 6: "0.0001", 9: "1e-05", 12: "1e-06"}
 
 
 @pytest.mark.parametrize(
@@ -609,15 +610,44 @@ async def test_charts_that_are_not_in_sight_cost_nothing() -> None:
         assert 8 <= len(set(asked)) <= 10
 
 
-def test_an_axis_has_four_ticks() -> None:
-    labels = value_axis([0.0, 0.9]).labels(13)
-    assert [labels[row] for row in sorted(labels)] == ["1", "0.7", "0.3", "0"]
+def test_the_values_of_an_axis_are_evenly_spaced() -> None:
+    for values, shown in (
+        ((0.0, 0.9), ["1", "0.75", "0.5", "0.25", "0"]),
+        ((0.18, 0.63), ["0.7", "0.5", "0.3", "0.1"]),
+        ((1234.0, 1580.0), ["1600", "1500", "1400", "1300", "1200"]),
+        ((0.0, 5.0), ["5", "4", "3", "2", "1", "0"]),
+        ((0.0, 7.0), ["7", "3.5", "0"]),
+        ((0.0, 1e300), ["1e+300", "7.5e+299", "5e+299", "2.5e+299", "0"]),
+    ):
+        labels = value_axis(values).labels(13)
+        assert [labels[row] for row in sorted(labels)] == shown
     for rows in range(5, 40):
-        for axis in (value_axis([0, 40]), value_axis([1e-6, 1e-2], log=True), value_axis([1, 7])):
-            assert len(axis.labels(rows)) == 4, rows
+        for axis in (value_axis([0, 40]), value_axis([0, 5]), value_axis([1, 7])):
+            ticks = axis.ticks(rows)
+            steps = [high - low for low, high in pairwise(ticks)]
+            assert steps == pytest.approx([steps[0]] * len(steps)) and len(steps) >= 2
+            assert len(axis.labels(rows)) == len(ticks), rows
             assert max(map(len, axis.labels(rows).values())) == axis.label_width(rows)
-    assert value_axis([0.0, 40.0]).labels(5) == {0: "40", 1: "30", 3: "10", 4: "0"}
+    assert value_axis([0.0, 40.0]).labels(5) == {0: "40", 1: "30", 2: "20", 3: "10", 4: "0"}
     assert value_axis([0.0, 1.0]).labels(3) == {0: "1", 2: "0"}
+
+
+@pytest.mark.parametrize(
+    ("ends", "rows", "shown"),
+    [
+        ((1e-6, 1e-2), 5, ["0.01", "0.001", "0.0001", "1e-05", "1e-06"]),
+        ((3e-6, 4e-2), 13, ["0.05", "0.01", "0.001", "0.0001", "1e-05", "2e-06"]),
+        ((1e-12, 1.0), 13, ["1", "0.001", "1e-06", "1e-09", "1e-12"]),
+        ((1e-300, 1e300), 13, ["1e+300", "1e+150", "1", "1e-150", "1e-300"]),
+        ((1.0, 20.0), 5, ["20", "10", "1"]),
+        ((2.0, 5.0), 5, ["5", "4", "3", "2"]),
+    ],
+)
+def test_a_logarithmic_axis_names_powers_of_ten(
+    ends: tuple[float, float], rows: int, shown: list[str]
+) -> None:
+    labels = value_axis(ends, log=True).labels(rows)
+    assert [labels[row] for row in sorted(labels)] == shown
 
 
 def machine_load() -> MetricsReader:

@@ -58,40 +58,43 @@ class Axis:
         if self.high <= self.low:
             return 0.5
         if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            low = math.log(self.low)
+            return (math.log(value) - low) / (math.log(self.high) - low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, rows: int) -> list[float]:
-        """Return the values that a chart of `rows` rows names: four where there is room."""
+        """Return the values that a chart of `rows` rows names: both ends, and some between them.
+
+        Those between are evenly spaced: three to five parts of a round size, else two halves. On
+        a logarithmic axis they are powers of ten.
+        """
         if self.high <= self.low:
             return [self.low]
-        places = [round((rows - 1) / 3), round(2 * (rows - 1) / 3)] if rows >= 5 else []
-        inner = [self._round_value(1 - place / (rows - 1), rows) for place in reversed(places)]
+        if rows < 5:
+            return [self.low, self.high]
+        if self.log and (powers := self._powers(rows)):
+            return [self.low, *powers, self.high]
+        size = self.high - self.low
+        parts = next((count for count in (4, 3, 5) if count < rows and _is_round(size / count)), 2)
+        inner = [self.low + size * place / parts for place in range(1, parts)]
         return [self.low, *inner, self.high]
 
     def labels(self, rows: int) -> dict[int, str]:
         """Return the labels of a chart of `rows` rows, by row from the top."""
         if self.high <= self.low:
             return {rows // 2: figure(self.low)}
-        return {self._row(value, rows): figure(value) for value in self.ticks(rows)}
+        low, *inner, high = self.ticks(rows)
+        return {self._row(value, rows): figure(value) for value in (*inner, low, high)}
 
     def _row(self, value: float, rows: int) -> int:
         return round((1 - self.share(value)) * (rows - 1))
 
-    def _round_value(self, part: float, rows: int) -> float:
-        """Return a round value in the row in which a part of the axis is, or beside it."""
-        if self.log:
-            value = self.low * (self.high / self.low) ** part
-            rounded = 10.0 ** round(math.log10(value))
-        else:
-            value = self.low + (self.high - self.low) * part
-            step = round_step((self.high - self.low) / 10)
-            rounded = round(value / step) * step if step else value
-        row = self._row(value, rows)
-        inside = self.low < rounded < self.high
-        if inside and abs(self._row(rounded, rows) - row) <= (rows >= 10):
-            return rounded
-        return float(f"{value:.1e}")
+    def _powers(self, rows: int) -> list[float]:
+        """Return powers of ten that have other rows than both ends."""
+        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+        each = max(math.ceil((last - first) / 4), 1)
+        powers = [float(f"1e{power}") for power in range(last, first - 1, -each)]
+        return [power for power in reversed(powers) if 0 < self._row(power, rows) < rows - 1]
 
     def label_width(self, rows: int) -> int:
         """Return the cells of the longest label of a chart of `rows` rows."""
@@ -123,6 +126,12 @@ def value_axis(values: Sequence[float], *, scale: Scale | None = None, log: bool
     return Axis(
         math.floor(low / step + _NOISE) * step, math.ceil(high / step - _NOISE) * step, step=step
     )
+
+
+def _is_round(size: float) -> bool:
+    """Return True for one digit and zeros, and for 25 with zeros: steps that a reader adds up."""
+    mantissa = float(f"{size:.6e}".partition("e")[0])
+    return mantissa == 2.5 or mantissa.is_integer()
 
 
 def round_step(least: float) -> float:

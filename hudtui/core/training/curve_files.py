@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
-from hudtui.core.training.axes import Axis, Pair, Scale, figure, thin, value_axis, x_ticks
+from hudtui.core.training.axes import Pair, Scale, figure, thin, value_axis, x_ticks
 from hudtui.core.training.metrics import MetricsReader, Point
 
 KINDS = (".csv", ".svg")
@@ -25,7 +25,7 @@ _FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="11"'
 _NOT_XML = dict.fromkeys((0xFFFE, 0xFFFF), "\ufffd")
 """What XML has no place for, apart from what `clean_line` takes out."""
 _TICK_ROWS = 13
-"""Rows of an axis that has four labels."""
+"""Rows of text that the height of a chart has room for."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _drawn(chart: Chart, runs: Sequence[str]) -> Iterable[str]:
         return _TOP + tall * (1 - axis.share(y))
 
     yield _text(_LEFT, 20, clean_line(chart.title, 48), extra=' font-weight="bold"')
-    for value in _y_ticks(axis):
+    for value in axis.ticks(_TICK_ROWS):
         y = round(down(value), 1)
         yield f'<line x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" {_stroke("#dddddd")}/>'
         yield _text(_LEFT - 6, y + 4, figure(value), anchor="end")
@@ -197,10 +197,6 @@ def _drawn(chart: Chart, runs: Sequence[str]) -> Iterable[str]:
         dots = dots * 2 if len(dots) == 1 else dots  # a single value is a dot
         line = f'fill="none" {_stroke(colour)} stroke-linecap="round"'
         yield f'<polyline points="{" ".join(dots)}" {line}/>'
-
-
-def _y_ticks(axis: Axis) -> list[float]:
-    return axis.ticks(_TICK_ROWS)
 
 
 def _stroke(colour: str) -> str:

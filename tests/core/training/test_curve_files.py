@@ -41,7 +41,7 @@ def test_a_picture_has_each_chart_with_both_axes() -> None:
     first = root.findall(f"{SVG}g")[0]
     assert len(first.findall(f"{SVG}polyline")) == 2
     labels = [text.text for text in first.iter(f"{SVG}text")]
-    assert labels[1:5] == ["0", "6", "10", "16"] and labels[5:] == ["1", "20", "40", "59"]
+    assert labels[1:6] == ["0", "4", "8", "12", "16"] and labels[6:] == ["1", "20", "40", "59"]
     colours = {line.get("stroke") for line in first.findall(f"{SVG}polyline")}
     assert len(colours) == 2
 
