@@ -229,14 +229,14 @@ def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., 
     screen.press("y")
     screen.until("2048 greedy has started.")
     screen.until("✓ finished", "step 6/6")
-    screen.do("run.differences")
-    screen.until("The settings of 2048 greedy and 2048 greedy are the same.")
     store, end = RunStore(own_world / "hudtui-demo" / ".hudtui"), time.monotonic() + 90
-    while any(
-        run.active for run in store.runs()
-    ):  # the end on the screen may have been that of the first run
+    while any(run.active for run in store.runs()):
+        # The end on the screen may have been that of the first run, and the end of the second one
+        # would take the place of the next sentence.
         assert time.monotonic() < end
         time.sleep(0.1)
+    screen.do("run.differences")
+    screen.until("The settings of 2048 greedy and 2048 greedy are the same.")
     screen.press("q")
     screen.wait_for_the_end()
 

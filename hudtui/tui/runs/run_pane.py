@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -25,6 +25,7 @@ from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.virtual_table import Column, Rows, VirtualTable
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
     from textual.widget import AwaitMount
 
     from hudtui.core.diagnosis.values import Diagnosis
@@ -134,6 +135,22 @@ class FoundRows(Searching, VirtualTable):
         self.go(line)
 
 
+class RunTabs(TabbedContent):
+    """Tabs whose active one is underlined where it is, also after another one is hidden.
+
+    Textual moves the line two refreshes after that, and the layout may come later.
+    """
+
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._underline)
+
+    def _underline(self, _: Screen[Any]) -> None:
+        if self.active:
+            tab, line = self.get_tab(self.active), cast("Any", self.query_one("Underline"))
+            place = tab.virtual_region.shrink(tab.styles.gutter)
+            line.highlight_start, line.highlight_end = place.column_span
+
+
 class RunPane(Pane):
     """A run.
 
@@ -168,7 +185,7 @@ class RunPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield self._head
-        with TabbedContent(id="run-tabs", initial="log"):
+        with RunTabs(id="run-tabs", initial="log"):
             for name in ALL_TABS:
                 yield TabPane(_TITLES[name], *([self.logs] if name == "log" else []), id=name)
 
