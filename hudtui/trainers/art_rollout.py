@@ -24,7 +24,7 @@ from hudtui.core.gym.config import with_dialect
 from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.interpreter import DONE
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.chat import reply_text
+from hudtui.core.rollouts.chat import is_cut_off, reply_text
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.judging import Judges
@@ -180,18 +180,25 @@ class _PlayedEpisode:
             self._tokens += answer.usage.completion_tokens if answer.usage else 0
             calls = choice.message.tool_calls or []
             reply = reply_text(choice.message.model_dump(), native=True)
-            if not calls and player.interpret(reply).done:
+            cut = is_cut_off(choice.model_dump())
+            if not calls and player.interpret(reply, cut=cut).done:
                 player.say(reply)
                 return "done"
-            messages += await self._play(player, calls, reply, seconds)
+            messages += await self._play(player, calls, reply, seconds, cut=cut)
         return "max_turns"
 
     async def _play(
-        self, player: EpisodePlayer, calls: Sequence[Any], reply: str, seconds: float
+        self,
+        player: EpisodePlayer,
+        calls: Sequence[Any],
+        reply: str,
+        seconds: float,
+        *,
+        cut: bool,
     ) -> list[dict[str, Any]]:
         """Play a reply. Returns the messages that show the model what came of it."""
         self._calls += len(calls)
-        turn = await player.step(reply, seconds=seconds)
+        turn = await player.step(reply, seconds=seconds, cut=cut)
         self._errors += turn.is_error
         return player.answers_to([call.id for call in calls])
 

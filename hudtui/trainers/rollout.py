@@ -172,12 +172,15 @@ class EpisodeRunner:
             reply, logprobs = await replies.reply(prompt)
             transcript.say(reply, logprobs)
             tokens = {"prompt": len(prompt), "completion": len(reply)}
+            ended = bool(reply) and reply[-1] == self.scribe.end
             turn = await player.step(
-                self.scribe.text(reply), seconds=perf_counter() - began, tokens=tokens
+                self.scribe.text(reply),
+                seconds=perf_counter() - began,
+                tokens=tokens,
+                cut=not ended and len(reply) >= self.max_tokens,
             )
             self._look_for_images(player.task, turn.observation)
             if player.stop is None:
-                ended = bool(transcript.completion) and transcript.completion[-1] == self.scribe.end
                 transcript.hear(self.scribe.answers(player.answers_to(()), ended=ended))
 
     @staticmethod

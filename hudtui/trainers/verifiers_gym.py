@@ -36,7 +36,7 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
-from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, TokenUsage, reply_text
+from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, TokenUsage, is_cut_off, reply_text
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import connector, read_playable_tasks, secrets_of
 from hudtui.core.rollouts.judging import Judges
@@ -332,7 +332,8 @@ class HUDGym(vf.Harness[HUDGymConfig]):
             tools = [as_function(tool) for tool in player.actions] if apart else []
             while player.stop is None:
                 began, spent = loop.time(), (usage.prompt_tokens, usage.completion_tokens)
-                said = await model.message(messages, usage=usage, tools=tools)
+                choice = await model.choice(messages, usage=usage, tools=tools)
+                said = choice["message"]
                 messages.append(_as_sent(said, native=apart))
                 tokens = {
                     "prompt": usage.prompt_tokens - spent[0],
@@ -341,6 +342,7 @@ class HUDGym(vf.Harness[HUDGymConfig]):
                 state["reply"] = {
                     "seconds": loop.time() - began,
                     "tokens": tokens if any(tokens.values()) else None,
+                    "cut": is_cut_off(choice),
                 }
                 answer: Any = self.env_response(messages, state)
                 messages += await answer if inspect.isawaitable(answer) else answer

@@ -32,7 +32,7 @@ from hudtui.core.project import Project
 from hudtui.core.results.find import results_at
 from hudtui.core.results.foreign import name as short_name
 from hudtui.core.results.index import ResultIndex
-from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.episode import EpisodePlayer, give_tools, was_cut
 from hudtui.core.rollouts.evaluate import (
     config_digest,
     connector,
@@ -505,7 +505,9 @@ class Playing:
                     self.running, error, asked = False, failure, 0
                     continue
                 if said is not None:
-                    turn = await player.step(said, seconds=perf_counter() - began)
+                    turn = await player.step(
+                        said, seconds=perf_counter() - began, cut=was_cut(self._complete)
+                    )
                     yield self._by_policy(player, turn)
             elif asked != number:
                 asked, began = number, perf_counter()
@@ -533,6 +535,7 @@ class Playing:
         assert self._complete is not None
         if isinstance(self._complete, ReplayPolicy):
             self._complete.go_to(len(player.turns))
+        give_tools(self._complete, player)
         return await self._complete(player.messages)
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:

@@ -25,6 +25,7 @@ DONE = "done"
 
 _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
+_CUT = "the reply was cut off at its limit of tokens, without a whole call; write less before it"
 _new = tuple.__new__
 
 ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
@@ -343,8 +344,16 @@ class Interpreter:
         """The form in which replies make calls."""
         self._plain = self.dialect.name == DEFAULT
 
-    def interpret(self, reply: str) -> Interpretation:
-        """Interpret a reply. Never raises: any text has an interpretation."""
+    def interpret(self, reply: str, *, cut: bool = False) -> Interpretation:
+        """Interpret a reply. Never raises: any text has an interpretation.
+
+        One that was `cut` off at its limit of tokens ends no episode for want of a call: it is
+        malformed, unless it makes a whole call.
+        """
+        meaning = self._interpreted(reply)
+        return _cut_off(meaning) if cut else meaning
+
+    def _interpreted(self, reply: str) -> Interpretation:
         if not self._plain:
             return self._said(reply)
         parts = split_reply(reply, self.config.parser.use_thinking)
@@ -521,6 +530,17 @@ def reply_in(config: GymConfig, call: str, thought: str = "Let me try this.") ->
         action = text_interpreter(config).interpret(written).action
         written = written if action is None else dialect.write(action.name, action.arguments)
     return f"{dialect.think(thought)}\n{written}" if config.parser.use_thinking else written
+
+
+def _cut_off(meaning: Interpretation) -> Interpretation:
+    """The meaning of a reply that was cut off; that of its calls, where there are whole ones."""
+    parts, error = meaning.reply, meaning.error
+    assert parts is not None
+    refused = error is not None and error.stage == "tags" and parts.tool is not None
+    if refused or (meaning.action is not None and parts.tool is not None):
+        return meaning
+    why = f"{_CUT}: {error.message}" if error is not None and error.stage == "syntax" else _CUT
+    return _meaning(parts._replace(tags=False), None, ReplyProblem("tags", why))
 
 
 def _without_column(meaning: Interpretation) -> Interpretation:

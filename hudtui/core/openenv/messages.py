@@ -61,6 +61,8 @@ class ReplyAction:
     """A model's reply as text."""
 
     reply: str
+    cut: bool = False
+    """It was cut off at its limit of tokens."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +138,12 @@ def read_action(data: Any) -> ReplyAction | CallAction | ListAction:
         arguments = fields.get("arguments")
         return CallAction(name, _object({} if arguments is None else arguments, "arguments"))
     if kind == "reply":
-        _only(fields, "type", "reply")
-        reply = _text(fields, "reply", MAX_REPLY)
+        _only(fields, "type", "reply", "cut")
+        reply, cut = _text(fields, "reply", MAX_REPLY), fields.get("cut", False)
+        if not isinstance(cut, bool):
+            raise Refused("VALIDATION_ERROR", "cut must be true or false")
         if reply is not None:
-            return ReplyAction(reply)
+            return ReplyAction(reply, cut)
     raise Refused(
         "VALIDATION_ERROR",
         'an action is {"reply": TEXT}, {"type": "call_tool", "tool_name": NAME, "arguments": '
@@ -230,6 +234,10 @@ ACTION_SCHEMA: Mapping[str, Any] = {
             "description": (
                 "What the model says, with its call in the form that the prompt asks for."
             ),
+        },
+        "cut": {
+            "type": "boolean",
+            "description": "True for a reply that was cut off at its limit of tokens.",
         },
         **_CALL,
         "metadata": {"type": "object"},

@@ -210,7 +210,7 @@ class EpisodeSession:
         if isinstance(action, CallAction):
             turn = await player.call(action.name, action.arguments)
         else:
-            turn = await player.step(action.reply)
+            turn = await player.step(action.reply, cut=action.cut)
         return await self._after(
             player, turn, action.name if isinstance(action, CallAction) else None
         )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError
@@ -129,6 +129,14 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
+class Completion(NamedTuple):
+    """A model's reply."""
+
+    text: str
+    cut: bool
+    """True if the endpoint's limit of tokens ended it."""
+
+
 class ChatEndpoint:
     """A model at an endpoint; shared by all episodes of an evaluation.
 
@@ -187,29 +195,13 @@ class ChatEndpoint:
         seed: int | None = None,
         usage: TokenUsage | None = None,
         tools: Tools = (),
-    ) -> str:
-        """The text of the model's next message; see `reply_text`.
+    ) -> Completion:
+        """The model's next reply; see `reply_text` and `choice`.
 
-        With `tools`, which the model may call by itself, it is a reply in the dialect `native`.
-
-        Raises:
-            PolicyError: The endpoint refused, or did not answer after all attempts.
+        With `tools`, which the model may call by itself, it is in the dialect `native`.
         """
-        message = await self.message(messages, seed=seed, usage=usage, tools=tools)
-        return reply_text(message, native=bool(tools))
-
-    async def message(
-        self,
-        messages: Sequence[Message],
-        *,
-        seed: int | None = None,
-        usage: TokenUsage | None = None,
-        tools: Tools = (),
-    ) -> Mapping[str, Any]:
-        """The model's next message, as the endpoint gives it; see `choice`."""
         choice = await self.choice(messages, seed=seed, usage=usage, tools=tools)
-        message: Mapping[str, Any] = choice["message"]
-        return message
+        return Completion(reply_text(choice["message"], native=bool(tools)), is_cut_off(choice))
 
     async def choice(
         self,
@@ -386,6 +378,8 @@ class ChatPolicy:
         self._counted = (0, 0)
         """Messages that the endpoint counted last, and their tokens."""
         self._tools: Tools = ()
+        self.cut = False
+        """True if the last reply was cut off at its limit of tokens."""
 
     def take_tools(self, tools: Tools) -> None:
         """Let the model call these tools by itself: its replies are in the dialect `native`."""
@@ -410,7 +404,7 @@ class ChatPolicy:
             )
         before = self.usage.prompt_tokens + self.usage.completion_tokens
         sent = [_without_thought(message) for message in messages] if self._tools else messages
-        reply = await self._endpoint.complete(
+        reply, self.cut = await self._endpoint.complete(
             sent, seed=self._seed, usage=self.usage, tools=self._tools
         )
         if counted := self.usage.prompt_tokens + self.usage.completion_tokens - before:
@@ -473,6 +467,11 @@ def reply_text(message: Mapping[str, Any], *, native: bool = False) -> str:
             f"the endpoint's reply has {len(text)} characters", fix="Set --max-tokens."
         )
     return text
+
+
+def is_cut_off(choice: Mapping[str, Any]) -> bool:
+    """Return whether an endpoint's choice ends at its limit of tokens."""
+    return choice.get("finish_reason") == "length"
 
 
 def _without_thought(message: Message) -> dict[str, Any]:

@@ -285,9 +285,14 @@ class EpisodePlayer:
         return self.messages
 
     async def step(
-        self, reply: str, *, seconds: float = 0.0, tokens: Mapping[str, int] | None = None
+        self,
+        reply: str,
+        *,
+        seconds: float = 0.0,
+        tokens: Mapping[str, int] | None = None,
+        cut: bool = False,
     ) -> Turn:
-        """Play one reply.
+        """Play one reply, which may be `cut` off at its limit of tokens.
 
         `seconds`, what it took to say it, and `tokens` are for the record.
 
@@ -299,7 +304,8 @@ class EpisodePlayer:
         if not isinstance(reply, str):
             raise TypeError(f"a policy answers with text, not with {type(reply).__name__}")
         began = perf_counter()
-        return await self._play(reply, self._interpreter.interpret(reply), seconds, began, tokens)
+        meaning = self._interpreter.interpret(reply, cut=cut)
+        return await self._play(reply, meaning, seconds, began, tokens, cut=cut)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, said: str = "", seconds: float = 0.0
@@ -381,9 +387,9 @@ class EpisodePlayer:
         self._format.add(self._interpreter.interpret_call(DONE, {}))
         self._messages.append({"role": "assistant", "content": reply})
 
-    def interpret(self, reply: str) -> Interpretation:
+    def interpret(self, reply: str, *, cut: bool = False) -> Interpretation:
         """Interpret a reply without playing it."""
-        return self._interpreter.interpret(reply)
+        return self._interpreter.interpret(reply, cut=cut)
 
     def _require_open(self) -> None:
         if self.stop is not None or not self._messages:
@@ -400,6 +406,7 @@ class EpisodePlayer:
         tokens: Mapping[str, int] | None = None,
         *,
         own: bool = False,
+        cut: bool = False,
     ) -> Turn:
         """Play a reply; with `own`, of the task's solution."""
         self._format.add(meaning)
@@ -409,6 +416,7 @@ class EpisodePlayer:
         calls = self._tool_calls(meaning)
         self._messages.append(self._assistant(reply, meaning, calls))
         turn = await self._act(reply, meaning, calls, seconds, tokens or {}, own=own)
+        turn = replace(turn, cut=True) if cut else turn
         self._turns.append(turn)
         self._seconds["play"] += seconds + perf_counter() - began
         if self.stop is None and not own and len(self._turns) >= self.max_turns:
@@ -805,9 +813,7 @@ async def drive(
     solution: Solution | None = getattr(complete, "solution", None)
     try:
         await player.start()
-        take_tools = getattr(complete, "take_tools", None)
-        if take_tools is not None and player.dialect.schemas == "apart":
-            take_tools([as_function(tool) for tool in player.actions])
+        give_tools(complete, player)
         while player.stop is None:
             began, before = perf_counter(), _usage(complete)
             if solution is not None:
@@ -820,6 +826,7 @@ async def drive(
                     reply,
                     seconds=perf_counter() - began,
                     tokens=spent if any(spent.values()) else None,
+                    cut=was_cut(complete),
                 )
             if on_turn is not None:
                 answer = on_turn(player, turn)
@@ -832,6 +839,18 @@ async def drive(
     except Exception as error:
         player.fail(error)
     return await player.finish()
+
+
+def give_tools(complete: Complete, player: EpisodePlayer) -> None:
+    """Give a policy the tools of an episode, where it has to call them by itself."""
+    take_tools = getattr(complete, "take_tools", None)
+    if take_tools is not None and player.dialect.schemas == "apart":
+        take_tools([as_function(tool) for tool in player.actions])
+
+
+def was_cut(complete: Complete | None) -> bool:
+    """Return whether a policy's last reply was cut off, where the policy knows."""
+    return bool(getattr(complete, "cut", False))
 
 
 def _usage(complete: Complete) -> dict[str, int]:

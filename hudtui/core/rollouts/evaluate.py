@@ -48,6 +48,7 @@ from hudtui.core.rollouts.outcome import (
     TRACES,
     EpisodeOutcome,
     EvalSummary,
+    cut_replies,
     metrics_line,
     other_dialects,
     outcome_of,
@@ -720,8 +721,9 @@ async def run_eval(
             await asyncio.to_thread(over.close)
             for text in over.warnings():
                 yield Notice("warning", text)
-        if (notice := other_dialects(played, config.parser.dialect)) is not None:
-            yield Notice("warning", notice)
+        for notice in (other_dialects(played, config.parser.dialect), cut_replies(played)):
+            if notice is not None:
+                yield Notice("warning", notice)
         yield EvalFinished(summarise(played, tasks, request.group), out_dir)
     finally:
         if telemetry is not None:

@@ -47,6 +47,8 @@ class EpisodeOutcome:
     """False if the task has no evaluator of its own."""
     other_dialects: Mapping[str, int] = field(default_factory=dict)
     """Replies that made their call in another dialect than the configured one, by that dialect."""
+    cut: int = 0
+    """Replies that were cut off at their limit of tokens."""
 
     @property
     def failed(self) -> bool:
@@ -66,7 +68,7 @@ class EpisodeOutcome:
         plain["judge"] = dict(self.judge)
         del plain["judged"]
         plain["other_dialects"] = dict(self.other_dialects)
-        optional = ("own", "parts", "judge", "other_dialects")
+        optional = ("own", "parts", "judge", "other_dialects", "cut")
         empty = {name for name in optional if not plain[name]}
         return {name: value for name, value in plain.items() if name not in empty}
 
@@ -86,6 +88,7 @@ def outcome_of(episode: Episode) -> EpisodeOutcome:
         judge=judge,
         judged=episode.judged,
         other_dialects=_numbers(episode.info.get("other_dialects")),
+        cut=sum(turn.cut for turn in episode.turns),
     )
 
 
@@ -106,6 +109,18 @@ def other_dialects(outcomes: Iterable[EpisodeOutcome], own: str) -> str | None:
     return (
         f"of {replies} replies {listed}; this configuration reads {own}: "
         f"try --dialect {most}, or set parser.dialect"
+    )
+
+
+def cut_replies(outcomes: Iterable[EpisodeOutcome]) -> str | None:
+    """Return a sentence about replies that were cut off; None without any."""
+    listed = list(outcomes)
+    cut, replies = sum(one.cut for one in listed), sum(one.turns for one in listed)
+    if not cut:
+        return None
+    return (
+        f"{cut} of {replies} replies were cut off at the limit of tokens: raise --max-tokens, or "
+        "let the model think less"
     )
 
 

@@ -241,8 +241,13 @@ class ReplayPolicy:
 
     wants_images = False
 
-    def __init__(self, replies: Sequence[str], *, end: str | None = None) -> None:
+    def __init__(
+        self, replies: Sequence[str], *, cut: Sequence[bool] = (), end: str | None = None
+    ) -> None:
         self._replies = replies
+        self._cut = cut or [False] * len(replies)
+        self.cut = False
+        """True if the last reply was cut off at its limit of tokens."""
         self._end = end or f"the recorded episode ends after {len(replies)} replies"
         self._next = 0
 
@@ -258,26 +263,30 @@ class ReplayPolicy:
         """
         if self._next >= len(self._replies):
             raise PolicyError(self._end)
+        self.cut = self._cut[self._next]
         self._next += 1
         return self._replies[self._next - 1]
 
 
 def _recorded(path: Path) -> Callable[[Task, int], Complete]:
     """Policies that replay the episodes of a trace file."""
-    replies: dict[str, dict[int, list[str]]] = {}
+    replies: dict[str, dict[int, tuple[tuple[str, ...], tuple[bool, ...]]]] = {}
     for episode in read_trace(path):
         of_task = replies.setdefault(episode.task_id, {})
         rollout = episode.info.get("rollout")
-        of_task[rollout if isinstance(rollout, int) else len(of_task)] = [
-            turn.reply for turn in episode.turns
-        ]
+        turns = episode.turns
+        of_task[rollout if isinstance(rollout, int) else len(of_task)] = (
+            tuple(turn.reply for turn in turns),
+            tuple(turn.cut for turn in turns),
+        )
     if not replies:
         raise InputError("this trace holds no episode", where=Location(os.fspath(path)))
 
     def replay(task: Task, rollout: int) -> Complete:
         recorded = replies.get(task.id, {})
         if rollout in recorded:
-            return ReplayPolicy(recorded[rollout])
+            said, cut = recorded[rollout]
+            return ReplayPolicy(said, cut=cut)
         what = (
             f"no rollout {rollout} of the task {task.id}"
             if recorded

@@ -93,9 +93,9 @@ def slips(turns: Iterable[Turn]) -> dict[str, int]:
 def turn_to_json(turn: Turn) -> dict[str, Any]:
     """The record of a turn."""
     fields = dict(vars(turn))
-    more = list(fields.pop("more"))
+    more, cut = list(fields.pop("more")), fields.pop("cut")
     kept = _images_to_json(fields.pop("images"))
-    return {**fields, **kept, **({"more": more} if more else {})}
+    return {**fields, **kept, **({"more": more} if more else {}), **({"cut": True} if cut else {})}
 
 
 def _images_to_json(images: Iterable[KeptImage]) -> dict[str, Any]:
@@ -173,6 +173,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         tokens=dict(record.get("tokens") or {}),
         images=images_from_json(record.get("images")),
         more=tuple(dict(one) for one in record.get("more") or ()),
+        cut=record.get("cut") is True,
     )
 
 

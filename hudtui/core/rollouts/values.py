@@ -95,6 +95,8 @@ class Turn:
     more: tuple[Mapping[str, Any], ...] = ()
     """The further calls of the reply, where all are played: `call`, `observation` and `is_error` of
     each. The observation of the turn holds theirs, too."""
+    cut: bool = False
+    """The reply was cut off at its limit of tokens."""
 
 
 @dataclass(frozen=True)

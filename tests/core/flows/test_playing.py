@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support import servers
 from support.person import ScriptedPerson
+from support.tool_model import call, endpoint, message
 
 from hudtui.core.errors import ConnectError, InputError
 from hudtui.core.flows.playing import (
@@ -340,6 +341,25 @@ async def test_a_slow_endpoint_is_cancelled_and_no_server_is_left(
     kept = list(read_trace(project.folder / PLAYED)) if (project.folder / PLAYED).exists() else []
     assert [(one.stop, len(one.turns)) for one in kept] == (
         [("cancelled", 1)] if way == "iterator" else []
+    )
+
+
+async def test_a_model_in_native_is_sent_tools_and_a_cut_reply_is_no_end(project: Project) -> None:
+    called = call("left")
+    answers = [
+        message("I think"),
+        called,
+        message("Done."),
+    ]
+    answers[0]["choices"][0]["finish_reason"] = "length"
+    with endpoint(lambda body: (200, answers.pop(0))) as (url, asked):
+        playing = await prepared(project, policy="openai:m", base_url=url, dialect="native")
+        events = await played(playing)
+    episode = events[-1].episode
+    assert (episode.stop, [turn.cut for turn in episode.turns]) == ("done", [True, False, False])
+    assert [bool(turn.call) for turn in episode.turns] == [False, True, False]
+    assert all(
+        {tool["function"]["name"] for tool in body["tools"]} >= {"left", "done"} for body in asked
     )
 
 

@@ -97,7 +97,7 @@ async def test_nothing_is_sent_that_was_not_asked_for(stub, open_endpoint):
 async def test_forms_of_a_message(stub, open_endpoint, as_completion, message, reply):
     stub.answers = [(200, as_completion(**message))]
     async with open_endpoint() as endpoint:
-        assert await endpoint.complete(MESSAGES) == reply
+        assert (await endpoint.complete(MESSAGES)).text == reply
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_forms_of_a_message(stub, open_endpoint, as_completion, message, r
 async def test_what_may_pass_is_tried_again(stub, open_endpoint, failure):
     stub.answers = [failure, failure, "<tool>up()</tool>"]
     async with open_endpoint() as endpoint:
-        assert await endpoint.complete(MESSAGES) == "<tool>up()</tool>"
+        assert (await endpoint.complete(MESSAGES)).text == "<tool>up()</tool>"
     assert len(stub.requests) == 3
     first, second = endpoint.pauses
     assert 0.75 <= first <= 1.25 and 1.5 <= second <= 2.5
@@ -211,7 +211,7 @@ async def test_models_that_call_the_limit_otherwise(stub, open_endpoint):
     }
     stub.answers = [(400, refusal), "one", "two"]
     async with open_endpoint(max_tokens=9) as endpoint:
-        assert [await endpoint.complete(MESSAGES), await endpoint.complete(MESSAGES)] == [
+        assert [(await endpoint.complete(MESSAGES)).text for _ in range(2)] == [
             "one",
             "two",
         ]
@@ -255,7 +255,7 @@ async def test_cancelling_ends_the_request(stub, open_endpoint):
         with pytest.raises(asyncio.CancelledError):
             await work
         stub.answers = ["next"]
-        assert await endpoint.complete(MESSAGES) == "next"
+        assert (await endpoint.complete(MESSAGES)).text == "next"
 
 
 @pytest.mark.parametrize(

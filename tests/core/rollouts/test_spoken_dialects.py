@@ -16,7 +16,7 @@ from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.openenv.session import EpisodeSession, ServedTasks
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy
 from hudtui.core.rollouts.episode import EpisodePlayer, drive
-from hudtui.core.rollouts.outcome import other_dialects, outcome_of
+from hudtui.core.rollouts.outcome import cut_replies, other_dialects, outcome_of
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import episode_from_json, episode_to_json
 from hudtui.core.training.tool_tokens import ToolTokens
@@ -299,3 +299,95 @@ async def test_examples_are_sent_where_calls_stand_in_the_text(new_session, make
         client = EpisodeSession(ServedTasks([task], config, connect))
         assert len((await client.reset({}))["observation"]["examples"]) == shown
         await client.close()
+
+
+THOUGHTFUL = '<think>Left?</think>\nI go left.\n<tool_call>\n{"name": "left", "arguments": {}}'
+WHOLE = f"{THOUGHTFUL}\n</tool_call>"
+CUT = "the reply was cut off at its limit of tokens, without a whole call"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_reply_cut_off_anywhere_ends_no_episode(session, config, task, dialect):
+    declared = DIALECTS[dialect]
+    whole = f"{declared.think('Left?')}\nI go left.\n{declared.write('left', {})}"
+    interpreter = EpisodePlayer(session, with_dialect(config, dialect), task)
+    calls = set()
+    for size in range(len(whole) + 1):
+        meaning = interpreter.interpret(whole[:size], cut=True)
+        assert not meaning.done
+        if meaning.call is None:
+            assert meaning.error.stage == "tags" and meaning.error.message.startswith(CUT)
+            assert meaning.format == (0, 0)
+        else:
+            calls.add(meaning.call.arguments["direction"])
+    assert calls == {"left"}
+
+
+async def test_an_endpoint_that_cuts_a_reply_ends_no_episode(stub, config, over_endpoint, session):
+    def cut(**message):
+        message = {"role": "assistant", "content": None, **message}
+        return (200, {"choices": [{"message": message, "finish_reason": "length"}]})
+
+    native = with_dialect(config, "native")
+    half = {"name": "down", "arguments": '{"a": "b'}
+    answers = (
+        cut(reasoning_content="I think and think"),
+        cut(content="The best move is"),
+        cut(tool_calls=[{"id": "x", "type": "function", "function": half}]),
+        cut(**called("left")[1]["choices"][0]["message"]),
+        "I am done.",
+    )
+    episode = await over_endpoint(native, *answers)
+    assert episode.stop == "done" and [turn.cut for turn in episode.turns] == [True] * 4 + [False]
+    assert [bool(turn.call) for turn in episode.turns] == [False, False, False, True, False]
+    assert all(CUT in turn.observation for turn in episode.turns[:3])
+    assert CUT in stub.requests[1]["body"]["messages"][-1]["content"]
+    assert episode.scores.format_compliance == pytest.approx(0.6 * 2 / 5 + 0.4 * 2 / 3)
+    outcome = outcome_of(episode_from_json(json.loads(json.dumps(episode_to_json(episode)))))
+    assert outcome.cut == outcome.to_json()["cut"] == 4
+    assert cut_replies([outcome]).startswith("4 of 5 replies were cut off")
+    assert cut_replies([]) is None
+
+
+async def test_a_cut_reply_has_one_reward_on_every_road(new_session, config, task):
+    native = with_dialect(config, "native")
+    script = [("I go", True), (WHOLE, True), ("", True), (THOUGHTFUL, True), ("Done.", False)]
+
+    class Cutting:
+        cut = False
+
+        def __init__(self):
+            self.rest = list(script)
+
+        async def __call__(self, messages):
+            text, self.cut = self.rest.pop(0)
+            return text
+
+    @contextlib.asynccontextmanager
+    async def connect(_):
+        yield new_session()
+
+    played = await play(new_session(), native, task, Cutting())
+    assert played.stop == "done" and [turn.cut for turn in played.turns] == [True] * 4 + [False]
+
+    letters, rest, longest = ToolLetters(), list(script), 200
+
+    def generate(prompts):
+        text, cut = rest.pop(0)
+        ids = letters(text + " " * (longest * cut), add_special_tokens=False)["input_ids"]
+        return [ids[:longest] if cut else [*ids, letters.eos_token_id]], None
+
+    runner = EpisodeRunner(
+        native, ToolTokens(letters), connect, max_tokens=longest, max_seq_len=1_000_000
+    )
+    (trained,) = await runner.play([task], BatchReplies(generate))
+    client = EpisodeSession(ServedTasks([task], native, connect))
+    await client.reset({})
+    for text, cut in script:
+        answer = await client.step({"reply": text, "cut": cut})
+    await client.close()
+    assert trained.episode.scores == played.scores
+    assert answer["reward"] == trained.reward == played.scores.reward
+    assert [turn.observation for turn in trained.episode.turns] == [
+        turn.observation for turn in played.turns
+    ]
