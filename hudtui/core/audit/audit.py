@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from hudtui.core.audit.checks import CHECKS, Check, Sign
 from hudtui.core.audit.facts import Facts, is_one
 from hudtui.core.audit.leftovers import marked
-from hudtui.core.audit.play import Match, Played, Ring
+from hudtui.core.audit.play import Match, Played, Ring, random_rewards, signal
 from hudtui.core.audit.players import WEAK
 from hudtui.core.audit.values import UNSOUND, Audit, AuditFinding, Proof, Verdict
 from hudtui.core.diagnosis.values import SEVERITIES, Remedy
 from hudtui.core.events import Notice, Progress
-from hudtui.core.results.baseline import PlayedEpisode, baseline
+from hudtui.core.results.baseline import spread_chance
 from hudtui.core.rollouts.evaluate import secrets_of
 from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.text import clean_line, plural
@@ -83,21 +83,16 @@ def judge(facts: Facts, ring: Ring) -> Audit:
     ]
     findings.sort(key=lambda one: SEVERITIES.index(one.severity))
     verdict, why = _verdict(facts, findings, len(CHECKS) - len(unseen))
-    drawn = {
-        task: [PlayedEpisode(one.reward or 0.0, one.episode.solved) for one in ones]
-        for task in facts.tasks
-        if (ones := facts.of(("random",), task))
-    }
-    each = {task: baseline({task: ones}, group=ring.group).spread for task, ones in drawn.items()}
+    drawn = random_rewards(facts.played)
     return Audit(
         verdict,
         why,
         tuple(findings),
         sum(one.episode.ok for one in facts.played),
         len(facts.tasks),
-        baseline(drawn, group=ring.group).spread,
+        signal(facts.played, ring),
         ring.group,
-        {task: one.value for task, one in each.items() if one is not None},
+        {task: spread_chance(ones, ring.group) for task, ones in drawn.items() if len(ones) > 1},
         tuple(unseen),
     )
 

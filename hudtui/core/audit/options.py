@@ -23,6 +23,13 @@ class AuditOptions:
     )
     limit: int = knob(5, "Tasks that are played, evenly from all.", "--limit", "-n", minimum=1)
     group: int = knob(8, "Episodes a group of the training has.", "--group", "-r", minimum=2)
+    most_random: int = knob(
+        256,
+        "Most episodes of random calls a task: played until it is known what a group would teach, "
+        "for 20 seconds at most.",
+        "--random",
+        minimum=2,
+    )
     seed: int = knob(0, "Random seed of the players.")
     context: int = knob(4096, "Tokens of a conversation with the model.", minimum=1)
     concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256)

@@ -5,7 +5,8 @@ They are ordinary evaluations, one after the other, each in a folder of its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.gym.interpreter import open_to_agent
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.results.baseline import Estimate, spread_estimate
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, evaluate
 from hudtui.core.rollouts.judging import Judges
@@ -43,6 +45,8 @@ _ALONE = (*["done"] * 4, "each-once", "each-once", "random", SOLUTION, *["done"]
 """One after the other: what is done in an episode must not be seen in the next."""
 _IN_CROWD = ("each-once", "random", "done", "random")
 _TASKS_ALONE = 2
+_SIGNAL_WIDTH = 0.1
+"""Width of the signal's interval from which it is known."""
 _OTHERS = 2
 """Other tasks whose best episodes are repeated on a task."""
 
@@ -82,7 +86,13 @@ class Ring:
     """Players that look at the task, by name: those of the ceiling."""
     seed: int = 0
     group: int = 8
-    """Episodes of random calls a task."""
+    """Episodes of a group of the training; as many of random calls a task are played at once."""
+    most_random: int = 256
+    """Most episodes of random calls a task: groups of them are played until the signal is known."""
+    signal_seconds: float = 20.0
+    """Seconds that those may take."""
+    of: int | None = None
+    """Number of tasks that a training draws from, if these are only some."""
     concurrency: int = 4
     crowd: int = 64
     """Episodes that are played side by side, where the environment starts fast enough."""
@@ -99,6 +109,8 @@ class _Phase:
     players: Sequence[str]
     """Those of each task, one a rollout."""
     concurrency: int
+    first: int = 0
+    """Number of a task's first rollout: players that draw numbers draw others for each."""
 
 
 class Match:
@@ -126,6 +138,7 @@ class Match:
         ring = self._ring
         yield Progress("audit", "looking at the tools")
         await self._survey()
+        began = time.monotonic()
         few = spread(ring.tasks, _TASKS_ALONE)
         blind = [name for name in BLIND for _ in range(PLAYERS[name].repeats)]
         weak = [*blind, "malformed", *["random"] * ring.group]
@@ -139,10 +152,30 @@ class Match:
         for phase in phases:
             async for event in self._phase(phase):
                 yield event
+        pace = (time.monotonic() - began) / max(1, len(self.played))
+        async for event in self._settle_signal(pace):
+            yield event
         size = self._crowd() // len(few)
         mixed = [_IN_CROWD[place % len(_IN_CROWD)] for place in range(size)]
         async for event in self._phase(_Phase("crowd", few, mixed, ring.crowd)):
             yield event
+
+    async def _settle_signal(self, pace: float) -> AsyncGenerator[Progress | Notice, None]:
+        """Play more groups of random calls until the signal is known, or they take too long.
+
+        Args:
+            pace: Seconds that an episode has taken.
+        """
+        ring = self._ring
+        affordable = int(ring.signal_seconds / max(pace, 1e-6)) // (len(ring.tasks) * ring.group)
+        for number in range(1, 1 + min(affordable, ring.most_random // ring.group - 1)):
+            known = signal(self.played, ring)
+            if known is None or known.high - known.low <= _SIGNAL_WIDTH or self.broke_off:
+                return
+            players = ["random"] * ring.group
+            more = _Phase(f"random-{number}", ring.tasks, players, ring.concurrency, 1000 * number)
+            async for event in self._phase(more):
+                yield event
 
     def _crowd(self) -> int:
         """Return how many episodes are played side by side."""
@@ -189,7 +222,8 @@ class Match:
                 return malformed(tuple(self.tools.values()))
             if name == SOLUTION:
                 return _solution(task)
-            seat = Seat(task, ring.config, self._actions[task.id], ring.seed, rollout)
+            place = phase.first + rollout
+            seat = Seat(task, ring.config, self._actions[task.id], ring.seed, place)
             if name != "other-task":
                 return scripted(name, seat)
             others = [one for one in best.values() if one.task != task.id]
@@ -246,6 +280,21 @@ class Match:
             if before is None or reward > (before.reward or 0.0):
                 best[one.task] = one
         return best
+
+
+def random_rewards(played: Iterable[Played]) -> dict[str, list[float]]:
+    """Return the rewards of judged episodes of random calls by task, without the crowd's."""
+    rewards: dict[str, list[float]] = {}
+    for one in played:
+        judged = one.episode.scores.reward_found or not one.episode.judged
+        if one.player == "random" and one.phase != "crowd" and judged and one.reward is not None:
+            rewards.setdefault(one.task, []).append(one.reward)
+    return rewards
+
+
+def signal(played: Iterable[Played], ring: Ring) -> Estimate | None:
+    """Return the share of groups whose rewards differ, of random calls; None if it is not known."""
+    return spread_estimate(random_rewards(played).values(), ring.group, of=ring.of)
 
 
 def _solution(task: Task) -> Complete:

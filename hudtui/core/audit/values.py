@@ -114,7 +114,7 @@ class Audit:
         )
         return (
             f"signal: with {self.group} episodes a group, {share} of the groups of random calls "
-            f"have different rewards ({low} to {high})"
+            f"have different rewards (95 %: {low} to {high})"
         )
 
     def to_json(self) -> dict[str, Any]:

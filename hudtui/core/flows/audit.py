@@ -109,6 +109,8 @@ async def audit_environment(
         strong=strong,
         seed=request.seed,
         group=request.group,
+        most_random=request.most_random,
+        of=len(read.tasks),
         concurrency=request.concurrency,
         crowd=request.crowd,
         timeout=timeout,

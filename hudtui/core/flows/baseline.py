@@ -76,7 +76,8 @@ class PlayerKnown:
         if not self.whole_groups:
             return "fewer episodes a task than a group has: a rough estimate"
         if known.spread.high - known.spread.low > _WIDE:
-            return f"of only {plural(self.tasks, 'task')}: the shares are as good as unknown"
+            played = f"{plural(known.episodes, 'episode')} of only {plural(self.tasks, 'task')}"
+            return f"{played}: the shares are as good as unknown"
         return ""
 
     @property
@@ -210,7 +211,8 @@ def known_of(
         if digest not in measured and (digest in changed_play or name in changed_task)
     ]
     players = [
-        _player(player, list(each.values()), group) for player, each in by_player(same).items()
+        _player(player, list(each.values()), group, len(wanted))
+        for player, each in by_player(same).items()
     ]
     return Known(
         len(wanted),
@@ -222,14 +224,14 @@ def known_of(
     )
 
 
-def _player(player: str, measures: Sequence[Measure], group: int) -> PlayerKnown:
+def _player(player: str, measures: Sequence[Measure], group: int, of: int) -> PlayerKnown:
     episodes = {one.task_digest: _episodes(one) for one in measures}
     return PlayerKnown(
         player,
         fmean(fmean(one.rewards) for one in measures),
         len(measures),
         min(one.time for one in measures),
-        baseline(episodes, group=group),
+        baseline(episodes, group=group, of=of),
         1 - fmean(one.difficulty for one in measures),
     )
 

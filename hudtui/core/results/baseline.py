@@ -143,12 +143,65 @@ def spread_chance(rewards: Sequence[float], group: int) -> float:
     return 1 - math.fsum((number / count) ** group for number in alike.values())
 
 
-def baseline(episodes: Mapping[str, Sequence[PlayedEpisode]], *, group: int) -> Baseline:
+def spread_estimate(
+    rewards: Iterable[Sequence[float]], group: int, *, of: int | None = None
+) -> Estimate | None:
+    """The share of groups whose rewards are not all equal, as the mean of tasks.
+
+    The interval joins two errors, as Newcombe's method of squares does. That of the episodes: those
+    of a task are worth at least as many groups as they could be dealt into, as a mean over all
+    groups that can be drawn from them varies less than one over groups that share none (Hoeffding
+    1948). That of the tasks that were not played: each that was is worth one try.
+
+    Args:
+        rewards: Of each task; tasks with fewer than two are left out.
+        group: Episodes of a group, at least 1.
+        of: Number of tasks that a training draws from, if not all of them were played.
+
+    Returns:
+        None if no task has two rewards.
+    """
+    played = [ones for ones in rewards if len(ones) > 1]
+    if not played:
+        return None
+    shares, groups = [], []
+    for ones in played:
+        shares.append(spread_chance(ones, group))
+        groups.append(len(ones) / group)
+    mean, count = min(1.0, fmean(shares)), len(played)
+    # half a group more of each kind: a share of 0 or 1 is not known for certain
+    likely = [(share * g + 0.5) / (g + 1) for share, g in zip(shares, groups, strict=True)]
+    error = fmean(one * (1 - one) / g for one, g in zip(likely, groups, strict=True)) / count
+    low, high = wilson(mean, fmean(likely) * (1 - fmean(likely)) / error)
+    low = min(mean, max(low, 1 - fmean(_most_alike(ones, group) for ones in played)))
+    if of is not None and of > count:
+        lower, higher = wilson(mean, count * of / (of - count))
+        low = mean - math.hypot(mean - low, mean - lower)
+        high = mean + math.hypot(high - mean, higher - mean)
+    return Estimate(mean, max(0.0, low), min(1.0, high), count)
+
+
+def _most_alike(rewards: Sequence[float], group: int) -> float:
+    """The highest likely chance that the rewards of a group are all equal, by pairs of them.
+
+    All of a group are alike no more often than `pairs ** (group / 2)`, as norms of the chances of
+    the rewards decrease.
+    """
+    if group < 2:
+        return 1.0
+    pairs = 1 - spread_chance(rewards, 2)
+    return math.pow(wilson(pairs, len(rewards) / 2)[1], group / 2)
+
+
+def baseline(
+    episodes: Mapping[str, Sequence[PlayedEpisode]], *, group: int, of: int | None = None
+) -> Baseline:
     """The baseline of the episodes of each task; tasks without one are left out.
 
     Args:
         episodes: By task.
         group: Episodes a group of the training that is thought of, at least 1.
+        of: Number of tasks that the training draws from, if not all of them were played.
     """
     played = {task: tuple(ones) for task, ones in episodes.items() if ones}
     solved = {task: sum(one.solved for one in ones) for task, ones in played.items()}
@@ -156,17 +209,13 @@ def baseline(episodes: Mapping[str, Sequence[PlayedEpisode]], *, group: int) -> 
     total = sum(map(len, played.values()))
     most = min(map(len, played.values()), default=0)
     pass_k = [pass_at_k(len(ones), solved[task], most) for task, ones in played.items()]
-    chances = [
-        spread_chance([one.reward for one in ones], group)
-        for ones in played.values()
-        if len(ones) > 1
-    ]
+    rewards = [[one.reward for one in ones] for ones in played.values()]
     return Baseline(
         total,
         group,
         estimate(list(rates.values()), total) if rates else None,
         {most: estimate(pass_k, len(pass_k))} if most > 1 else {},
-        estimate(chances, len(chances)) if chances else None,
+        spread_estimate(rewards, group, of=of),
         rates,
     )
 

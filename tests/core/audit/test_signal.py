@@ -1,17 +1,83 @@
-"""The share of groups that would teach something, beside groups that were played."""
+"""The share of groups that would teach something, beside what is known and groups that were
+played."""
 
 import asyncio
+import random
+from statistics import fmean
 
 import pytest
 from support import zoo
 
+from hudtui.core.audit.audit import audit
+from hudtui.core.audit.play import Ring
 from hudtui.core.audit.players import Seat, scripted
-from hudtui.core.results.baseline import PlayedEpisode, baseline
+from hudtui.core.results.baseline import spread_estimate
 from hudtui.core.rollouts.episode import EpisodePlayer, drive
+from hudtui.core.rollouts.trace import read_trace
 
 GROUP = 8
 GROUPS = 200
-GOALS = tuple((2 + number % 7, zoo.COLOURS[number % 3]) for number in range(20))
+GOALS = tuple((2 + number % 7, zoo.COLOURS[number % 3]) for number in range(5))
+
+WORLDS = {
+    "nothing is earned": [(1.0,)] * 5,
+    "once in fifty": [(0.98, 0.02)] * 5,
+    "once in twelve": [(0.917, 0.083)] * 5,
+    "half": [(0.5, 0.5)] * 5,
+    "some tasks alone": [(1.0,), (0.7, 0.3), (1.0,), (0.7, 0.3), (1.0,)],
+    "harder and harder": [(0.6, 0.4), (0.7, 0.3), (0.8, 0.2), (0.9, 0.1), (1.0,)],
+    "partial credit": [(0.85, 0.1, 0.05), (0.4, 0.3, 0.2, 0.1)] * 2,
+    "always another": [(1 / 30,) * 30] * 5,
+}
+"""The chances of each reward, by task."""
+
+
+def drawn(chances, count, numbers):
+    """Rewards of episodes of a task."""
+    return numbers.choices(range(len(chances)), chances, k=count)
+
+
+def known(tasks):
+    """The share of groups that differ, from the chances themselves."""
+    return fmean(1 - sum(chance**GROUP for chance in task) for task in tasks)
+
+
+@pytest.mark.parametrize("episodes", (8, 16, 64))
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_interval_holds_the_share_that_is_known(name, episodes):
+    tasks, numbers = WORLDS[name], random.Random(f"{name}/{episodes}")
+    share, seen = known(tasks), []
+    for _ in range(200):
+        seen.append(spread_estimate([drawn(one, episodes, numbers) for one in tasks], GROUP))
+    assert sum(one.low - 1e-9 <= share <= one.high + 1e-9 for one in seen) >= 0.9 * len(seen)
+    assert abs(fmean(one.value for one in seen) - share) < 0.04  # no bias
+    if episodes == 64:
+        assert fmean(abs(one.value - share) for one in seen) < 0.06
+
+
+@pytest.mark.parametrize("played", (2, 5))
+def test_the_interval_holds_the_share_of_tasks_that_were_not_played(played):
+    numbers = random.Random(played)
+    tasks = [(1 - number / 60, number / 60) for number in range(30)]
+    share, held, repeats = known(tasks), 0, 300
+    for _ in range(repeats):
+        some = numbers.sample(tasks, played)
+        seen = spread_estimate([drawn(one, 16, numbers) for one in some], GROUP, of=len(tasks))
+        held += seen.low <= share <= seen.high
+    assert held >= 0.9 * repeats
+
+
+def test_few_episodes_of_many_rewards_are_enough():
+    seen = spread_estimate([list(range(GROUP))] * 5, GROUP)
+    assert (seen.value, seen.high) == (1.0, 1.0)
+    assert seen.low > 0.9
+
+
+def test_a_sample_smaller_than_a_group_says_little():
+    seen = spread_estimate([[0.0, 0.0]] * 3, GROUP)
+    assert seen.value == 0.0
+    assert seen.high > 0.5
+    assert spread_estimate([[1.0]], GROUP) is None
 
 
 async def rewards(kind, tasks, seed, count):
@@ -36,17 +102,53 @@ KINDS = {
 }
 
 
+async def audited(kind, tasks, out_dir, **more):
+    """The audit of a room."""
+    ring = Ring(
+        tasks,
+        zoo.config(),
+        zoo.connector(kind),
+        out_dir,
+        group=GROUP,
+        crowd=4,
+        signal_seconds=1e6,
+        **more,
+    )
+    return [event async for event in audit(ring)][-1].audit
+
+
 @pytest.mark.parametrize("name", KINDS)
-def test_the_signal_is_that_of_200_groups(name):
+def test_the_signal_is_that_of_200_groups(name, tmp_path):
     tasks = zoo.tasks(GOALS, solution=None)
-    seen = asyncio.run(rewards(KINDS[name], tasks, 0, 2 * GROUP))
+    signal = asyncio.run(audited(KINDS[name], tasks, tmp_path)).signal
     played = asyncio.run(rewards(KINDS[name], tasks, 1, GROUPS // len(tasks) * GROUP))
     groups = [
         ones[at : at + GROUP] for ones in played.values() for at in range(0, len(ones), GROUP)
     ]
     assert len(groups) == GROUPS
     share = sum(max(group) - min(group) > 1e-9 for group in groups) / GROUPS
-    drawn = {task: [PlayedEpisode(one, False) for one in ones] for task, ones in seen.items()}
-    signal = baseline(drawn, group=GROUP).spread
-    assert signal.low - 1 / GROUPS <= share <= signal.high + 1 / GROUPS
-    assert abs(signal.value - share) <= 0.1
+    assert signal.low - 0.01 <= share <= signal.high + 0.01
+    assert abs(signal.value - share) <= 0.05
+
+
+def test_random_calls_are_played_until_the_signal_is_known(tmp_path):
+    tasks = zoo.tasks(GOALS, solution=None)
+    flat = zoo.graded(lambda self: float(self.value == self.goal and bool(self.note)))
+    many = asyncio.run(audited(flat, tasks, tmp_path / "many"))
+    few = asyncio.run(audited(flat, tasks, tmp_path / "few", most_random=GROUP))
+    assert many.episodes > few.episodes
+    assert many.signal.high - many.signal.low < few.signal.high - few.signal.low
+
+
+def test_no_episode_of_random_calls_is_played_twice(tmp_path):
+    tasks = zoo.tasks(GOALS[:1], solution=None)
+    kind = zoo.graded(lambda self: 0.5 if self.value == self.goal else 0.0)
+    asyncio.run(audited(kind, tasks, tmp_path))
+    said = [
+        [turn.reply for turn in one.turns]
+        for file in sorted(tmp_path.glob("random-*/traces.jsonl"))
+        for one in read_trace(file)
+        if len(one.turns) > 7
+    ]
+    assert len(said) > 20
+    assert len({tuple(one) for one in said}) == len(said)

@@ -25,6 +25,7 @@ def look(out_dir, kind, more=None, config=None, **changes):
             out_dir,
             group=6,
             crowd=16,
+            most_random=12,
             lookup={"ROOM_KEY": "s3cret-s3cret"}.get,
         )
         ring = dataclasses.replace(ring, **changes)
