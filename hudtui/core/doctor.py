@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hudtui import __version__
 from hudtui.core.environment.engine import ENGINE_SETTING, find_engine
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.paths import app_paths, typed_path
@@ -130,9 +131,7 @@ async def examine(folder: Path) -> DoctorReport:
 
 
 def _versions() -> list[Fact]:
-    facts = [
-        Fact("versions", "hudtui", _version_of("hudtui") or "not installed, run from its source")
-    ]
+    facts = [_own_version()]
     facts.append(Fact("versions", "python", f"{system.python_version()} ({sys.executable})"))
     facts.append(
         Fact("versions", "system", f"{system.system()} {system.release()} {system.machine()}")
@@ -146,6 +145,21 @@ def _versions() -> list[Fact]:
             )
         )
     return facts
+
+
+def _own_version() -> Fact:
+    installed = _version_of("hudtui")
+    if installed == __version__:
+        return Fact("versions", "hudtui", __version__)
+    if installed is None:
+        return Fact("versions", "hudtui", f"{__version__}, not installed: run from its source")
+    return Fact(
+        "versions",
+        "hudtui",
+        f"{__version__}, but installed as {installed}",
+        "problem",
+        "Install it again: pip install -e . in its folder.",
+    )
 
 
 def _version_of(name: str) -> str | None:

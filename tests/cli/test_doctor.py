@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from hudtui import __version__
 from hudtui.cli.app import build
 
 
@@ -40,6 +42,19 @@ def test_json(own_world: Path, bare: None) -> None:
         "keys"
     ][0].items()
     assert [fact["name"] for fact in report["versions"]][:2] == ["hudtui", "python"]
+
+
+def test_an_installation_of_another_version(
+    own_world: Path, bare: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "0.0.9" if name == "hudtui" else told(name)
+    )
+    result = CliRunner().invoke(build(), ["doctor"])
+    assert result.exit_code == 1
+    wrong = result.stdout.split("to put right:")[1]
+    assert f"{__version__}, but installed as 0.0.9" in wrong and "Install it again" in wrong
 
 
 def test_something_wrong(own_world: Path, bare: None) -> None:

@@ -17,6 +17,8 @@ NAME = f"hudtui-{hudtui.__version__}-py3-none-any.whl"
 """File name of the wheel."""
 _INFO = f"hudtui-{hudtui.__version__}.dist-info"
 _GYMS = ("buckeye_vf_gym.py", "hud_vf_gym.py")
+LOCKS = (*("art", "art-rehearse", "base", "rehearse", "rehearse-cuda", "torch-cpu", "train", "uv"),)
+"""Names of the lock files that machines are set up with."""
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The date of every file in it, so that the same files make the same wheel."""
 
@@ -27,7 +29,8 @@ def wheel_bytes() -> bytes:
     The same files give the same bytes.
 
     Raises:
-        InputError: hudtui runs from files that were never installed.
+        InputError: hudtui runs from files that were never installed, or of another version than
+            the installed one.
     """
     import base64
     import csv
@@ -42,6 +45,11 @@ def wheel_bytes() -> bytes:
         raise InputError(
             "hudtui is not installed here", fix="Install it: pip install -e . in its folder."
         ) from None
+    if about.version != hudtui.__version__:
+        raise InputError(
+            f"hudtui is installed as {about.version}, and its files are of {hudtui.__version__}",
+            fix="Install it again: pip install -e . in its folder.",
+        )
     files = dict(_files())
     files[f"{_INFO}/METADATA"] = (about.read_text("METADATA") or "").encode()
     files[f"{_INFO}/WHEEL"] = (
@@ -77,8 +85,8 @@ def _files() -> Iterator[tuple[str, bytes]]:
         yield f"hudtui/{path.relative_to(PACKAGE_FOLDER).as_posix()}", path.read_bytes()
     locks = PACKAGE_FOLDER.parent / "requirements"
     if not (PACKAGE_FOLDER / "requirements").is_dir() and locks.is_dir():
-        for path in _below(locks):
-            yield f"hudtui/requirements/{path.name}", path.read_bytes()
+        for name in LOCKS:
+            yield f"hudtui/requirements/{name}.txt", (locks / f"{name}.txt").read_bytes()
 
 
 def _below(folder: Path) -> list[Path]:

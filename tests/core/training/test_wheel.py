@@ -82,19 +82,9 @@ def test_without_an_installation_there_is_no_wheel(monkeypatch: pytest.MonkeyPat
         package_data.wheel_bytes()
 
 
-def test_what_is_installed_has_the_shipped_configurations(tmp_path: Path) -> None:
-    code = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        cwd=PACKAGE_FOLDER.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
-    names = zipfile.ZipFile(tmp_path / done.stdout.split()[-1]).namelist()
-    assert {
-        "hudtui/configs/2048.yaml",
-        "hudtui/configs/default.yaml",
-        "hudtui/requirements/train.txt",
-    } <= set(names)
+def test_an_installation_of_another_version_makes_no_wheel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hudtui.__version__", "99.1")
+    with pytest.raises(InputError, match=r"installed as .*, and its files are of 99\.1"):
+        package_data.wheel_bytes()
