@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import os
+import platform
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from functools import cache
@@ -176,3 +178,25 @@ def test_the_source_distribution_has_what_git_has(built: tuple[Path, Path]) -> N
     with tarfile.open(built[1]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked <= names, sorted(tracked - names)
+
+
+def matrix(*words: object) -> subprocess.CompletedProcess[str]:
+    script = [sys.executable, str(ROOT / "scripts" / "matrix.py")]
+    return subprocess.run(
+        [*script, *map(str, words)], capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+def test_the_wheel_runs_outside_of_the_repository(built: tuple[Path, Path]) -> None:
+    """One interpreter, with the libraries that lie here; `scripts/matrix.py` tries them all."""
+    libraries = sysconfig.get_path("purelib")
+    done = matrix("--wheel", built[0], "--python", sys.executable, "--packages", libraries)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ok    Python {platform.python_version()}" in done.stdout
+    assert done.stdout.rstrip().rpartition("mean ")[2].replace(".", "").isdigit(), done.stdout
+
+
+def test_the_matrix_says_what_fails(built: tuple[Path, Path], tmp_path: Path) -> None:
+    done = matrix("--wheel", built[0], "--python", tmp_path / "none")
+    assert done.returncode == 1, done.stderr
+    assert f"FAIL  {tmp_path / 'none'} pip: " in done.stdout
