@@ -105,6 +105,7 @@ def main() -> int:
             ("kill -9 of eval", lambda: killed(place)),
             ("push", lambda: push(place, registry)),
             ("pull elsewhere", lambda: elsewhere(place)),
+            ("over SSH", lambda: over_ssh(place)),
             (
                 "bare: demo",
                 lambda: bare(place, "scripts/demo /tmp/demo --headless", r"^mean +0\.857$"),
@@ -461,12 +462,11 @@ def _mount(path: str) -> str:
     return f"{path}:{inside}:{'O' if Path(path).is_dir() else 'ro'}"
 
 
-def bare(place: Path, command: str, wanted: str) -> str:
-    """A command of the README in a fresh clone on a Debian that has Python, and gets git and a
-    compiler."""
-    source = place / "hudtui.git"
-    if not source.exists():
-        run("git", "clone", "--quiet", "--bare", "--no-local", str(ROOT), str(source))
+def host_settings(*, env: str) -> list[str]:
+    """Options of podman with which a container reaches the package indexes as this computer does.
+
+    `env` is the option that names a variable.
+    """
     told = run("python3", "-m", "pip", "config", "list")
     settings = {
         "/etc/apt",
@@ -493,13 +493,94 @@ def bare(place: Path, command: str, wanted: str) -> str:
         if re.search(r"^PIP_|_PROXY$|_proxy$|CERT|CA_BUNDLE|CAINFO", name)
     ]
     words = [flag for path in mounts for flag in ("-v", _mount(path))]
-    words += [flag for name in passed for flag in ("-e", name)]
+    return words + [flag for name in passed for flag in (env, name)]
+
+
+def over_ssh(place: Path) -> str:
+    """The image of `container/`: a key opens the app in it, and nothing else opens anything."""
+    context, keys = place / "context", place / "keys"
+    shutil.copytree(ROOT / "container", context / "container")
+    words = ("-m", "pip", "wheel", "-q", "--no-deps", "-w", str(context / "dist"), str(ROOT))
+    run(sys.executable, *words)
+    file = str(context / "container" / "Containerfile")
+    build = ("podman", "build", "-q", "--network", "host", *host_settings(env="--env"))
+    run(
+        *build,
+        "--build-arg",
+        "BASE=localhost/bare:latest",
+        "-t",
+        "ssh:dev",
+        "-f",
+        file,
+        str(context),
+    )
+    keys.mkdir()
+    for name in ("mine", "other"):
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name))
+    shutil.copy(place / "mine.pub", keys / "authorized_keys")
+    port = str(free_port())
+    start = ("podman", "run", "-d", "--network", "host", "-v", f"{keys}:/keys:ro", "ssh:dev")
+    container = run(*start, "serve", "-p", port).strip()
+    try:
+        wait(lambda: listens(int(port)), 30)
+        host_key = run("podman", "exec", container, "cat", "/hostkeys/ssh_host_ed25519_key.pub")
+        (place / "known").write_text(f"[127.0.0.1]:{port} {host_key}")
+
+        def ssh(
+            key: str, user: str, *command: str, **more: Any
+        ) -> subprocess.CompletedProcess[str]:
+            options = (
+                *("-F", "none", "-i", str(place / key), "-o", "IdentitiesOnly=yes"),
+                *("-o", f"UserKnownHostsFile={place / 'known'}", "-o", "BatchMode=yes", "-p", port),
+            )
+            return subprocess.run(
+                ["ssh", *options, f"{user}@127.0.0.1", *command],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+                **more,
+            )
+
+        told = ssh("mine", "hud", "hudtui --version; locale charmap; hudtui doctor --json")
+        version, charmap, report = told.stdout.split("\n", 2)
+        assert charmap == "UTF-8" and json.loads(report)["ok"], told.stdout
+        for key, user in (("other", "hud"), ("mine", "root")):
+            assert "Permission denied (publickey)" in ssh(key, user, "true").stderr, (key, user)
+        shown = ssh("mine", "hud", "-tt", "TERM=xterm timeout 20 hudtui", stdin=subprocess.DEVNULL)
+        assert "\x1b[?1049h" in shown.stdout and "Environment" in shown.stdout, shown.stdout[-3000:]
+    finally:
+        run("podman", "rm", "-f", "-v", container)
+    size = int(run("podman", "image", "inspect", "--format", "{{.Size}}", "ssh:dev"))
+    return f"{version} in an image of {size / 1e6:.0f} MB; another key and root are refused"
+
+
+def listens(port: int) -> bool:
+    """Whether a port of loopback is open."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def bare(place: Path, command: str, wanted: str) -> str:
+    """A command of the README in a fresh clone on a Debian that has Python, and gets git and a
+    compiler."""
+    source = place / "hudtui.git"
+    if not source.exists():
+        run("git", "clone", "--quiet", "--bare", "--no-local", str(ROOT), str(source))
     script = (
         "set -e; apt-get update -qq; export DEBIAN_FRONTEND=noninteractive"
         "; apt-get install -y -qq --no-install-recommends git gcc libc6-dev >/dev/null"
         f"; git clone -q /src /tmp/hudtui; cd /tmp/hudtui; time {command}"
     )
-    words += ["-v", f"{source}:/src:ro", "localhost/bare:latest", "bash", "-c", script]
+    words = [
+        *host_settings(env="-e"),
+        "-v",
+        f"{source}:/src:ro",
+        "localhost/bare:latest",
+        "bash",
+        "-c",
+        script,
+    ]
     done = subprocess.run(
         ["podman", "run", "--rm", "--network", "host", *words],
         capture_output=True,
