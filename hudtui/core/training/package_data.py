@@ -17,7 +17,7 @@ NAME = f"hudtui-{hudtui.__version__}-py3-none-any.whl"
 """File name of the wheel."""
 _INFO = f"hudtui-{hudtui.__version__}.dist-info"
 _GYMS = ("buckeye_vf_gym.py", "hud_vf_gym.py")
-LOCKS = (*("art", "art-rehearse", "base", "rehearse", "rehearse-cuda", "torch-cpu", "train", "uv"),)
+LOCKS = ("art", "art-rehearse", "base", "rehearse", "rehearse-cuda", "torch-cpu", "train", "uv")
 """Names of the lock files that machines are set up with."""
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The date of every file in it, so that the same files make the same wheel."""
