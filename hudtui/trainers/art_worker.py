@@ -45,7 +45,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import connector, secrets_of
 from hudtui.core.rollouts.judging import Judges
-from hudtui.core.rollouts.outcome import METRICS, TRACES
+from hudtui.core.rollouts.outcome import METRICS, TRACES, unshown_answers, unshown_tools
 from hudtui.core.rollouts.telemetry import Status, Telemetry
 from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.settings import Settings, load_settings
@@ -135,6 +135,7 @@ class Gatherer:
         self._open: dict[int, tuple[str, float]] = {}
         self._spoke = time.monotonic()
         self._told_of_range = False
+        self._told_of_tools: set[str] = set()
 
     async def groups(
         self,
@@ -188,6 +189,10 @@ class Gatherer:
         ):
             self._told_of_range = True
             self._say(f"warning: task {clean_line(task.id, 60)}: {warning}")
+        names = [name for name in unshown_tools(episode) if name not in self._told_of_tools]
+        if (text := unshown_answers(names, self._rollouts.config.observations)) is not None:
+            self._told_of_tools.update(names)
+            self._say(f"warning: {text}")
         return one
 
     def _say(self, text: str) -> None:

@@ -25,6 +25,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.judging import Judges
+from hudtui.core.rollouts.outcome import unshown_answers, unshown_tools
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
@@ -249,6 +250,9 @@ class EpisodeRunner:
                 "parts alone count"
             )
 
+        names = [name for one in played for name in unshown_tools(one.episode)]
+        if (text := unshown_answers(names, self.config.observations)) is not None:
+            self._say(text)
         outside = (
             text
             for one in played

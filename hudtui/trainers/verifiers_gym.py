@@ -40,6 +40,7 @@ from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, TokenUsage, is_
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import connector, read_playable_tasks, secrets_of
 from hudtui.core.rollouts.judging import Judges
+from hudtui.core.rollouts.outcome import unshown_answers, unshown_tools
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry
 from hudtui.core.rollouts.trace import episode_to_json, redact
@@ -380,6 +381,10 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         ):
             gym.told_of_range = True
             _say(f"warning: task {clean_line(episode.task_id, 80)}: {told}")
+        names = [name for name in unshown_tools(episode) if name not in gym.told_of_tools]
+        if (hidden := unshown_answers(names, gym.config.observations)) is not None:
+            gym.told_of_tools.update(names)
+            _say(f"warning: {hidden}")
         if episode.stop == "error":
             return  # verifiers records the error; such an episode has no rewards
         trace.info[RECORD] = redact(
@@ -492,6 +497,8 @@ class _Loaded:
         self.telemetry: Telemetry | None = None
         self.told_of_range = False
         """The user knows of a reward outside 0 to 1."""
+        self.told_of_tools: set[str] = set()
+        """Tools whose answers hold more than the agent is shown; the user knows of them."""
         self._settings = settings
         self.play = play
         self.timeout = settings.client_timeout if play.timeout is None else play.timeout

@@ -45,7 +45,9 @@ def action_tools(
     if config.allow_unmapped:
         taken = {*config.mappings, *config.invalid, *reserved, DONE}
         agent_tools += [
-            tool for tool in tools.values() if tool.name not in taken and open_to_agent(tool)
+            tool
+            for tool in tools.values()
+            if tool.name not in taken and open_to_agent(tool) and config.offers(tool.name)
         ]
     return (*agent_tools, _DONE)
 

@@ -26,6 +26,7 @@ from hudtui.core.gym.values import (
     DEFAULT_MAX_TURNS,
     DEFAULT_WEIGHTS,
     MISSING,
+    OBSERVATIONS,
     ActionMapping,
     ExampleRound,
     FromArg,
@@ -49,6 +50,8 @@ TOP_KEYS = (
     "rubric",
     "defaults",
     "allow_unmapped",
+    "actions",
+    "observations",
 )
 """Keys of the document that mean something here."""
 
@@ -278,6 +281,13 @@ class _ConfigReader:
         self.unknown_keys(data, TOP_KEYS, (), "the configuration")
         prompt = data.get("system_prompt")
         mappings, invalid, partial = self.mappings(self.section("action_mappings"))
+        unmapped = self.flag(data.get("allow_unmapped", False), ("allow_unmapped",))
+        actions = self.actions(data.get("actions"), {*mappings, *invalid}, unmapped=unmapped)
+        if actions is not None:
+            offered = {*actions, _DONE}
+            mappings = {name: one for name, one in mappings.items() if name in offered}
+            invalid = {name: why for name, why in invalid.items() if name in offered}
+            partial = {name: one for name, one in partial.items() if name in offered}
         rubric = self.section("rubric")
         return GymConfig(
             system_prompt=prompt
@@ -291,11 +301,40 @@ class _ConfigReader:
             weights=self.weights(rubric),
             reward=self.reward(rubric),
             max_turns=self.max_turns(self.section("defaults")),
-            allow_unmapped=self.flag(data.get("allow_unmapped", False), ("allow_unmapped",)),
+            allow_unmapped=unmapped,
+            actions=actions,
+            observations=self.choice(data, "observations", "text", OBSERVATIONS, ()),
             job=self.job(self.section("job")),
             raw=data,
             path=name,
         )
+
+    def actions(
+        self, names: Any, mapped: Collection[str], *, unmapped: bool
+    ) -> tuple[str, ...] | None:
+        """The names that an agent may call; None where all are. Unknown ones are reported."""
+        path: YamlPath = ("actions",)
+        if names is None or not self.is_a(list, names, path, words="a list of names"):
+            return None
+        if not names:
+            message = "`actions` is empty: the agent could do nothing; leave it out for all actions"
+            self.report("actions", "error", message, path, at_value=True)
+        chosen: dict[str, None] = {}
+        for index, name in enumerate(names):
+            problem = None
+            if not isinstance(name, str):
+                problem = f"`actions` is a list of names; {_shown(name)} is {_kind(name)}"
+            elif name in chosen:
+                problem = f"the name `{_short(name)}` appears twice in `actions`"
+            elif name not in mapped and name != _DONE and not unmapped:
+                near = _near(name, mapped)
+                hint = f"; did you mean `{near}`?" if near else ""
+                problem = f"`action_mappings` has no action `{_short(name)}`{hint}"
+            if problem is not None:
+                self.report("actions", "error", problem, (*path, index), at_value=True)
+            else:
+                chosen[name] = None
+        return tuple(chosen)
 
     def section(self, key: str) -> dict[str, Any]:
         value = self.document.data.get(key)
@@ -372,15 +411,21 @@ class _ConfigReader:
             ("parser", "use_thinking"),
             plain.use_thinking,
         )
-        dialect = self.choice(section, "dialect", plain.dialect, tuple(DIALECTS))
-        parallel = self.choice(section, "parallel", plain.parallel, PARALLEL)
+        path = ("parser",)
+        dialect = self.choice(section, "dialect", plain.dialect, tuple(DIALECTS), path)
+        parallel = self.choice(section, "parallel", plain.parallel, PARALLEL, path)
         return ParserSettings(thinking, **weights, dialect=dialect, parallel=parallel)
 
     def choice(
-        self, section: Mapping[str, Any], key: str, default: str, choices: tuple[str, ...]
+        self,
+        section: Mapping[str, Any],
+        key: str,
+        default: str,
+        choices: tuple[str, ...],
+        above: YamlPath,
     ) -> str:
-        """The value of a key of `parser` that is one of a few words."""
-        value, path = section.get(key, default), ("parser", key)
+        """The value of a key that is one of a few words."""
+        value, path = section.get(key, default), (*above, key)
         if value in choices:
             return str(value)
         near = _near(value, choices) if isinstance(value, str) else None

@@ -494,7 +494,7 @@ class Interpreter:
         return _meaning(parts, action, ReplyProblem("mapping", message, column))
 
     def _open_to_agent(self, name: str) -> bool:
-        if name in self._reserved:
+        if name in self._reserved or not self.config.offers(name):
             return False
         if self.tools is None:
             return True

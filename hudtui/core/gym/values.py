@@ -25,6 +25,11 @@ DEFAULT_WEIGHTS: Mapping[str, float] = {
 shown."""
 
 
+OBSERVATIONS: Final = ("text", "structured", "both")
+"""What an agent is shown of a tool's answer: its text, its structured content where it has some, or
+both where they are not the same."""
+
+
 class _Missing(enum.Enum):
     MISSING = "missing"
 
@@ -157,11 +162,19 @@ class GymConfig:
     """Loaded code of `reward`. None in a configuration that was only read."""
     max_turns: int = DEFAULT_MAX_TURNS
     allow_unmapped: bool = False
+    actions: tuple[str, ...] | None = None
+    """The names that an agent may call beside `done`; None: all. `mappings` has no other."""
+    observations: str = "text"
+    """What an agent is shown of a tool's answer; one of `OBSERVATIONS`."""
     job: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
     """The whole document, with the sections that hudtui does not use."""
     path: str | None = None
     """The file that the configuration was read from."""
+
+    def offers(self, name: str) -> bool:
+        """Return whether `actions` lets an agent call a name."""
+        return self.actions is None or name in self.actions
 
     @property
     def rounds(self) -> tuple[ExampleRound, ...]:

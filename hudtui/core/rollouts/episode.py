@@ -56,6 +56,7 @@ from hudtui.core.rollouts.observation import (
     observe,
     recorded,
     shorten,
+    unshown,
 )
 from hudtui.core.rollouts.reward import own_scores
 from hudtui.core.rollouts.values import (
@@ -89,6 +90,7 @@ OnTurn = Callable[["EpisodePlayer", Turn], Awaitable[None] | None]
 _KEPT_FROM_AGENT = ("setup", "evaluate", "hidden")
 _ERROR_LIMIT = 2_000
 _NOT_PLAYED = "error: this call was not played"
+_MOST_NAMED = 10
 _NO_LIMIT = 1 << 40
 """For texts that were shortened one by one."""
 _log = logging.getLogger(__name__)
@@ -270,7 +272,7 @@ class EpisodePlayer:
             result = await self._call(call, "setup")
             if result is None:
                 break
-            shown.append(observe(result, images=self._images, limit=self._limit))
+            shown.append(self._observed(result))
             self._opening_images += self._kept_images(result)
             if result.is_error:
                 self._end("error", f"the setup failed: {call.name} answered with {shown[-1].text}")
@@ -736,7 +738,9 @@ class EpisodePlayer:
                 refusal = "; ".join(error.lines())
             took = perf_counter() - began
         if result is not None:
-            shown = observe(result, images=self._images, limit=self._limit)
+            assert call is not None
+            self._look_for_unshown(call.tool, result)
+            shown = self._observed(result)
             self._successes += not result.is_error
         else:
             shown = Observation(
@@ -754,6 +758,19 @@ class EpisodePlayer:
             took,
             meaning.action is not None,
         )
+
+    def _observed(self, result: ToolResult) -> Observation:
+        """What the agent is shown of a tool's answer."""
+        shows = self.config.observations
+        return observe(result, images=self._images, limit=self._limit, shows=shows)
+
+    def _look_for_unshown(self, tool: str, result: ToolResult) -> None:
+        """Name a tool in `info` whose answer holds more than the agent is shown."""
+        named: list[str] = self.info.get("unshown", [])
+        if tool in named or len(named) == _MOST_NAMED:
+            return
+        if unshown(result, self.config.observations):
+            self.info["unshown"] = [*named, tool]
 
     def _images_in(self, result: ToolResult | None) -> tuple[KeptImage, ...]:
         return () if result is None else self._kept_images(result)

@@ -54,6 +54,7 @@ from hudtui.core.rollouts.outcome import (
     outcome_of,
     read_outcomes,
     summarise,
+    unshown_answers,
 )
 from hudtui.core.rollouts.policy import PolicySource, default_policy, policy_source
 from hudtui.core.rollouts.reward import load_playable_config
@@ -721,7 +722,12 @@ async def run_eval(
             await asyncio.to_thread(over.close)
             for text in over.warnings():
                 yield Notice("warning", text)
-        for notice in (other_dialects(played, config.parser.dialect), cut_replies(played)):
+        names = (name for one in played for name in one.unshown)
+        for notice in (
+            other_dialects(played, config.parser.dialect),
+            cut_replies(played),
+            unshown_answers(names, config.observations),
+        ):
             if notice is not None:
                 yield Notice("warning", notice)
         yield EvalFinished(summarise(played, tasks, request.group), out_dir)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ holds type and size."""
 KEPT_IMAGES = 8 * 1024 * 1024
 """Characters of base64 that the images of an episode may have together to be kept."""
 
+_WORD = re.compile(r"\w+")
+_FLAGS = frozenset("01")
+_MOST_LEAVES = 5_000
+_TOO_DEEP = "[structured content that is nested too deeply]"
 _TAIL_SHARE = 4  # a quarter of what is kept comes from the end
 
 
@@ -59,13 +64,20 @@ class Observation:
 
 
 def observe(
-    result: ToolResult, *, images: bool = False, limit: int = OBSERVATION_LIMIT
+    result: ToolResult,
+    *,
+    images: bool = False,
+    limit: int = OBSERVATION_LIMIT,
+    shows: str = "text",
 ) -> Observation:
     """Return the part of `result` that the agent sees.
 
     Without `images` a note stands in for each. `limit` is the number of characters of text that are
-    kept.
+    kept; `shows` is one of `OBSERVATIONS`.
     """
+    structured = result.structured is not None and shows != "text" and not result.is_error
+    if structured and result.repeats_text and shows == "both":
+        structured = False
     texts: list[str] = []
     urls: list[str] = []
     for block in result.blocks:
@@ -77,17 +89,62 @@ def observe(
         ):
             urls.append(f"data:{block.mime_type or 'image/png'};base64,{block.data or ''}")
         elif block.text is not None:
-            texts.append(block.text)
+            if not (structured and shows == "structured"):
+                texts.append(block.text)
         else:
             texts.append(_note(block))
-    if not result.blocks and result.structured is not None:
-        texts.append(json.dumps(result.structured, ensure_ascii=False, default=str))
+    if structured or (not result.blocks and result.structured is not None):
+        texts.append(_as_json(result.structured))
     text = "\n".join(texts)
     if not text and not urls:
         text = "(no output)"
     if result.is_error:
         text = f"error: {text}"
     return Observation(shorten(text, limit), tuple(urls))
+
+
+def unshown(result: ToolResult, shows: str) -> bool:
+    """Return whether an answer differs in substance from what the agent is shown of it.
+
+    It does if its text lacks half or more of the words and numbers of its structured content; or,
+    where that is shown, if that lacks half or more of the numbers of its text. 0 and 1 do not
+    count: they stand for flags and empty places.
+    """
+    text, structured = result.text, result.structured
+    if shows == "both" or structured is None or not text or result.is_error or result.repeats_text:
+        return False
+    said = set(_WORD.findall(text[:RESULT_LIMIT].lower()))
+    meant: set[str] = set()
+    for value in _leaves(structured):
+        meant.update(_WORD.findall(str(value).lower()))
+    if shows == "text":
+        said, meant = meant, said
+    else:
+        said = {word for word in said if word.isdigit()}
+    said -= _FLAGS
+    return bool(said) and 2 * len(said - meant) >= len(said)
+
+
+def _as_json(structured: Any) -> str:
+    try:
+        return json.dumps(structured, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return _TOO_DEEP
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The texts and numbers in a JSON value, however deep; at most some thousand."""
+    level = [value]
+    for _ in range(_MOST_LEAVES):
+        if not level:
+            return
+        one = level.pop()
+        if isinstance(one, Mapping):
+            level += one.values()
+        elif isinstance(one, list | tuple):
+            level += one
+        elif isinstance(one, str | int | float) and not isinstance(one, bool):
+            yield one
 
 
 def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
@@ -170,7 +227,7 @@ def recorded(structured: Any) -> Any:
         return None
     size = json_size(structured)
     if size is None:
-        return "[structured content that is nested too deeply]"
+        return _TOO_DEEP
     return structured if size <= RESULT_LIMIT else f"[structured content of {size} bytes]"
 
 

@@ -49,6 +49,8 @@ class EpisodeOutcome:
     """Replies that made their call in another dialect than the configured one, by that dialect."""
     cut: int = 0
     """Replies that were cut off at their limit of tokens."""
+    unshown: tuple[str, ...] = ()
+    """Tools whose answers hold more than the agent was shown; see `observation.unshown`."""
 
     @property
     def failed(self) -> bool:
@@ -68,7 +70,8 @@ class EpisodeOutcome:
         plain["judge"] = dict(self.judge)
         del plain["judged"]
         plain["other_dialects"] = dict(self.other_dialects)
-        optional = ("own", "parts", "judge", "other_dialects", "cut")
+        plain["unshown"] = list(self.unshown)
+        optional = ("own", "parts", "judge", "other_dialects", "cut", "unshown")
         empty = {name for name in optional if not plain[name]}
         return {name: value for name, value in plain.items() if name not in empty}
 
@@ -89,6 +92,7 @@ def outcome_of(episode: Episode) -> EpisodeOutcome:
         judged=episode.judged,
         other_dialects=_numbers(episode.info.get("other_dialects")),
         cut=sum(turn.cut for turn in episode.turns),
+        unshown=unshown_tools(episode),
     )
 
 
@@ -121,6 +125,25 @@ def cut_replies(outcomes: Iterable[EpisodeOutcome]) -> str | None:
     return (
         f"{cut} of {replies} replies were cut off at the limit of tokens: raise --max-tokens, or "
         "let the model think less"
+    )
+
+
+def unshown_tools(episode: Episode) -> tuple[str, ...]:
+    """Return the tools whose answers held more than the agent of an episode was shown."""
+    names = episode.info.get("unshown")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def unshown_answers(names: Iterable[str], observations: str) -> str | None:
+    """Return a sentence about tools whose answers hold more than is shown; None without any."""
+    listed = ", ".join(clean_line(name, 60) for name in dict.fromkeys(names))
+    if not listed:
+        return None
+    what = "structured content holds what the text lacks"
+    if observations == "structured":
+        what = "text holds what the structured content lacks"
+    return f"answers of {listed} hold more than the agent is shown: their {what}; " + (
+        "`observations: both` in the configuration shows all of it"
     )
 
 

@@ -27,6 +27,7 @@ VERDICTS = {
     "error": ("✗", "$error"),
     "broken": ("✗", "$error"),
     "done": ("■", "$accent"),
+    "left out": ("·", _MUTED),
 }
 
 
@@ -287,7 +288,7 @@ def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
 
 def row_cells(row: ActionRow) -> tuple[str, str, str, str]:
     """A row of the table of actions."""
-    word = {"ok": "", "error": "error ", "broken": "broken ", "done": ""}[row.verdict]
+    word = f"{row.verdict} " if row.verdict in ("error", "broken") else ""
     return (
         VERDICTS[row.verdict][0],
         clean_line(row.action, 40),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.reply import Call, parse_call, spell_call
 from hudtui.core.gym.values import GymConfig
@@ -136,3 +137,53 @@ def test_a_call_means_what_the_reply_with_it_means(name, arguments):
 def test_a_tool_whose_name_is_no_word_can_be_called():
     meaning = Interpreter(GymConfig(allow_unmapped=True), TOOLS).interpret_call("get-sum", {"a": 1})
     assert meaning.call == ("get-sum", {"a": 1}) and meaning.format == (1, 1)
+
+
+SUBSET = """
+{head}
+system_prompt: "Play. done()"
+parser: {{dialect: {dialect}}}
+action_mappings:
+  left: {{_tool: move, direction: left}}
+  up: {{_tool: move, direction: up}}
+  press: {{_tool: click, _parser: {{positional: [x]}}, at: {{from_args: [x]}}}}
+"""
+
+
+def subset(head: str, dialect: str = "text") -> GymConfig:
+    config, findings = parse_config(SUBSET.format(head=head, dialect=dialect), name="c.yaml")
+    assert config is not None and not findings, findings
+    return config
+
+
+def test_actions_pick_a_subset_on_every_road() -> None:
+    for dialect, declared in DIALECTS.items():
+        config = subset("actions: [up]", dialect)
+        assert list(config.mappings) == ["up"] and "left" in config.raw["action_mappings"]
+        tools = action_tools(config, TOOLS)
+        assert [tool.name for tool in tools] == ["up", "done"]
+        taught = declared.teach(tools, False)
+        assert "left" not in taught and (("up" in taught) is (declared.schemas == "prompt"))
+        interpreter = Interpreter(config, TOOLS)
+        played = interpreter.interpret(declared.write("up", {}))
+        assert played.call is not None and played.call.arguments == {"direction": "up"}
+        refused = interpreter.interpret(declared.write("left", {}))
+        assert refused.call is None and refused.error is not None
+        assert "unknown action left" in refused.error.message
+        assert interpreter.interpret(declared.write("done", {})).done
+        assert interpreter.interpret_call("left", {}).error is not None
+
+
+def test_actions_pick_among_unmapped_tools_too() -> None:
+    config = subset("actions: [up, click]\nallow_unmapped: true")
+    assert [tool.name for tool in action_tools(config, TOOLS)] == ["up", "click", "done"]
+    interpreter = Interpreter(config, TOOLS)
+    assert interpreter.interpret("<tool>click(at=[1])</tool>").call is not None
+    for left_out in ("<tool>move(direction='up')</tool>", "<tool>left()</tool>"):
+        assert interpreter.interpret(left_out).call is None
+
+
+def test_actions_with_done_alone_or_left_out() -> None:
+    assert [tool.name for tool in action_tools(subset("actions: [done]"), TOOLS)] == ["done"]
+    every = subset("actions: null")
+    assert every.actions is None and len(every.mappings) == 3

@@ -39,7 +39,7 @@ def offered(text: str, tools: dict[str, Tool] | None = TOOLS) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "labels"),
     [
-        ("act|", ["action_mappings"]),
+        ("act|", ["action_mappings", "actions"]),
         (
             "parser:\n  |",
             ["use_thinking", "xml_weight", "action_weight", "dialect", "parallel"],

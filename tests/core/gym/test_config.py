@@ -611,3 +611,27 @@ def test_no_document_raises(tree: Any, text: str) -> None:
         if config is not None:
             assert not (config.invalid.keys() & config.mappings.keys())
             Interpreter(config).interpret(f"<tool>{text}</tool>").to_json()
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "words"),
+    [
+        (
+            "actions: [lefft]",
+            (1, 11),
+            "`action_mappings` has no action `lefft`; did you mean `left`",
+        ),
+        ("actions: [left, left]", (1, 17), "`left` appears twice in `actions`"),
+        ("actions:\n  - left\n  - 3", (3, 5), "a list of names; 3 is a number"),
+        ("actions: left", (1, 1), "`actions` is a list of names, not a text"),
+        ("actions: []", (1, 10), "`actions` is empty: the agent could do nothing"),
+        ("observations: txt", (1, 15), 'one of text, structured, both, not "txt"; did you mean'),
+        ("observations: 3", (1, 15), "one of text, structured, both, not 3"),
+    ],
+)
+def test_what_is_wrong_with_actions_and_observations(
+    written: str, place: tuple[int, int], words: str
+) -> None:
+    _, findings = read(f"{written}\naction_mappings: {{left: {{_tool: move}}}}\n")
+    (finding,) = errors_of(findings)
+    assert (finding.line, finding.column) == place and words in finding.message

@@ -948,3 +948,20 @@ def test_an_unclosed_quote_is_told_where_it_opens() -> None:
     assert "quote that opens here is closed only on line 4" in found.message
     (found,) = lint('a: "x" y\n', name="c.yaml")
     assert found.line == 1 and "unexpected text after the value" in found.message
+
+
+def test_actions_beside_the_prompt_and_the_tools() -> None:
+    mappings = """\
+left: {_tool: move, direction: left}
+up: {_tool: move, direction: up}
+"""
+    prompt = "- left(): Push.\n- up(): Push."
+    text = config(mappings, prompt) + "actions: [left, fre]\nallow_unmapped: true\n"
+    codes = {finding.code: finding for finding in check(text)}
+    unknown = codes["actions"]
+    assert unknown.severity == "error" and "`fre`" in unknown.message
+    assert "did you mean `free`" in unknown.message
+    assert marked(text, unknown).startswith("fre")
+    assert "`actions` leaves it out" in codes["described-not-mapped"].message
+    good = text.replace("fre]", "free]").replace("- up(): Push.", "")
+    assert not [one for one in check(good) if one.code in ("actions", "mapped-not-described")]

@@ -1,4 +1,5 @@
 import base64
+import json
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from hudtui.core.rollouts.observation import (
     observe,
     recorded,
     shorten,
+    unshown,
 )
 from hudtui.core.rollouts.values import KeptImage
 
@@ -132,3 +134,41 @@ def test_structured_content_beyond_bounds_is_replaced_by_a_note():
     assert recorded({"x": "y" * RESULT_LIMIT}).startswith("[structured content of 64")
     assert recorded({"x": 1}) == {"x": 1}
     assert recorded(None) is None
+
+
+ANSWER = {"tiles": [2, {"next": "four"}], "over": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "structured", "shows", "shown", "hidden"),
+    [
+        ("two 2, four", ANSWER, "text", "two 2, four", False),
+        ("four", ANSWER, "text", "four", True),
+        ("four 16", ANSWER, "structured", json.dumps(ANSWER), True),
+        ("four 2", ANSWER, "structured", json.dumps(ANSWER), False),
+        ("four", ANSWER, "both", f"four\n{json.dumps(ANSWER)}", False),
+        (json.dumps(ANSWER), ANSWER, "both", json.dumps(ANSWER), False),
+        ("only text", None, "structured", "only text", False),
+        ("only text", None, "both", "only text", False),
+        ("hello", {"result": "hello"}, "structured", '{"result": "hello"}', False),
+    ],
+)
+def test_text_and_structured_content(text, structured, shows, shown, hidden):
+    result = ToolResult((ContentBlock("text", text=text),), structured=structured)
+    assert observe(result, shows=shows).text == shown
+    assert unshown(result, shows) is hidden
+
+
+def test_an_error_keeps_its_words_and_an_image_its_place():
+    failed = ToolResult((ContentBlock("text", text="no"),), is_error=True, structured={"a": 1})
+    assert observe(failed, shows="structured").text == "error: no"
+    assert not unshown(failed, "text")
+    deep = {"a": 1}
+    for _ in range(20_000):
+        deep = {"a": deep}
+    result = ToolResult((ContentBlock("text", text="x"),), structured=deep)
+    assert not unshown(result, "text")
+    assert "nested too deeply" in observe(result, shows="structured").text
+    picture = ToolResult((image(b"x"),), structured={"a": 1})
+    assert observe(picture, images=True, shows="structured").text == '{"a": 1}'
+    assert len(observe(picture, images=True, shows="structured").images) == 1

@@ -6,19 +6,28 @@ import random
 from dataclasses import replace
 
 import pytest
-from support.letters import ToolLetters
+from support.letters import Letters, ToolLetters
 from support.played import play
 from support.scripted_chat import scripted_chat
 
+from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import with_dialect
 from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.openenv.session import EpisodeSession, ServedTasks
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy
 from hudtui.core.rollouts.episode import EpisodePlayer, drive
-from hudtui.core.rollouts.outcome import cut_replies, other_dialects, outcome_of
+from hudtui.core.rollouts.outcome import (
+    cut_replies,
+    other_dialects,
+    outcome_of,
+    unshown_answers,
+    unshown_tools,
+)
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import episode_from_json, episode_to_json
+from hudtui.core.tasks.task import ToolCall
+from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.tool_tokens import ToolTokens
 from hudtui.trainers.replies import BatchReplies
 from hudtui.trainers.rollout import EpisodeRunner
@@ -391,3 +400,67 @@ async def test_a_cut_reply_has_one_reward_on_every_road(new_session, config, tas
     assert [turn.observation for turn in trained.episode.turns] == [
         turn.observation for turn in played.turns
     ]
+
+
+class Counting:
+    """Answers with a text that says little of the structured content."""
+
+    def __init__(self):
+        self.tools = {"move": Tool("move", "", {"type": "object"})}
+
+    async def call_tool(self, name, arguments, *, timeout=None):
+        if name == "evaluate":
+            return ToolResult((), structured={"reward": 1.0})
+        return ToolResult((ContentBlock("text", text="moved"),), structured={"score": 74})
+
+
+@pytest.mark.parametrize(
+    ("observations", "shown", "warned"),
+    [
+        ("text", "moved", True),
+        ("structured", '{"score": 74}', False),
+        ("both", 'moved\n{"score": 74}', False),
+    ],
+)
+async def test_what_is_shown_of_answers_is_one_thing_on_every_road(
+    make_config, task, observations, shown, warned
+):
+    config = make_config(
+        f"observations: {observations}\naction_mappings: {{left: {{_tool: move}}}}"
+    )
+    task = replace(task, setup=(), evaluate=(ToolCall("evaluate", {}),))
+
+    @contextlib.asynccontextmanager
+    async def connect(_):
+        yield Counting()
+
+    episode = await play(Counting(), config, task, saying("text", ("left", "done")))
+    assert episode.turns[0].observation == shown
+    names = unshown_tools(episode)
+    assert names == outcome_of(episode).unshown == (("move",) if warned else ())
+    assert (unshown_answers(names, observations) is not None) is warned
+    client = EpisodeSession(ServedTasks([task], config, connect))
+    await client.reset({})
+    answer = await client.step({"type": "call_tool", "tool_name": "left", "arguments": {}})
+    assert answer["observation"]["text"] == shown
+    await client.close()
+
+    letters, warnings = Letters(), []
+
+    def generate(prompts):
+        said = "<think>x</think><tool>left()</tool>"
+        ids = letters(said, add_special_tokens=False)["input_ids"]
+        return [[*ids, letters.eos_token_id]], None
+
+    runner = EpisodeRunner(
+        config,
+        ChatTokens(letters),
+        connect,
+        max_tokens=500,
+        max_seq_len=1_000_000,
+        max_turns=1,
+        warn=warnings.append,
+    )
+    (one,) = await runner.play([task], BatchReplies(generate))
+    assert one.episode.turns[0].observation == shown
+    assert any("hold more than the agent is shown" in text for text in warnings) is warned

@@ -20,6 +20,7 @@ from hudtui.core.gym.editing.outline import outline, split_parts, unquoted
 from hudtui.core.gym.generate import action_snippet
 from hudtui.core.gym.lint.findings import MAPPINGS, TextEdit
 from hudtui.core.gym.schema_examples import ToolSchema
+from hudtui.core.gym.values import OBSERVATIONS
 from hudtui.core.text import clean_line
 from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_value
 
@@ -57,11 +58,20 @@ _KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     ("examples",): {"user": "the user's message", "assistant": "its reply"},
     ("job",): {"name": "of the run", "metadata": "kept with the run"},
 }
-_WORDS: Mapping[str, Mapping[str, str]] = {
-    "dialect": {name: dialect.title for name, dialect in DIALECTS.items()},
-    "parallel": dict(zip(PARALLEL, ("the first call alone", "all, in order", "none"), strict=True)),
+_WORDS: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    ("parser", "dialect"): {name: dialect.title for name, dialect in DIALECTS.items()},
+    ("parser", "parallel"): dict(
+        zip(PARALLEL, ("the first call alone", "all, in order", "none"), strict=True)
+    ),
+    ("observations",): dict(
+        zip(
+            OBSERVATIONS,
+            ("an answer's text", "its structured content, where it has some", "both, once"),
+            strict=True,
+        )
+    ),
 }
-"""Keys of `parser` whose value is one of a few words."""
+"""Keys whose value is one of a few words."""
 _FLAGS = frozenset(("use_thinking", "use_context", "allow_unmapped"))
 
 
@@ -259,9 +269,8 @@ class _CursorPlace:
         path = self.path
         if name in _FLAGS:
             yield from (Candidate(word, word) for word in ("true", "false"))
-        if path[:1] == ("parser",) and name in _WORDS:
-            for word, about in _WORDS[name].items():
-                yield Candidate(word, word, clean_line(about, 60))
+        for word, about in _WORDS.get((*path, name), {}).items():
+            yield Candidate(word, word, clean_line(about, 60))
         if len(path) < 2 or path[0] != MAPPINGS:
             return
         if len(path) == 2 and name == "_tool":

@@ -49,9 +49,9 @@ def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
     examples: dict[str, list[str]] = {}
     for usage in usage_examples(config.system_prompt):
         call = parse_call(usage.text)
-        if isinstance(call, Call) and (
-            call.name not in PLACEHOLDERS or call.name in config.mappings
-        ):
+        if not isinstance(call, Call) or not (call.name == DONE or config.offers(call.name)):
+            continue
+        if call.name not in PLACEHOLDERS or call.name in config.mappings:
             examples.setdefault(call.name, []).append(usage.text)
     return {name: tuple(dict.fromkeys(texts)) for name, texts in examples.items()}
 
@@ -131,7 +131,7 @@ def _passes(parameter: FromArg, value: Any) -> bool:
     return True
 
 
-ActionStatus = Literal["ok", "error", "broken", "done"]
+ActionStatus = Literal["ok", "error", "broken", "done", "left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,9 @@ def action_rows(config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
         if name in config.mappings or name in config.invalid:
             usage = examples.get(name, ("",))[0]
             rows.append(_row(name, config.mappings.get(name), usage, interpreter))
+        elif not config.offers(name):
+            words = "`actions` leaves it out: no agent can call it"
+            rows.append(ActionRow(name, f"{name}()", "made up", "left out", words))
     return tuple(rows)
 
 

@@ -191,8 +191,8 @@ class _PromptReader:
         self.settled = {_DONE, *self.actions, *PLACEHOLDERS}
         """Names that an agent may call, that stand for any name, or that were reported before."""
         if config.allow_unmapped:
-            self.settled.update(report.tools or ())
-        self.anything = config.allow_unmapped and report.tools is None
+            self.settled.update(name for name in report.tools or () if config.offers(name))
+        self.anything = config.allow_unmapped and report.tools is None and config.actions is None
         self.wrong = {finding.mapping for finding in report.findings if finding.severity == "error"}
         """Actions whose mappings have errors, which were reported at their own places."""
 
@@ -238,6 +238,7 @@ class _PromptReader:
             if sure or near
             else "; an agent that calls it is refused"
         )
+        left_out = name in (self.report.document.data.get(MAPPINGS) or ())
         fix = None
         if sure is not None:
             calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
@@ -250,6 +251,13 @@ class _PromptReader:
             else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
         )
         message = f"the prompt describes `{name}`, but there is no such action{hint}"
+        if left_out:
+            message, fix, guess = (
+                f"the prompt describes `{name}`, but `actions` leaves it out; an agent that calls "
+                "it is refused",
+                None,
+                None,
+            )
         self.report.add_in_prompt(
             "described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess
         )

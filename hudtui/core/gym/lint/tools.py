@@ -10,7 +10,7 @@ from hudtui.core.gym.lint.findings import MAPPINGS
 from hudtui.core.gym.lint.report import LintReport, shown, suggest
 from hudtui.core.gym.schema_examples import SchemaProperty, ToolSchema
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Static
-from hudtui.core.text import confident_match, did_you_mean
+from hudtui.core.text import clean_line, confident_match, did_you_mean
 from hudtui.core.yaml_doc import YamlPath
 
 _WHOSE = {
@@ -24,6 +24,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?\Z")
 def check_tools(report: LintReport) -> None:
     """Report unknown tools, unknown and missing parameters, and values against the schema."""
     assert report.tools is not None
+    _check_actions(report)
     for mapping in (*report.config.mappings.values(), *report.config.partial.values()):
         if mapping.name == "done":
             continue
@@ -43,6 +44,21 @@ def check_tools(report: LintReport) -> None:
         schema = report.schema(mapping.tool)
         if schema is not None:
             _check_mapping(report, mapping, schema)
+
+
+def _check_actions(report: LintReport) -> None:
+    """Report names of `actions` that neither a mapping nor a tool has."""
+    config, tools = report.config, report.tools or {}
+    if not config.allow_unmapped:
+        return  # the reader has reported them
+    mapped = report.document.data.get(MAPPINGS) or {}
+    for index, name in enumerate(report.document.data.get("actions") or ()):
+        if not isinstance(name, str) or name == "done" or name in mapped or name in tools:
+            continue
+        near = did_you_mean(name, [*mapped, *tools])
+        hint = f"; did you mean `{near}`?" if near else ""
+        message = f"`actions` names `{clean_line(name, 60)}`, and no action or tool is called so"
+        report.add("actions", "error", message + hint, ("actions", index), at_value=True)
 
 
 def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -> None:
