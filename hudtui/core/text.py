@@ -175,6 +175,15 @@ def dump_json(value: Any, *, indent: int | None = None) -> str:
     )
 
 
+CHARS_PER_TOKEN = 4
+"""Estimate for English text, which needs no tokenizer. Tokens of other languages are shorter."""
+
+
+def estimated_tokens(text: str) -> int:
+    """Return about how many tokens a text has."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known word that `word` is probably a slip of, whatever the case of its letters.
 

@@ -20,6 +20,7 @@ from typing import Any
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import RunError
 from hudtui.core.gym.dialects.marked import as_function
+from hudtui.core.gym.prompt_size import MANY_TOKENS, PromptSize, size_warning
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
@@ -72,6 +73,7 @@ class EpisodeRunner:
     """See `steps.play_step`."""
     _said: set[str] = field(default_factory=set)
     _told_of_range: bool = False
+    _measured: bool = False
 
     @property
     def most_turns(self) -> int:
@@ -142,7 +144,9 @@ class EpisodeRunner:
                     player = self._player(session, task, info)
                     messages = await player.start()
                     self._look_for_images(task, messages)
-                    transcript = self.scribe.open(messages, self._tools(player))
+                    tools = self._tools(player)
+                    transcript = self.scribe.open(messages, tools)
+                    self._look_at_size(player, messages, len(transcript.ids))
                     if len(transcript.ids) > self.max_seq_len - self.max_tokens:
                         raise RunError(
                             f"the prompt of task {clean_line(task.id, 80)} has "
@@ -261,6 +265,16 @@ class EpisodeRunner:
         if not self._told_of_range and (text := next(outside, None)) is not None:
             self._told_of_range = True
             self.warn(text)
+
+    def _look_at_size(self, player: EpisodePlayer, messages: Sequence[Message], whole: int) -> None:
+        """Warn of a prompt of many tokens, once; a `whole` one has the task's text, too."""
+        if self._measured or whole < MANY_TOKENS:
+            return
+        self._measured = True
+        bare = len(self.scribe.open(messages).ids) if self._tools(player) else whole
+        size = PromptSize(bare, whole - bare, len(player.actions), exact=True)
+        if (text := size_warning(size)) is not None:
+            self._say(text)
 
     def _look_for_images(self, task: Task, shown: object) -> None:
         text = (

@@ -27,7 +27,7 @@ from hudtui.core.http import (
 )
 from hudtui.core.rollouts.values import ContextFull, Message
 from hudtui.core.settings import DEFAULT_BASE_URL
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, estimated_tokens
 
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NO_QUOTA = "insufficient_quota"
@@ -54,7 +54,6 @@ _FULL = re.compile(
 """Errors of servers about a conversation that has no room left."""
 _NO_TOOLS = re.compile(r"\btools?\b|tool[ _-](?:choice|use|call)|function[ _]call", re.I)
 """Errors of servers about tools in a request."""
-_CHARS_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_000
 
 
@@ -422,7 +421,7 @@ def _estimated(messages: Sequence[Message]) -> int:
             tokens += (
                 _IMAGE_TOKENS
                 if part.get("type") == "image_url"
-                else -(-len(part.get("text", "")) // _CHARS_PER_TOKEN)
+                else estimated_tokens(part.get("text", ""))
             )
     return tokens
 

@@ -112,6 +112,7 @@ def read_inputs(
         *file_checks,
         fine("config", f"{name}: {actions}{calls}"),
         *policy_checks,
+        *_size(work, config, workspace),
         *_scores(work, config, tasks),
     )
     return Inputs(checks, lock, tasks, task_file, config, config_file, code, selected)
@@ -128,6 +129,33 @@ def _calls(config: GymConfig, dialect: str | None) -> str:
 
     spoken = with_dialect(config, dialect).parser.dialect
     return "" if spoken == DEFAULT else f", calls in the dialect {spoken}"
+
+
+def _size(work: Work, config: GymConfig, workspace: Workspace) -> Iterator[Check]:
+    """Check how many tokens prompt and schemas have, where the environment's tools are known.
+
+    They are those of the last analysis, if it has every tool of the configuration.
+    """
+    from hudtui.core.environment.cache import latest_analysis
+    from hudtui.core.gym.action_tools import action_tools
+    from hudtui.core.gym.config import with_dialect
+    from hudtui.core.gym.prompt_size import prompt_size, size_warning
+
+    config = with_dialect(config, work.dialect)
+    found = latest_analysis(workspace.folder)
+    tools = {} if found is None else {tool.name: tool for tool in found.tools}
+    if not all(mapping.tool in tools for mapping in config.mappings.values()):
+        tools = {}
+    size = prompt_size(config, action_tools(config, tools))
+    learns = work.request.features.trains or work.request.rehearse
+    recipe = work.job.recipe if work.job is not None and learns else None
+    room = None if recipe is None else recipe.max_seq_len - recipe.max_tokens
+    if room is not None and size.total > room:
+        text = f"prompt and schemas take about {size.total:,} tokens, as estimated"
+        text += f", and there is room for {room:,} before a reply"
+        yield warning("config", text, "Raise max_seq_len, or pick fewer actions: `actions: [...]`.")
+    elif (told := size_warning(size)) is not None:
+        yield warning("config", told)
 
 
 def config_in(config: GymConfig, file: Path) -> GymConfig:

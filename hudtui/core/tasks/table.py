@@ -35,8 +35,9 @@ from hudtui.core.tasks.read import (
     tool_calls,
 )
 from hudtui.core.tasks.task import Severity, Task, TaskProblem
-from hudtui.core.tasks.validate import CHARS_PER_TOKEN, CheckedTask
 from hudtui.core.tasks.validate import TASK_FIELDS as COLUMNS
+from hudtui.core.tasks.validate import CheckedTask
+from hudtui.core.text import CHARS_PER_TOKEN
 
 State = Literal["ok", "warning", "error"]
 STATES: tuple[State, ...] = ("ok", "warning", "error")

@@ -30,7 +30,7 @@ from hudtui.core.tasks.servers import Rewrite, literal_secrets
 from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.tasks.solution import calls_in, check_solution
 from hudtui.core.tasks.task import FieldProblem, json_kind
-from hudtui.core.text import clean_line, did_you_mean
+from hudtui.core.text import clean_line, did_you_mean, estimated_tokens
 from hudtui.core.variables import EPISODE_VARIABLES, Lookup, substitute_tree
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ TASK_FIELDS = ("id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "met
 """The columns of the dataset format, in its order. Other fields of a task are kept as further
 columns."""
 UNJUDGED = "required: neither the task nor `rubric.reward` of the configuration judges the outcome"
-CHARS_PER_TOKEN = 4
-"""Estimate for English text, which needs no tokenizer. Tokens of other languages are shorter."""
 
 _MOST_PROBLEMS = 100
 """Problems reported for one call."""
@@ -443,7 +441,7 @@ def _check_prompt(task: CheckedTask, value: Any, budget: int | None) -> None:
                 "template",
                 "warning",
             )
-        if budget is not None and (tokens := -(-len(value) // CHARS_PER_TOKEN)) > budget:
+        if budget is not None and (tokens := estimated_tokens(value)) > budget:
             task.add(
                 "prompt",
                 f"about {tokens} tokens, and the budget is {budget}",

@@ -950,6 +950,24 @@ def test_an_unclosed_quote_is_told_where_it_opens() -> None:
     assert found.line == 1 and "unexpected text after the value" in found.message
 
 
+def test_many_tokens_of_schemas_are_told_with_their_number() -> None:
+    many = {
+        f"tool_{number}": Tool(f"tool_{number}", "Words. " * 60, schema({"x": {"type": "string"}}))
+        for number in range(90)
+    }
+    for dialect, told in (("text", False), ("hermes", True), ("native", True)):
+        text = f"allow_unmapped: true\nparser: {{dialect: {dialect}}}\n"
+        found = [one for one in check(text, many) if one.code == "many-tokens"]
+        assert bool(found) is told
+        for one_found in found:
+            assert (
+                one_found.severity == "warning" and "schemas of 91 tools take" in one_found.message
+            )
+            assert "as estimated at 4 characters each" in one_found.message
+        few = [one.code for one in check(f"{text}actions: [tool_1]\n", many)]
+        assert "many-tokens" not in few
+
+
 def test_actions_beside_the_prompt_and_the_tools() -> None:
     mappings = """\
 left: {_tool: move, direction: left}

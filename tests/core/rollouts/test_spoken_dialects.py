@@ -402,6 +402,31 @@ async def test_a_cut_reply_has_one_reward_on_every_road(new_session, config, tas
     ]
 
 
+async def test_the_trainer_counts_the_tokens_of_many_tools(new_session, config, task):
+    @contextlib.asynccontextmanager
+    async def connect(_):
+        session = new_session()
+        move = session.tools["move"]
+        session.tools = {**session.tools, "move": replace(move, description="Words. " * 400)}
+        yield session
+
+    native, letters, warnings = with_dialect(config, "native"), ToolLetters(), []
+
+    def generate(prompts):
+        return [[letters.eos_token_id] for _ in prompts], None
+
+    scribe = ToolTokens(letters)
+    runner = EpisodeRunner(
+        native, scribe, connect, max_tokens=9, max_seq_len=1_000_000, warn=warnings.append
+    )
+    (one,) = await runner.play([task], BatchReplies(generate))
+    opening = one.episode.messages[:2]
+    schemas = len(one.prompt_ids) - len(scribe.open(opening).ids)
+    assert schemas > 5_000, "one letter is one token"
+    said = f"tools take {schemas:,} in every request, as the model's tokenizer counts"
+    assert any(said in text for text in warnings), warnings
+
+
 class Counting:
     """Answers with a text that says little of the structured content."""
 

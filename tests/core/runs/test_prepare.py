@@ -20,7 +20,10 @@ from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.episode_place import find_template
+from hudtui.core.environment.source import parse_source
+from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.errors import MachineError
 from hudtui.core.plain import to_plain
 from hudtui.core.runs.plan_text import plan_lines, readiness_text
@@ -78,6 +81,30 @@ async def test_the_dialect_is_said_and_checked_with_the_plan(
     missing = (await _prepare(project, store, replace(asked, dialect="hermess"))).missing
     assert all("did you mean hermes" in check.text for check in missing), missing
     assert "config" in [check.name for check in missing]
+
+
+async def test_many_tokens_of_tools_are_said_with_the_plan(project: Path, store: RunStore) -> None:
+    tools = (
+        Tool("move", "Push the tiles. " * 2_000, {"type": "object"}),
+        Tool("look", "Look.", {"type": "object"}),
+    )
+    source = parse_source("text-2048", folder=project, lookup={}.get)
+    save_analysis(source, Analysis("text-2048", Server("t", "1"), tools=tools))
+    rehearsed = RunRequest(host="local", model="tiny", rehearse=True)
+    for asked, words in (
+        (
+            RunRequest(host="local", engine="rollouts", policy="random", dialect="native"),
+            "as estimated at 4 characters",
+        ),
+        (replace(rehearsed, dialect="hermes"), "there is room for"),
+    ):
+        checks = (await _prepare(project, store, asked)).checks
+        (found,) = [one for one in checks if one.name == "config" and one.state == "warning"]
+        assert words in found.text, found
+    checks = (await _prepare(project, store, rehearsed)).checks
+    assert [one.state for one in checks if one.name == "config"] == ["fine"], (
+        "text sends no schemas"
+    )
 
 
 async def test_groups_are_refilled_on_one_training_gpu_alone(

@@ -3,6 +3,8 @@
 Codes of findings made here; `parse_config` adds those of texts that cannot be read:
 
     two-forms    the prompt beside the dialect
+    many-tokens    the size of the prompt with the tools' schemas
+    actions    names that nothing has
     no-job-name, no-defaults, no-thinking, no-prompt, no-actions, weights-sum    sections of the
     document no-done, mapped-not-described, described-not-mapped                          the prompt
     beside the mappings usage-does-not-parse, usage-not-accepted
@@ -21,14 +23,16 @@ from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
+from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpreter import Interpreter, text_interpreter
+from hudtui.core.gym.interpreter import Interpreter, open_to_agent, text_interpreter
 from hudtui.core.gym.lint.examples import check_examples
 from hudtui.core.gym.lint.findings import MAPPINGS, Finding, Fix, TextEdit
 from hudtui.core.gym.lint.prompt import check_prompt
 from hudtui.core.gym.lint.report import LintReport, suggest
 from hudtui.core.gym.lint.tools import check_tools
 from hudtui.core.gym.lint.transforms import check_arguments, check_transforms
+from hudtui.core.gym.prompt_size import prompt_size, size_warning
 from hudtui.core.gym.values import DEFAULT_WEIGHTS
 from hudtui.core.yaml_doc import YamlPath, load_yaml
 
@@ -53,6 +57,7 @@ def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tu
     _check_sections(report)
     if tools is not None:
         check_tools(report)
+        _check_size(report)
     examples = check_prompt(report, text_interpreter(config, tools))
     check_examples(report, Interpreter(config, tools))
     check_arguments(report)
@@ -103,6 +108,17 @@ def _check_sections(report: LintReport) -> None:
             (MAPPINGS,),
         )
     _check_weights(report)
+
+
+def _check_size(report: LintReport) -> None:
+    """Report a prompt whose tools take many tokens."""
+    tools = {name: tool for name, tool in (report.tools or {}).items() if open_to_agent(tool)}
+    mapped = {mapping.tool for mapping in report.config.mappings.values()}
+    tools |= {name: tool for name, tool in (report.tools or {}).items() if name in mapped}
+    text = size_warning(prompt_size(report.config, action_tools(report.config, tools)))
+    if text is not None:
+        place = next((key for key in ("actions", MAPPINGS) if key in report.document.data), None)
+        report.add("many-tokens", "warning", text, () if place is None else (place,))
 
 
 def _check_weights(report: LintReport) -> None:
