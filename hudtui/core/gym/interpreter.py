@@ -92,11 +92,8 @@ class FormatScore(NamedTuple):
     """True if the tool text is a call."""
 
 
-_FORMATS = {
-    (xml, action): FormatScore(int(xml), int(action))
-    for xml in (False, True)
-    for action in (False, True)
-}
+_FORMATS = tuple(tuple(FormatScore(xml, action) for action in (0, 1)) for xml in (0, 1))
+"""By whether the tags are there, then by whether there is an action."""
 
 
 class Interpretation(NamedTuple):
@@ -350,10 +347,8 @@ class Interpreter:
         One that was `cut` off at its limit of tokens ends no episode for want of a call: it is
         malformed, unless it makes a whole call.
         """
-        meaning = self._interpreted(reply)
-        return _cut_off(meaning) if cut else meaning
-
-    def _interpreted(self, reply: str) -> Interpretation:
+        if cut:
+            return _cut_off(self.interpret(reply))
         if not self._plain:
             return self._said(reply)
         parts = split_reply(reply, self.config.parser.use_thinking)
@@ -572,8 +567,24 @@ def _meaning(
     *,
     done: bool = False,
 ) -> Interpretation:
-    call = draft if problem is None else None
-    checked = draft is not None and unchecked is None
-    form = _FORMATS[parts.tags, action is not None]
-    values = (parts.think, parts.tool, parts.extra_calls, action, problem, call, done, form)
-    return _new(Interpretation, (*values, parameters, draft, checked, parts, unchecked, (), None))
+    think, tool, extra, _, tags, _, _ = parts
+    return _new(
+        Interpretation,
+        (
+            think,
+            tool,
+            extra,
+            action,
+            problem,
+            draft if problem is None else None,
+            done,
+            _FORMATS[tags][action is not None],
+            parameters,
+            draft,
+            draft is not None and unchecked is None,
+            parts,
+            unchecked,
+            (),
+            None,
+        ),
+    )

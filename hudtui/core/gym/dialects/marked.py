@@ -105,9 +105,8 @@ def answer_hermes(observation: str) -> str:
 
 def read_json(text: str, thinking: bool) -> Reading:
     """Read a reply with calls in fences, or one that is nothing but calls."""
-    plain = _PLAIN_JSON(text)
-    if plain is not None and (found := plain_reading(text, plain, thinking=thinking)) is not None:
-        return found
+    if (plain := read_plain_json(text, thinking)) is not None:
+        return plain
     speech = speech_of(text)
     start = skip_blanks(text, speech.start)
     if begins_bare(text, start):
@@ -122,6 +121,12 @@ def read_json(text: str, thinking: bool) -> Reading:
         missing="there is no JSON object with a call in the reply",
         in_thought=text.find('"name"', 0, speech.start) >= 0,
     )
+
+
+def read_plain_json(text: str, thinking: bool) -> Reading | None:
+    """Return the reading of a plain reply with a fence, as most are; None of any other."""
+    plain = _PLAIN_JSON(text)
+    return None if plain is None else plain_reading(text, plain, thinking=thinking)
 
 
 def begins_bare(text: str, start: int) -> bool:

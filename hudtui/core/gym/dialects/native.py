@@ -25,6 +25,7 @@ from hudtui.core.gym.dialects.marked import (
     read_json,
     read_mistral,
     read_plain_hermes,
+    read_plain_json,
     write_hermes,
 )
 from hudtui.core.gym.dialects.objects import named_call, skip_blanks
@@ -47,7 +48,9 @@ from hudtui.core.gym.reply import (
     spoken,
 )
 
+_new = tuple.__new__
 _PYTHON = "<|python_tag|>"
+_MISTRAL = "[TOOL_CALLS]"
 _MARKS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<\|channel\|>|<\|python_tag\|>|<think>")
 _THINK = re.compile(THINK)
 _UNREAD = (
@@ -58,9 +61,13 @@ _BEGUN = re.compile(r'[\[{\s]*+(?:"|\Z)').match
 """The beginning of an object, even if the rest of it is missing."""
 _FENCE = "```"
 _ANY_MARK = re.compile(rf"{_MARKS.pattern}|<tool>|{FENCE}", re.MULTILINE)
+_PLAIN_TEXT = re.compile(
+    r"(?:<think>[^<`\[{]*+</think>)?[^<`\[{]*+<tool>[^<]*+</tool>\s*+"
+).fullmatch
+"""A plain reply in `text`: no other mark can stand before its call."""
 _OWN_READERS: Mapping[str, Read] = {
     OPEN: read_hermes,
-    "[TOOL_CALLS]": read_mistral,
+    _MISTRAL: read_mistral,
     CHANNEL: read_harmony,
 }
 _IN_TEXT = re.compile(r"</?tool(?:_call)?>|\[TOOL_CALLS\]|<\|\w+\|>|^[ \t]*+```", re.MULTILINE)
@@ -70,7 +77,8 @@ _IN_TEXT = re.compile(r"</?tool(?:_call)?>|\[TOOL_CALLS\]|<\|\w+\|>|^[ \t]*+```"
 def read_text(text: str, thinking: bool) -> Reading:
     """Read a reply with a call in `<tool>` and `</tool>`."""
     parts = split_reply(text, thinking)
-    return Reading(parts) if parts.tool is None else Reading(parts, (parse_call(parts.tool),))
+    calls = () if parts.tool is None else (parse_call(parts.tool),)
+    return _new(Reading, (parts, calls, False))
 
 
 def _mark(text: str, start: int, marks: re.Pattern[str]) -> str:
@@ -135,6 +143,12 @@ def _has_call(scanned: Scan) -> bool:
 
 def read_any(text: str, thinking: bool) -> Reading:
     """Read a reply in the dialect of the first mark in its speech."""
+    if _PLAIN_TEXT(text) is not None:
+        return read_text(text, thinking)
+    if (plain := read_plain_hermes(text, thinking)) is not None:
+        return plain
+    if _MISTRAL not in text and (plain := read_plain_json(text, thinking)) is not None:
+        return plain
     speech = speech_of(text)
     if speech.torn:
         return reading(text, speech, Scan(), thinking=thinking, missing="")
