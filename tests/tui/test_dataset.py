@@ -240,6 +240,18 @@ async def test_tasks_are_listed_while_the_file_is_read(
     await says(app_of(mixed), *words, run_before=begun, wait=False)
 
 
+async def test_without_a_task_the_key_for_a_new_one_says_where_one_is_made(
+    open_app: Any, project: Path, settle: Any
+) -> None:
+    (project / "tasks.json").write_text("[]")
+    async with open_app(project) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("n")
+        await pilot.pause()
+        assert app.screen.message.endswith("1, then n, makes one for an environment")
+
+
 async def test_a_file_that_is_cut_off_is_said(says: Any, project: Path) -> None:
     (project / "tasks.json").write_text(
         '[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com'
@@ -795,6 +807,9 @@ async def test_an_audit_shows_its_findings_and_opens_the_episode_of_one(
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Pick))
         assert any("Audit: weak" in words for words in told)
+        folder = next((project / "outputs").iterdir())
+        assert screen.message.startswith("The audit says unsound: what a training would be misled by")
+        assert screen.message.endswith(f"kept in outputs/{folder.name}/audit.json.")
         await pilot.pause()
         shown = screen_text(app)
         assert "Audit: unsound" in shown and "high" in shown

@@ -43,10 +43,10 @@ FIRST = 1.0
 """Most seconds for which reading waits until the first tasks are drawn."""
 WATCH = 2.0
 """Seconds between two checks of the file for changes."""
-_NO_TASKS = (
-    "{key:dataset.open} names one, or a dataset on the Hub; "
+_FOR_ENVIRONMENT = (
     "{key:app.open-environment}, then {key:environment.new-task}, makes one for an environment"
 )
+_NO_TASKS = "{key:dataset.open} names one, or a dataset on the Hub; " + _FOR_ENVIRONMENT
 
 
 _OPENED = unless(
@@ -76,6 +76,11 @@ def _no_task(screen: DatasetScreen) -> str | None:
     if index is not None and index.total:
         return None
     return "the first task is not read yet" if screen.open.reading else "there is no task"
+
+
+def _no_servers(screen: DatasetScreen) -> str | None:
+    reason = _no_task(screen)
+    return None if reason is None else f"{reason} whose servers it takes; {_FOR_ENVIRONMENT}"
 
 
 def _no_problem(screen: DatasetScreen) -> str | None:
@@ -152,7 +157,7 @@ class DatasetScreen(HudtuiScreen):
             "Make tasks on one page, for the servers of this task.",
             "n",
             asks=True,
-            when=(_OPENED, _no_task, _SELECTED),
+            when=(_OPENED, _no_servers, _SELECTED),
         ),
         AppAction(
             "dataset.edit",

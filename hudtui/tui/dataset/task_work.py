@@ -137,9 +137,14 @@ class TaskWork:
         from hudtui.tui.widgets.pick import Pick
 
         audit, app = ended.audit, self._screen.app
-        lines = [f"{audit.verdict}: {audit.why}", audit.signal_line(), f"Kept in {ended.file}."]
+        signal = audit.signal_line()
+        lines = [f"{audit.verdict}: {audit.why}", signal, f"Kept in {ended.file}."]
         said = [line for line in lines if line]
-        self._screen.say("; ".join(said), "success" if audit.verdict == "sound" else "warning")
+        self._screen.say(
+            f"The audit says {audit.verdict}: {audit.why}. {f'Its {signal}. ' if signal else ''}"
+            f"It is kept in {ended.file}.",
+            "success" if audit.verdict == "sound" else "warning",
+        )
         if not audit.findings:
             return
         rows = [
