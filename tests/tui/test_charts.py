@@ -681,6 +681,35 @@ async def test_the_machine_is_drawn_on_the_same_x_axis(screen_text: Any) -> None
         assert [title for _, title in charts.titles()] == ["GPU utilization %", "memory GiB"]
 
 
+async def test_a_chart_of_the_machine_without_a_sample_between_two_steps_is_left_out() -> None:
+    load = Numbers("one", machine_load(), groups={})
+    app = Host([Numbers("one", training(1, steps=1), load=load)])
+    async with app.run_test(size=(90, 40)) as pilot:
+        await pilot.pause()
+        charts = app.query_one(MetricsPane).charts
+        assert "memory GiB" not in [title for _, title in charts.titles()]
+        await pilot.press("A")
+        await pilot.pause()
+        assert "memory GiB" in [title for _, title in charts.titles()]
+
+
+async def test_the_lines_below_the_charts_are_made_for_the_width_after_a_resize(
+    screen_text: Any,
+) -> None:
+    app = Host([Numbers("one", training(1))])
+    async with app.run_test(size=(50, 30)) as pilot:
+        await pilot.pause()
+        short = values_line(screen_text(app))
+        await pilot.resize_terminal(140, 30)
+        await pilot.pause()
+        wide = values_line(screen_text(app))
+        await pilot.resize_terminal(50, 30)
+        await pilot.pause()
+        again = values_line(screen_text(app))
+    assert wide.startswith(short) and len(wide) > 60
+    assert again == short
+
+
 async def test_a_bar_tells_settings_machine_and_newest_numbers(screen_text: Any) -> None:
     about = (("settings", (("lr", "1e-05"), ("odd\x1b[31m", "red"))), ("machine", ()))
     app = Host([Numbers("one", training(1), about=about)])

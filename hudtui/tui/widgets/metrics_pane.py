@@ -25,7 +25,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import Fields, arrange
@@ -33,6 +33,7 @@ from hudtui.core.text import clean_line, plural
 from hudtui.core.training.axes import Axis, Pair, Scale, figure, value_axis
 from hudtui.tui.actions import Acting, AppAction, by_key, needing, unless
 from hudtui.tui.preferences import KEPT
+from hudtui.tui.widgets.calm_static import FittedStatic
 from hudtui.tui.widgets.charts import (
     ChartLine,
     Drawing,
@@ -307,7 +308,22 @@ class _Charts(Widget):
             name for load in loads for name in load.metrics.names if name not in used
         )
         found = [(f"{_LOAD}+{title}", title) for title in grouped]
-        return found + [(f"{_LOAD}={name}", name) for name in others]
+        found += [(f"{_LOAD}={name}", name) for name in others]
+        return [one for one in found if self._has_samples(one[0])]
+
+    def _has_samples(self, key: str) -> bool:
+        """Return whether a chart of the machine would show one: a short run has steps before it."""
+        return any(
+            self._covers(place, point.at)
+            for place, metrics, name, _ in self._named(key)
+            for point in metrics.series(name)
+        )
+
+    def _covers(self, place: int, at: float | None) -> bool:
+        if at is None or self.by_time:
+            return at is not None
+        clock = self._clock(place)
+        return bool(clock) and clock[0][0] <= at < clock[-1][0]
 
     def _numbers(self, key: str) -> Iterator[tuple[int, Numbers]]:
         """Yield the places of the runs, and their numbers of the kind of a chart."""
@@ -1068,8 +1084,8 @@ class MetricsPane(Acting, Vertical):
         self._bar_wanted: bool | None = None
         """None until the user has shown or hidden the bar."""
         self._filter = FilterField(placeholder="words, regular expressions, -not")
-        self._values = Static(id="plot-values")
-        self._words = Static(id="plot-words")
+        self._values = FittedStatic(id="plot-values")
+        self._words = FittedStatic(id="plot-words")
         self.opens = opens
         self._key: object = None
         self._first: str | None = None
@@ -1120,7 +1136,6 @@ class MetricsPane(Acting, Vertical):
 
     def on_resize(self) -> None:
         self._fit_bar()
-        self._tell()
 
     def _fit_bar(self) -> None:
         """Show the bar if it says something, and there is room or the user wants it."""
@@ -1149,20 +1164,23 @@ class MetricsPane(Acting, Vertical):
         self._tell()
 
     def _tell(self) -> None:
-        self._values.update(self._values_text(), layout=False)
-        self._words.update(self._words_text(), layout=False)
+        self._values.show(self._values_text)
+        self._words.show(self._words_text)
 
     # -- the lines below
     # ---------------------------------------------------------------------------------------------
 
-    def _values_text(self) -> Content:
-        """Return the values of all charts at the cursor, those of the chosen chart first."""
+    def _values_text(self, room: int) -> Content:
+        """Return the values of all charts at the cursor, those of the chosen chart first.
+
+        Args:
+            room: Cells of the line.
+        """
         charts = self.charts
         titles = charts.in_sight()
         shown = [charts.plot(*one) for one in titles]
         if not any(plot.series for plot in shown):
             return Content("")
-        room = max(self.size.width - 2, 10)
         end = f"  Enter: {self.opens}" if self._opens_step() else ""
         text = Content.styled(self._place_text(), "bold")
         chosen = charts.titles()[charts.place]
@@ -1193,7 +1211,7 @@ class MetricsPane(Acting, Vertical):
             return "" if at is None else f"step {at:g}"
         return "newest" if charts.x is None else f"at {span_text(charts.x)}"
 
-    def _words_text(self) -> Content:
+    def _words_text(self, room: int) -> Content:
         charts = self.charts
         words = [
             "by time" if charts.by_time else "by step",
@@ -1214,7 +1232,6 @@ class MetricsPane(Acting, Vertical):
             )
         if log := [title for key, title in charts.titles() if key in charts.logarithmic]:
             words.append(f"logarithmic: {', '.join(log)}")
-        room = max(self.size.width - 2, 10)
         legend: list[tuple[SeriesStyle, str]] = []
         if len(charts.runs) > 1:
             styles = series_styles(self.app.current_theme)
