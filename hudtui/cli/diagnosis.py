@@ -84,6 +84,7 @@ async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
             fix=f"Its numbers: hudtui runs metrics {chosen}",
         )
     from hudtui.core.diagnosis.diagnose import diagnose as ask
+    from hudtui.core.diagnosis.spent import with_spent
     from hudtui.core.runs.watch import trainer_settings
 
     view = await monitor.view(chosen)
@@ -91,7 +92,9 @@ async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
         return chosen, None
     episodes = await asyncio.to_thread(_episodes, chosen, store)
     settings = trainer_settings(record)
-    return chosen, ask(view.metrics, settings, alarms=view.alarms, episodes=episodes)
+    found = ask(view.metrics, settings, alarms=view.alarms, episodes=episodes)
+    hourly, currency = view.summary.hourly, view.summary.currency
+    return chosen, with_spent(found, view.metrics, hourly=hourly, currency=currency)
 
 
 async def _of_place(place: ExternalPlace) -> Diagnosis | None:
@@ -145,6 +148,7 @@ def _lines(finding: Finding) -> list[str]:
     lines = [
         f"{finding.title} ({finding.signature})",
         f"since step {finding.onset:g}, {finding.probability:.0%} likely",
+        *([] if finding.spent is None else [finding.spent.words()]),
         *(evidence.words() for evidence in finding.evidence),
     ]
     for remedy in finding.remedies:

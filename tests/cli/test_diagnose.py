@@ -27,7 +27,7 @@ def test_the_findings_of_a_file() -> None:
     assert "1 finding in 300 steps" in done.stdout
     assert "medium  The entropy of the policy has collapsed" in done.stdout
     assert "(entropy-collapse)" in done.stdout and "  entropy: " in done.stdout
-    assert "> Raise temperature" in done.stdout
+    assert "> Raise temperature" in done.stdout and "  cost so far: " in done.stdout
     hudtui("runs", "diagnose", path, code=0)
 
 
@@ -46,6 +46,8 @@ def test_a_finding_as_json() -> None:
     assert told["verdict"] == "sick" and finding["signature"] == "kl-blow-up"
     assert finding["severity"] == "critical" and 0.9 < finding["probability"] < 1
     assert 90 < finding["onset"] < 150
+    spent = {"steps": 300 - finding["onset"], "hours": None, "money": None, "currency": "USD"}
+    assert finding["spent"] == spent
     assert {"series", "before", "now"} == set(finding["evidence"][0])
     assert all({"words", "settings"} == set(one) for one in finding["remedies"])
 

@@ -808,7 +808,9 @@ async def test_an_audit_shows_its_findings_and_opens_the_episode_of_one(
         await until(pilot, lambda: isinstance(app.screen, Pick))
         assert any("Audit: weak" in words for words in told)
         folder = next((project / "outputs").iterdir())
-        assert screen.message.startswith("The audit says unsound: what a training would be misled by")
+        assert screen.message.startswith(
+            "The audit says unsound: what a training would be misled by"
+        )
         assert screen.message.endswith(f"kept in outputs/{folder.name}/audit.json.")
         await pilot.pause()
         shown = screen_text(app)

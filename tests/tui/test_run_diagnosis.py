@@ -33,7 +33,7 @@ async def test_a_run_that_ails_has_the_tab_first_and_what_to_change(
         await until(pilot, lambda: "> Lower learning_rate." in screen_text(app))
         shown = screen_text(app)
         assert "Replies repeat themselves" in shown and "repetition_rate:" in shown
-        assert "hudtui rl --set" in shown
+        assert "hudtui rl --set" in shown and "cost so far: " in shown
 
 
 async def test_a_run_that_is_well_has_no_such_tab(

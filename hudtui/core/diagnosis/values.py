@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
+from hudtui.core.text import duration
+
 Severity = Literal["critical", "high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")
 """Severities, the worst first."""
@@ -44,6 +46,33 @@ class Remedy:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What a run has gone through since a trouble began."""
+
+    steps: float
+    hours: float | None
+    """From the step at which it began to the newest one; None where no line tells its time."""
+    money: float | None
+    """Those hours of the rented machine, in `currency`; None where none is rented."""
+    currency: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return dict(vars(self))
+
+    def words(self) -> str:
+        """Return it on one line."""
+        from hudtui.core.compute.limits import money
+
+        parts = [f"{self.steps:g} step{'' if self.steps == 1 else 's'}"]
+        if self.hours is not None:
+            parts.append(duration(self.hours * 3600))
+        if self.money is not None:
+            parts.append(f"about {money(self.money, self.currency)}")
+        return f"cost so far: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
 class Finding:
     """A signature of trouble that a run shows."""
 
@@ -59,6 +88,8 @@ class Finding:
     remedies: tuple[Remedy, ...]
     episodes: str = ""
     """A filter of `hudtui rollouts list` for the episodes that show it; empty without any."""
+    spent: Spent | None = None
+    """What it has cost so far; None where no step has followed."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -79,6 +110,7 @@ class Finding:
             "severity": self.severity,
             "probability": round(self.probability, 2),
             "onset": self.onset,
+            "spent": None if self.spent is None else self.spent.to_json(),
             "evidence": [one.to_json() for one in self.evidence],
             "episodes": self.episodes,
             "remedies": [

@@ -27,6 +27,7 @@ from rich.cells import cell_len
 from hudtui.core.diagnosis.alarms import find_alarms, with_alarms
 from hudtui.core.diagnosis.facts import USUAL, Alarm, LogSymptom, RunFacts, Thresholds
 from hudtui.core.diagnosis.live import LiveDiagnosis
+from hudtui.core.diagnosis.spent import with_spent
 from hudtui.core.diagnosis.symptoms import find_symptoms
 from hudtui.core.diagnosis.values import NOTHING, Diagnosis
 from hudtui.core.errors import InputError, MachineError
@@ -361,7 +362,7 @@ class SessionWatcher:
     def diagnosis(self) -> Diagnosis:
         """Return what the numbers and the lines say about the run's health."""
         newest = self._live.newest or NOTHING
-        return with_alarms(newest, self.alarms, self._live.settings)
+        return with_spent(with_alarms(newest, self.alarms, self._live.settings), self.numbers)
 
     async def diagnose(self, *, last: bool = False) -> None:
         """Look at the numbers again, if it is time; `last`: whatever the time."""

@@ -37,6 +37,7 @@ from hudtui.core.diagnosis.facts import (
 )
 from hudtui.core.diagnosis.live import LiveDiagnosis
 from hudtui.core.diagnosis.signatures import SIGNATURES
+from hudtui.core.diagnosis.spent import with_spent
 from hudtui.core.diagnosis.symptoms import find_symptoms
 from hudtui.core.diagnosis.values import NOTHING
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
@@ -416,7 +417,12 @@ class Monitor:
             findings=seen.live.findings,
             acknowledged=known,
         )
-        diagnosis = with_alarms(seen.live.newest or NOTHING, alarms, seen.live.settings)
+        diagnosis = with_spent(
+            with_alarms(seen.live.newest or NOTHING, alarms, seen.live.settings),
+            seen.metrics,
+            hourly=summary.hourly,
+            currency=summary.currency,
+        )
         if summary.active and not problems.words:
             if gone := seen.acknowledged - {alarm.key for alarm in alarms}:
                 seen.over |= dict.fromkeys(gone, len(events))

@@ -148,6 +148,8 @@ def _detail(finding: Finding) -> list[Content]:
     from hudtui.core.diagnosis.signatures import SIGNATURES
 
     lines = [Content(SIGNATURES[finding.signature].meaning)]
+    if finding.spent is not None:
+        lines.append(Content(finding.spent.words()))
     lines += [Content.styled(clean_line(one.words()), _MUTED) for one in finding.evidence]
     lines += [Content(f"> {clean_line(one.words)}") for one in finding.remedies]
     if finding.changes:

@@ -13,6 +13,7 @@ from support.training_runs import HEALTHY, ONSET, SICK, STEPS, healthy, sick
 from hudtui.core.diagnosis.diagnose import diagnose
 from hudtui.core.diagnosis.observed import KNOWN
 from hudtui.core.diagnosis.signatures import SIGNATURES
+from hudtui.core.diagnosis.spent import with_spent
 from hudtui.core.diagnosis.values import Diagnosis
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.recipe import Recipe
@@ -116,3 +117,26 @@ def test_a_training_of_many_steps_is_diagnosed_whole() -> None:
     lines.sort(key=lambda line: line["entropy"], reverse=True)
     diagnosis = seen({**line, "step": number + 1} for number, line in enumerate(lines))
     assert "entropy-collapse" in [one.signature for one in diagnosis.findings]
+
+
+def test_a_finding_says_what_it_has_cost_so_far() -> None:
+    metrics = MetricsReader()
+    for number, line in enumerate(sick("kl-blow-up", "strong", 0)):
+        metrics.add({**line, "time": 1.7e9 + 36 * number})
+    bare = diagnose(metrics)
+    (finding,) = with_spent(bare, metrics, hourly=2.0, currency="EUR").findings
+    assert finding.spent is not None and finding.spent.hours is not None
+    assert finding.spent.steps == STEPS - finding.onset
+    assert finding.spent.hours == pytest.approx(finding.spent.steps * 36 / 3600)
+    assert finding.spent.money == pytest.approx(2 * finding.spent.hours)
+    assert finding.spent.words().startswith(f"cost so far: {finding.spent.steps:g} steps, 1 h")
+    assert finding.spent.words().endswith(f", about €{finding.spent.money:.2f}")
+    (free,) = with_spent(bare, metrics).findings
+    assert free.spent is not None and free.spent.money is None
+    for read_at in (None, 1.7e9):
+        untimed = MetricsReader()
+        for line in sick("kl-blow-up", "strong", 0):
+            untimed.add(line, at=read_at)
+        (unknown,) = with_spent(diagnose(untimed), untimed, hourly=2.0).findings
+        assert unknown.spent is not None
+        assert (unknown.spent.hours, unknown.spent.money) == (None, None)
