@@ -13,7 +13,7 @@ from statistics import fmean, median, quantiles
 from typing import Any, NamedTuple
 
 from hudtui.core.audit.facts import SAME, SOLVES, Facts, conversation, is_one
-from hudtui.core.audit.play import Played
+from hudtui.core.audit.play import AGAIN, Played
 from hudtui.core.audit.players import BLIND, WEAK
 from hudtui.core.diagnosis.values import Severity
 from hudtui.core.environment.values import EVALUATE_TOOLS
@@ -155,13 +155,6 @@ def _setup_fails(facts: Facts) -> Sign | None:
     return _sign(f"{title} at times", at_times, "medium")
 
 
-def _unjudged(one: Played) -> str:
-    """Return why an episode has no judgement, also where the evaluation ended the server."""
-    error = one.episode.error or ""
-    ended = error if one.episode.stop == "error" and error.startswith("evaluation,") else ""
-    return str(one.episode.info.get("evaluation_error") or ended)
-
-
 @check(
     "evaluation-fails",
     "Episodes without a judgement are no episodes: a training drops them.",
@@ -171,7 +164,7 @@ def _unjudged(one: Played) -> str:
     explains=("evaluation-breaks",),
 )
 def _evaluation_fails(facts: Facts) -> Sign | None:
-    _, mostly = _broken(facts, _unjudged)
+    _, mostly = _broken(facts, lambda one: one.unjudged)
     return _sign(f"The evaluation of {_of(len(mostly), len(facts.tasks))} fails", mostly)
 
 
@@ -184,9 +177,24 @@ def _evaluation_fails(facts: Facts) -> Sign | None:
     needs="any",
 )
 def _evaluation_breaks(facts: Facts) -> Sign | None:
-    broken = [one for one in facts.open if _unjudged(one)]
-    proofs = [(one, _unjudged(one)) for one in broken]
+    first = [one for one in facts.open if not _is_repeat(one)]
+    broken = [one for one in facts.open if one.unjudged]
+    failed = [one for one in broken if not _is_repeat(one)]
+    proofs = [(one, one.unjudged) for one in broken]
+    rare = len(failed) == 1 or len(failed) <= _RARELY * len(first)
+    if failed and rare and failed == broken and any(map(_is_repeat, facts.open)):
+        count = f"{len(failed)} of {plural(len(first), 'evaluation')}"
+        title = f"{count} failed, and none when the same was played again"
+        return Sign(title, proofs, "medium")
     return _sign(f"What an agent does can break the evaluation: {_players(broken)}", proofs)
+
+
+_RARELY = 0.01
+"""Share of evaluations that may fail by chance before a training loses too many episodes."""
+
+
+def _is_repeat(one: Played) -> bool:
+    return one.phase.startswith(AGAIN)
 
 
 @check(
@@ -203,7 +211,7 @@ def _calls_break(facts: Facts) -> Sign | None:
         for one in facts.played
         if one.episode.stop == "error"
         and one.episode.turns
-        and not _unjudged(one)
+        and not one.unjudged
         and one.player not in facts.strong
     ]
     proofs = [(one, one.episode.error or "") for one in lost]

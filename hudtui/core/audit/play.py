@@ -47,6 +47,13 @@ _IN_CROWD = ("each-once", "random", "done", "random")
 _TASKS_ALONE = 2
 _SIGNAL_WIDTH = 0.1
 """Width of the signal's interval from which it is known."""
+_FEW_UNJUDGED = 5
+"""Most episodes without a judgement that are repeated."""
+AGAIN = "again-"
+"""The beginning of the names of phases in which such an episode is repeated."""
+_REPEATS = 2
+_REPEATED = (*WEAK, SOLUTION)
+"""Players whose replies are the same again."""
 _OTHERS = 2
 """Other tasks whose best episodes are repeated on a task."""
 
@@ -62,11 +69,20 @@ class Played:
     number: int
     """Its number there, from 0."""
     episode: Episode
+    place: int = 0
+    """Number of the rollout, from which a player that draws numbers draws the same again."""
 
     @property
     def task(self) -> str:
         """The id of its task."""
         return self.episode.task_id
+
+    @property
+    def unjudged(self) -> str:
+        """Why it has no judgement, also where the evaluation ended the server; or empty."""
+        error = self.episode.error or ""
+        ended = error if self.episode.stop == "error" and error.startswith("evaluation,") else ""
+        return str(self.episode.info.get("evaluation_error") or ended)
 
     @property
     def reward(self) -> float | None:
@@ -111,6 +127,8 @@ class _Phase:
     concurrency: int
     first: int = 0
     """Number of a task's first rollout: players that draw numbers draw others for each."""
+    same: bool = False
+    """Draw the same numbers in each rollout."""
 
 
 class Match:
@@ -155,6 +173,8 @@ class Match:
         pace = (time.monotonic() - began) / max(1, len(self.played))
         async for event in self._settle_signal(pace):
             yield event
+        async for event in self._judge_again():
+            yield event
         size = self._crowd() // len(few)
         mixed = [_IN_CROWD[place % len(_IN_CROWD)] for place in range(size)]
         async for event in self._phase(_Phase("crowd", few, mixed, ring.crowd)):
@@ -175,6 +195,19 @@ class Match:
             players = ["random"] * ring.group
             more = _Phase(f"random-{number}", ring.tasks, players, ring.concurrency, 1000 * number)
             async for event in self._phase(more):
+                yield event
+
+    async def _judge_again(self) -> AsyncGenerator[Progress | Notice, None]:
+        """Repeat the few episodes without a judgement: was it what they did, or chance?"""
+        broken = [one for one in self.played if one.unjudged]
+        repeatable = [one for one in broken if one.player in _REPEATED]
+        if self.broke_off or len(broken) > _FEW_UNJUDGED or len(repeatable) < len(broken):
+            return
+        for number, one in enumerate(broken):
+            tasks = [task for task in self._ring.tasks if task.id == one.task]
+            players = [one.player] * _REPEATS
+            again = _Phase(f"{AGAIN}{number}", tasks, players, 1, one.place, True)
+            async for event in self._phase(again):
                 yield event
 
     def _crowd(self) -> int:
@@ -222,7 +255,7 @@ class Match:
                 return malformed(tuple(self.tools.values()))
             if name == SOLUTION:
                 return _solution(task)
-            place = phase.first + rollout
+            place = phase.first + (0 if phase.same else rollout)
             seat = Seat(task, ring.config, self._actions[task.id], ring.seed, place)
             if name != "other-task":
                 return scripted(name, seat)
@@ -257,7 +290,9 @@ class Match:
                 async for event in events:
                     if isinstance(event, EpisodeDone):
                         name = name_of(tasks[event.episode.task_id], event.rollout)
-                        self.played.append(Played(phase.name, name, file, number, event.episode))
+                        place = phase.first + (0 if phase.same else event.rollout)
+                        played = Played(phase.name, name, file, number, event.episode, place)
+                        self.played.append(played)
                         number += 1
                         yield Progress("audit", phase.name, number, total)
                     elif isinstance(event, Notice):

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,35 @@ def test_a_planted_defect_is_named(name, tmp_path, rooms_left):
 def test_no_environment_is_sound_whose_rewards_cannot_be_trained_on(name, tmp_path):
     _, kind, *rest = zoo.DEFECTS[name]
     assert look(tmp_path, kind, *rest).verdict == "unsound"
+
+
+def failing(times):
+    """An evaluation that fails so many times, whoever plays, and then never again."""
+
+    def evaluate(self):
+        self.world["failed"] = self.world.get("failed", 0) + 1
+        return zoo.fail("busy") if self.world["failed"] <= times else zoo.Room.evaluate(self)
+
+    return zoo.evaluation(evaluate)
+
+
+def test_an_evaluation_that_fails_once_by_chance_is_no_reason_against_a_training(tmp_path):
+    seen = look(tmp_path, failing(1))
+    (finding,) = seen.findings
+    assert (seen.verdict, finding.signature, finding.severity) == (
+        "sound",
+        "evaluation-breaks",
+        "medium",
+    )
+    assert re.fullmatch(
+        r"1 of \d+ evaluations failed, and none when the same was played again", finding.title
+    )
+
+
+def test_evaluations_that_fail_often_are_a_reason_against_a_training(tmp_path):
+    seen = look(tmp_path, failing(4))
+    finding = next(one for one in seen.findings if one.signature == "evaluation-breaks")
+    assert (seen.verdict, finding.severity) == ("unsound", "high")
 
 
 @pytest.mark.parametrize("name", zoo.SOUND)
