@@ -21,6 +21,7 @@ from typing import Literal
 from hudtui import __version__
 from hudtui.core.environment.engine import ENGINE_SETTING, find_engine
 from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.extensions import ADDED, entries, extensions
 from hudtui.core.paths import app_paths, typed_path
 from hudtui.core.plain import to_plain
 from hudtui.core.platform import BUILT_IN, HUD, explain_choice
@@ -120,6 +121,7 @@ async def examine(folder: Path) -> DoctorReport:
     """
     facts = [
         *_versions(),
+        *_additions(),
         *_places(),
         *_workspace(folder),
         *await _programs(),
@@ -160,6 +162,27 @@ def _own_version() -> Fact:
         "problem",
         "Install it again: pip install -e . in its folder.",
     )
+
+
+def _additions() -> list[Fact]:
+    """Return what other packages add to hudtui, and what of it cannot be loaded."""
+    facts = []
+    for group in ADDED:
+        known, kind = extensions(group), group.removeprefix("hudtui.").removesuffix("s")
+        for name, place in entries(group).items():
+            why = known.broken.get(name)
+            facts.append(
+                Fact("versions", f"{kind} {clean_line(name, 40)}", clean_line(place, 80))
+                if why is None
+                else Fact(
+                    "versions",
+                    f"{kind} {clean_line(name, 40)}",
+                    f"cannot be loaded: {clean_line(why, 200)}",
+                    "problem",
+                    "Install its package again, or remove it.",
+                )
+            )
+    return facts
 
 
 def _version_of(name: str) -> str | None:

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 PROVIDERS = "hudtui.providers"
 """Group of the entry points of providers: each names a `compute.entry.ProviderEntry`."""
+SIGNATURES = "hudtui.signatures"
+"""Group of signatures of trouble: each names a `diagnosis.table.Signature`."""
+DIALECTS = "hudtui.dialects"
+"""Group of dialects: each names a `gym.dialects.dialect.Dialect`."""
+TRACKERS = "hudtui.trackers"
+"""Group of the files of trackers: each names a `training.tracker_files.TrackerFormat`."""
+ENVIRONMENTS = "hudtui.environments"
+"""Group of environments: each names an `environment.bundled.BundledEnvironment`."""
 _OURS: Mapping[str, Mapping[str, str]] = {
     PROVIDERS: {
         "prime": "hudtui.core.compute.prime.entry:PRIME",
         "sky": "hudtui.core.compute.skypilot_entry:SKY",
     }
 }
-"""The objects that come with hudtui, by group and name."""
-_KINDS: Mapping[str, str] = {PROVIDERS: "hudtui.core.compute.entry:ProviderEntry"}
+"""The objects that come with hudtui and are loaded late, by group and name; those of other groups
+stand in the module of their class."""
+_KINDS: Mapping[str, str] = {
+    PROVIDERS: "hudtui.core.compute.entry:ProviderEntry",
+    SIGNATURES: "hudtui.core.diagnosis.table:Signature",
+    DIALECTS: "hudtui.core.gym.dialects.dialect:Dialect",
+    TRACKERS: "hudtui.core.training.tracker_files:TrackerFormat",
+    ENVIRONMENTS: "hudtui.core.environment.bundled:BundledEnvironment",
+}
 """The class of the objects of a group."""
+ADDED = tuple(_KINDS)
+"""The groups of which `extensions` knows the objects."""
+_HEADER = re.compile(r"^\[(hudtui\.[a-z]+)\]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,24 +63,23 @@ def entries(group: str) -> Mapping[str, str]:
 @cache
 def _entries(group: str, path: tuple[str, ...]) -> Mapping[str, str]:
     # Reading all entry points takes a tenth of a second: not where no package has any for us.
-    if not any(_mentions(Path(folder), group) for folder in path):
+    if group not in _groups(path):
         return {}
     from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group=group)}
 
 
-def _mentions(folder: Path, group: str) -> bool:
-    """Return whether a package in a folder of `sys.path` has an entry point of a group."""
-    header = f"[{group}]".encode()
-    for kind in ("*.dist-info", "*.egg-info"):
-        for file in folder.glob(f"{kind}/entry_points.txt"):
-            try:
-                if header in file.read_bytes():
-                    return True
-            except OSError:
-                continue
-    return False
+@cache
+def _groups(path: tuple[str, ...]) -> frozenset[str]:
+    """Return our groups of which a package in these folders has an entry point."""
+    found: set[str] = set()
+    for folder in path:
+        for kind in ("*.dist-info", "*.egg-info"):
+            for file in Path(folder).glob(f"{kind}/entry_points.txt"):
+                with contextlib.suppress(OSError):
+                    found.update(_HEADER.findall(file.read_text("utf-8", "replace")))
+    return frozenset(found)
 
 
 def load(name: str, place: str, group: str) -> Any:
@@ -79,7 +100,7 @@ def extensions(group: str) -> Extensions:
 @cache
 def _extensions(group: str, others: tuple[tuple[str, str], ...]) -> Extensions:
     kind = _at(_KINDS[group])
-    loaded = {name: _at(place) for name, place in _OURS[group].items()}
+    loaded = {name: _at(place) for name, place in _OURS.get(group, {}).items()}
     broken: dict[str, str] = {}
     for name, place in others:
         if name in loaded:
@@ -94,6 +115,11 @@ def _extensions(group: str, others: tuple[tuple[str, str], ...]) -> Extensions:
         else:
             broken[name] = f"{place} is no {kind.__name__} with the name {name}"
     return Extensions(loaded, broken)
+
+
+def beside(own: Mapping[str, T], group: str) -> dict[str, T]:
+    """Return our objects by name, and behind them those of other packages with other names."""
+    return {**own, **{n: one for n, one in extensions(group).loaded.items() if n not in own}}
 
 
 def _at(place: str) -> Any:

@@ -18,8 +18,8 @@ from typing import Any
 
 from hudtui.core.compute.gpus import type_from_driver
 from hudtui.core.compute.hardware import Gpu, Hardware, inspect
-from hudtui.core.compute.provider import Features, ProviderError
-from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, Price, SshKey
+from hudtui.core.compute.provider import Features, ListedProvider
+from hudtui.core.compute.values import Address, Offer, Offers, Order, Pod, Price
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.paths import typed_path
 from hudtui.core.remote.host import Host
@@ -144,14 +144,13 @@ def _busy(gpu: Gpu) -> bool:
     )
 
 
-class OwnedHostsProvider:
+class OwnedHostsProvider(ListedProvider):
     """A provider of machines that are there already. See `Provider`.
 
     `machines` tells which machines are asked when offers are wanted; `look` looks at one, for
     `patience` seconds at most; `address` tells how to log in to one, None for this machine.
     """
 
-    endpoint = ""
     features = Features(paid=False)
 
     def __init__(
@@ -193,13 +192,6 @@ class OwnedHostsProvider:
         """The machine as it is; nothing is requested."""
         return self._pod(order.offer.cloud_id, order)
 
-    async def pods(self) -> tuple[Pod, ...]:
-        """None: nothing is rented."""
-        return ()
-
-    async def find(self, name: str) -> None:
-        """None: nothing is ordered."""
-
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
         """They are there: whether they can be used, a login tells."""
         return tuple(self._pod(name) for name in ids)
@@ -227,34 +219,6 @@ class OwnedHostsProvider:
 
     async def terminate(self, pod: str) -> None:
         """Nothing: the machine is the user's, and stays."""
-
-    def terminate_url(self, pod: str) -> None:
-        """None: the machine stays."""
-
-    async def history(self) -> tuple[Pod, ...]:
-        """None."""
-        return ()
-
-    async def account(self) -> Account:
-        return Account(self.title)
-
-    async def keys(self) -> tuple[SshKey, ...]:
-        """None: keys are on the machines themselves."""
-        return ()
-
-    async def register_key(self, name: str, public_key: str) -> SshKey:
-        """Not possible.
-
-        Raises:
-            ProviderError: Always; it says what to do instead.
-        """
-        raise ProviderError(
-            "machines of your own have no list of keys",
-            fix="Put a key onto one with: ssh-copy-id USER@HOST",
-        )
-
-    async def close(self) -> None:
-        """Nothing is held open."""
 
 
 _DEEPEST = 8

@@ -167,6 +167,63 @@ class Provider(Protocol):
         ...
 
 
+class ListedProvider:
+    """The usual answers of a provider that has one list of pods, and no keys of its own.
+
+    What derives from it has `name`, `title`, `features`, `offers`, `create`, `pods` and
+    `terminate`.
+    """
+
+    title: str
+    endpoint = ""
+
+    async def pods(self) -> tuple[Pod, ...]:
+        """None: nothing is rented."""
+        return ()
+
+    async def find(self, name: str) -> Pod | None:
+        """The pod of that name in the list."""
+        return next((pod for pod in await self.pods() if pod.name == name), None)
+
+    async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
+        """Those in the list."""
+        return tuple(pod for pod in await self.pods() if pod.id in ids)
+
+    async def get(self, pod: str) -> Pod | None:
+        """The one in the list."""
+        return next((one for one in await self.pods() if one.id == pod), None)
+
+    def terminate_url(self, pod: str) -> str | None:
+        """None: a machine cannot end itself."""
+        return None
+
+    async def history(self) -> tuple[Pod, ...]:
+        """None is remembered."""
+        return ()
+
+    async def account(self) -> Account:
+        """The provider itself; no money is counted."""
+        return Account(self.title)
+
+    async def keys(self) -> tuple[SshKey, ...]:
+        """None: keys are on the machines themselves."""
+        return ()
+
+    async def register_key(self, name: str, public_key: str) -> SshKey:
+        """Not possible.
+
+        Raises:
+            ProviderError: Always; it says what to do instead.
+        """
+        raise ProviderError(
+            f"{self.title} has no list of keys",
+            fix="Put a key onto a machine with: ssh-copy-id USER@HOST",
+        )
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
 def find_offer(offers: Sequence[Offer], name: str) -> Offer | None:
     """The offer that is called that: by its whole id, or its six characters.
 

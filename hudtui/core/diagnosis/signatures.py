@@ -20,6 +20,8 @@ from hudtui.core.diagnosis.table import (
     words,
 )
 from hudtui.core.diagnosis.values import Evidence, Severity
+from hudtui.core.extensions import SIGNATURES as OTHERS
+from hudtui.core.extensions import beside
 
 if TYPE_CHECKING:  # numpy, which they need, is not loaded where only alarms are asked for
     from hudtui.core.diagnosis.observed import Observed
@@ -770,3 +772,6 @@ def _idle(run: Observed) -> Sign | None:
     most = float(abs(kl.smooth).max())
     probability = between(1e-4 / max(most, 1e-12), 1, 10, logarithm=True)
     return Sign(probability, float(kl.x[0]), (_evidence(kl, 0),)) if probability else None
+
+
+SIGNATURES.update(beside(SIGNATURES, OTHERS))

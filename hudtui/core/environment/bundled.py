@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from hudtui.core.environment.servers import ServerSpec
+from hudtui.core.extensions import ENVIRONMENTS, beside
 from hudtui.core.python import python_command
 from hudtui.core.variables import Lookup
 
 
 @dataclass(frozen=True)
 class BundledEnvironment:
-    """An environment in the package `hudtui.envs`."""
+    """An environment that is a module of an installed package: `python -m MODULE` serves it."""
 
     name: str
     module: str
@@ -22,8 +24,9 @@ class BundledEnvironment:
 
     @property
     def folder(self) -> Path:
-        """Its source code, with a Dockerfile."""
-        return Path(__file__).parents[3].joinpath(*self.module.split("."))
+        """Its source code; of our own, with a Dockerfile."""
+        found = find_spec(self.module)
+        return Path(found.origin if found is not None and found.origin else ".").parent
 
     @property
     def spec(self) -> ServerSpec:
@@ -54,14 +57,14 @@ class BundledEnvironment:
         }
 
 
-BUNDLED: tuple[BundledEnvironment, ...] = (
-    BundledEnvironment(
-        "text-2048",
-        "hudtui.envs.text_2048",
-        "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile "
-        "or efficiency.",
-    ),
+_GAME = BundledEnvironment(
+    "text-2048",
+    "hudtui.envs.text_2048",
+    "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile "
+    "or efficiency.",
 )
+BUNDLED: tuple[BundledEnvironment, ...] = tuple(beside({_GAME.name: _GAME}, ENVIRONMENTS).values())
+"""Our own environment, and those that other packages offer."""
 
 
 PYTHON_VARIABLE = "HUDTUI_PYTHON"

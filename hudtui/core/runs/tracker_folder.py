@@ -11,7 +11,7 @@ from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.tracker_files import EventsFile
+from hudtui.core.training.tracker_files import TRACKERS, EventsFile
 
 _OWN = {
     "metrics.jsonl": "metrics",  # prime-rl, the Tinker cookbook
@@ -20,7 +20,7 @@ _OWN = {
     "logging.jsonl": "ms-swift",
 }
 """Files in which a trainer itself keeps its metrics, the best first."""
-_TRACKERS = {"*.wandb": "W&B", "*tfevents*": "TensorBoard"}
+_TRACKERS = {one.pattern: one.title for one in TRACKERS.values()}
 _STATES = {"trainer_state.json": "transformers"}
 _OTHERS = {
     "*.jsonl": "JSON lines",
@@ -294,7 +294,7 @@ async def _found(host: Host, start: str, depth: int) -> list[TrackedRun]:
         key=lambda run: _started(PurePosixPath(run.files[0]).parent.name),
         reverse=True,
     )
-    return [run for run in runs if run.tracker not in _TRACKERS.values()] + wandb + boards
+    return [run for run in runs if run.tracker not in ("W&B", "TensorBoard")] + wandb + boards
 
 
 async def _steps(host: Host, file: str) -> int:

@@ -24,11 +24,14 @@ import sqlite3
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
+from hudtui.core.extensions import TRACKERS as OTHERS
+from hudtui.core.extensions import beside
 from hudtui.core.settings import without_login
 from hudtui.core.training.masking import mask_arguments, mask_setting
 
@@ -270,17 +273,42 @@ class EventsFile:
         self.damaged, self.damage = self.damaged + 1, (self._at + place, self._whole)
 
 
+@dataclass(frozen=True)
+class TrackerFormat:
+    """A kind of file that only grows, in which a tracker keeps the numbers of a run."""
+
+    name: str
+    title: str
+    pattern: str
+    """The names of its files, such as `*.wandb`."""
+    begins: Callable[[bytes], bool]
+    """Says whether a file with these first bytes is one, whatever its name is."""
+    reader: Callable[[], TrackerFile]
+
+
+WANDB = TrackerFormat("wandb", "W&B", "*.wandb", lambda head: head.startswith(_WANDB), WandbFile)
+TENSORBOARD = TrackerFormat(
+    "tensorboard",
+    "TensorBoard",
+    "*tfevents*",
+    lambda head: b"brain.Event:" in head[:64],
+    EventsFile,
+)
+TRACKERS: Mapping[str, TrackerFormat] = beside(
+    {one.name: one for one in (WANDB, TENSORBOARD)}, OTHERS
+)
+"""Our own formats, and those that other packages offer."""
+
+
 def tracker_file(path: str, head: bytes) -> TrackerFile | None:
     """Return the reader of a file that only grows; None if it is no such file.
 
     `head` is the file's first bytes; may be empty.
     """
-    name = path.rpartition("/")[2]
-    if b"brain.Event:" in head[:64] or "tfevents" in name:
-        return EventsFile()
-    if head.startswith(_WANDB) or name.endswith(".wandb"):
-        return WandbFile()
-    return None
+    known = TRACKERS.values()
+    named = (one for one in known if PurePosixPath(path).match(one.pattern))
+    found = next((one for one in known if one.begins(head)), None) or next(named, None)
+    return found.reader() if found is not None else None
 
 
 def is_trainer_state(path: str, head: bytes) -> bool:

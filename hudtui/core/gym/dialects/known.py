@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hudtui.core.extensions import DIALECTS as OTHERS
+from hudtui.core.extensions import beside
 from hudtui.core.gym.dialects.dialect import Dialect
 from hudtui.core.gym.dialects.harmony import (
     read_harmony,
@@ -113,9 +115,8 @@ _AUTO = Dialect(
     several=True,
 )
 
-DIALECTS: Mapping[str, Dialect] = {
-    dialect.name: dialect for dialect in (_TEXT, _NATIVE, _HERMES, _JSON, _HARMONY, _AUTO)
-}
+_OWN = {dialect.name: dialect for dialect in (_TEXT, _NATIVE, _HERMES, _JSON, _HARMONY, _AUTO)}
+DIALECTS: Mapping[str, Dialect] = beside(_OWN, OTHERS)
 """All dialects by name, in the order in which they are shown."""
 
 
