@@ -887,6 +887,11 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         """A text with the user's keys in place of `{key:scope.name}`; see `actions.with_keys`."""
         return with_keys(text, self.keymap)
 
+    @property
+    def messages(self) -> Sequence[tuple[datetime, Severity, str]]:
+        """The messages that screens have shown: when, how grave, and the words; newest last."""
+        return tuple(self._messages)
+
     def remember(self, severity: Severity, words: str) -> None:
         """Keep a message of a screen for the history; progress is not kept."""
         if severity != "busy":
@@ -1433,7 +1438,7 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         current = screen.message if isinstance(screen, HudtuiScreen) else ""
         before = [
             (at, severity, words)
-            for at, severity, words in reversed(self._messages)
+            for at, severity, words in reversed(self.messages)
             if words != current
         ]
         lines = [current] if current else []

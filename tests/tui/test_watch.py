@@ -125,9 +125,10 @@ async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
         assert screen.pane.names == ("metrics", "log")
         await pilot.press("escape")
         for action in ("e", "a", "C", "t", "R", "b", "p", "E", "number_sign", "Z", "i", "h", "d"):
+            before = len(app.messages)
             await pilot.press(action)
-            assert "hudtui did not start this run" in screen.message, action
-            screen.clear_message()
+            await until(pilot, lambda before=before: len(app.messages) > before)
+            assert "hudtui did not start this run" in app.messages[-1][2], action
         screen.runs.choose("train-cccc")
         await until(
             pilot, lambda: screen.chosen == "train-cccc" and "step 60/100" in screen_text(app)
