@@ -279,10 +279,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence
 
 
 def gpus_text(offer: Offer) -> str:
-    """`4x H100_80GB SXM5`, or `no GPU`."""
+    """`4x H100_80GB SXM5`, `16x H100_80GB SXM5 on 2 machines`, or `no GPU`."""
     if not offer.gpu_type or not offer.gpu_count or offer.gpu_type == "CPU_NODE":
         return "no GPU"
-    return f"{offer.gpu_count}x {offer.gpu_type}" + (f" {offer.socket}" if offer.socket else "")
+    socket = f" {offer.socket}" if offer.socket else ""
+    return f"{offer.gpu_count}x {offer.gpu_type}{socket}{offer.spread}"
 
 
 def from_text(offer: Offer, simulated: bool) -> str:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes one run of several machines: standard library only, Python 3.8 and newer, one file.
 
-    nodes.py addresses           print this machine's own IPv4 addresses, private ones first
+    nodes.py addresses           print this machine's own IPv4 addresses, private ones first, then
+                                 a port at which the other nodes can meet it
     nodes.py meet DIR            meet the other nodes of the run in DIR, and watch them to its end
     nodes.py run DIR COMMAND...  run this node's part of a command, after the nodes have met;
                                  {address} and {port} in it are where its processes meet
@@ -48,6 +49,7 @@ OBEY = 30.0  # seconds that a failed command waits for the decision why
 LINE = 64 * 1024  # bytes of a message
 STRANGERS = 32  # connections that have not proved yet that they belong here
 FAILED = 5  # exit status
+MEETING = 29400  # port of node 0 for the other nodes, where it is free
 RENDEZVOUS = 29401  # port of the training's own meeting, where it is free
 CONSEQUENCES = re.compile(
     r"closed by peer|reset by peer|Broken pipe|timed out|Timeout|NCCL|DistNetworkError|"
@@ -510,7 +512,7 @@ class MainNode(Node):
             if problems:
                 self.conclude("%s. %s" % ("; ".join(problems), OPEN_PORTS))
                 return
-            port = free_port(self.address)
+            port = free_port(0 if self.address.startswith("127.") else RENDEZVOUS)
             for link in self.links.values():
                 link.send("met", address=self.address, port=port)
             self.meet(self.address, port, socket.gethostbyname(self.address))
@@ -732,9 +734,9 @@ class OtherNode(Node):
         return {"reached": list(self.own), "own": self.own}
 
 
-def free_port(address: str) -> int:
-    """A port for the training's own meeting; on one computer several runs may meet."""
-    for port in (0,) if address.startswith("127.") else (RENDEZVOUS, 0):
+def free_port(usual: int) -> int:
+    """The usual port where it is free, else another one: several runs may meet on one computer."""
+    for port in (usual, 0):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("", port))
@@ -809,7 +811,7 @@ def run(folder: str, words: List[str]) -> int:
 def main(words: List[str]) -> int:
     """The command line; see the text at the top of the file."""
     if words == ["addresses"]:
-        say("\n".join(own_addresses()))
+        say("\n".join([*own_addresses(), str(free_port(MEETING))]))
         return 0
     if len(words) == 2 and words[0] == "meet":
         return meet(words[1])

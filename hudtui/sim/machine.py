@@ -26,7 +26,7 @@ import asyncssh
 
 from hudtui.sim.account import SimAccount
 from hudtui.sim.pod import SimPod
-from hudtui.sim.state import MARK, end_all
+from hudtui.sim.state import MARK, NODE_MARK, end_all
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TOOLS = ("tmux", "git", "rsync", "uv", "python3")
@@ -185,7 +185,13 @@ class PodNode:
             "TMUX_TMPDIR": str(self.folder / "tmux"),
             "HOSTNAME": f"{self.pod.name}-{self.index}",
             MARK: self.pod.token,
+            NODE_MARK: self.token,
         }
+
+    @property
+    def token(self) -> str:
+        """Marks every process of this machine, as `SimPod.token` those of the whole pod."""
+        return f"{self.pod.token}.{self.index}"
 
     @property
     def shell(self) -> str:
@@ -239,12 +245,15 @@ class PodNode:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(acceptor.wait_closed(), 5)
 
+    async def reopen(self) -> None:
+        """Listen again at the port that the API tells."""
+        await self.open(self.pod.ports[self.index])
+
     async def rekey(self) -> None:
         """Come back at the same port with another host key."""
-        port = self.pod.ports[self.index]
         await self.close()
         self.host_key(fresh=True)
-        await self.open(port)
+        await self.reopen()
 
     async def destroy(self) -> None:
         """End what runs on the machine, and remove it."""
@@ -253,7 +262,7 @@ class PodNode:
 
     def halt(self) -> None:
         """End what runs on the machine."""
-        end_all(self.pod.token)
+        end_all(self.token, NODE_MARK)
 
     def wipe(self) -> None:
         """End what runs on the machine and remove its files."""
@@ -542,6 +551,10 @@ class PodFleet:
             self._rekeyed.add(pod.id)
             for node in self._up[pod.id]:
                 await node.rekey()
+
+    def node(self, pod_id: str, index: int) -> PodNode:
+        """A machine of a pod that is up."""
+        return self._up[pod_id][index]
 
     def homes(self, pod_id: str) -> list[Path]:
         """The home folders of a pod's machines."""

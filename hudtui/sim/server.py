@@ -159,8 +159,12 @@ class PrimeSimulator:
 
     def home(self, pod_id: str) -> Path:
         """The home folder of a pod's first machine."""
+        return self.homes(pod_id)[0]
+
+    def homes(self, pod_id: str) -> list[Path]:
+        """The home folders of a pod's machines."""
         assert self._fleet
-        return self._fleet.homes(pod_id)[0]
+        return self._fleet.homes(pod_id)
 
     # --- what tests change ---
 
@@ -244,6 +248,23 @@ class PrimeSimulator:
         with self._lock:
             self.account.reclaim(self.account.pods[pod_id])
         self._from_outside()
+
+    def unplug(self, pod_id: str, node: int) -> None:
+        """Cut a machine of a pod off from SSH: what runs on it goes on."""
+        assert self._fleet
+        self._call(self._fleet.node(pod_id, node).close())
+
+    def plug(self, pod_id: str, node: int) -> None:
+        """Let a machine that was unplugged answer again, at the same port."""
+        assert self._fleet
+        self._call(self._fleet.node(pod_id, node).reopen())
+
+    def lose(self, pod_id: str, node: int) -> None:
+        """Let a machine of a pod go out: nothing runs on it any more, and nobody can log in."""
+        assert self._fleet
+        lost = self._fleet.node(pod_id, node)
+        self._call(lost.close())
+        lost.halt()
 
     def refuse(self, seconds: float) -> None:
         """Refuse connections to the API for some real seconds."""

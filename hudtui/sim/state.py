@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 MARK = "HUDTUI_SIM_POD"
+"""Variable with the mark of a pod, in the environment of all of its processes."""
+NODE_MARK = "HUDTUI_SIM_NODE"
+"""The same for one machine of a pod."""
 _PROC = Path("/proc")
 
 
@@ -59,9 +62,9 @@ def _table_of_ps(mark: str) -> tuple[set[int], dict[int, int]]:
     }
 
 
-def processes_of(token: str) -> set[int]:
-    """The ids of all living processes of the pod with this mark."""
-    mark = f"{MARK}={token}"
+def processes_of(token: str, variable: str = MARK) -> set[int]:
+    """The ids of all living processes of the pod, or of the machine, with this mark."""
+    mark = f"{variable}={token}"
     found, parents = (
         _table_of_proc(mark.encode()) if _PROC.joinpath("self").exists() else _table_of_ps(mark)
     )
@@ -70,15 +73,17 @@ def processes_of(token: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def end_all(token: str) -> int:
-    """Kill every process of the pod with this mark, and what comes up meanwhile, for 5 s at most.
+def end_all(token: str, variable: str = MARK) -> int:
+    """Kill every process of the pod, or of the machine, with this mark.
+
+    And what comes up meanwhile, for 5 s at most.
 
     Returns how many.
     """
     seen: set[int] = set()
     limit = time.monotonic() + 5.0
     while time.monotonic() < limit:
-        found = processes_of(token)
+        found = processes_of(token, variable)
         if not found:
             break
         # All are stopped first: none is to see that another one is gone, as a window sees the end

@@ -119,7 +119,7 @@ def test_offers_say_whether_a_model_fits_and_choose_by_it(sim: PrimeSimulator, r
     rows = {" ".join(line.split()[1:3]): line for line in done.stdout.splitlines()}
     assert "FITS" in done.stdout.splitlines()[0]
     assert "✓ tight" in rows["1x A6000_48GB"] and "✗ 21 GiB short" in rows["1x RTX4090_24GB"]
-    assert "16 GPUs" in rows["16x H100_80GB"]
+    assert "on 2 machines" in rows["16x H100_80GB"] and "✓ " in rows["16x H100_80GB"]
     assert "3 billion parameters by its name" in done.stderr
     found = json.loads(
         run(
@@ -130,7 +130,9 @@ def test_offers_say_whether_a_model_fits_and_choose_by_it(sim: PrimeSimulator, r
         found["choice"]["offer"]["gpu_type"] == "A100_80GB"
         and found["offers"][0]["fit"]["state"] == "fits"
     )
-    assert [one["fit"]["state"] for one in found["offers"]][-1] == "unable"
+    assert [one["fit"]["state"] for one in found["offers"]][-1] == "short"
+    cluster = next(one for one in found["offers"] if one["nodes"] == 2)
+    assert (cluster["gpu_count"], cluster["fit"]["state"]) == (16, "fits"), "eight on each machine"
     done = run("pods", "offers", "--model", "x/y-671B", "--provider", "prime")
     assert (
         "comes nearest, and does not fit" in done.stderr and "is the best pick" not in done.stderr

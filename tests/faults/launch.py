@@ -280,9 +280,15 @@ class World:
         return False
 
 
+Make = Callable[[RunStore, PrimeSimulator], RunRecord]
+
+
 @contextlib.contextmanager
-def world(script: str = WORK, **behave: Any) -> Iterator[World]:
-    """A run that was planned and agreed to, in a world of its own."""
+def world(script: str = WORK, make: Make | None = None, **behave: Any) -> Iterator[World]:
+    """A run that was planned and agreed to, in a world of its own.
+
+    `make` plans it; by default it is `script`, on the cheapest machine.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="hudtui-launch-") as place,
         PrimeSimulator(step=5) as sim,
@@ -298,7 +304,7 @@ def world(script: str = WORK, **behave: Any) -> Iterator[World]:
         sim.behave(boot=20, install=10, **behave)
         (home / "project").mkdir()
         store = RunStore(home / "project" / ".hudtui")
-        store.add(_record(store, asyncio.run(_offer(sim)), script))
+        store.add(make(store, sim) if make else _record(store, cheapest(sim), script))
         environment = {
             name: text
             for name, text in os.environ.items()
@@ -308,12 +314,18 @@ def world(script: str = WORK, **behave: Any) -> Iterator[World]:
         yield World(sim, home, store, {**environment, "HOME": str(home), "HUDTUI_TRUST": str(home)})
 
 
-async def _offer(sim: PrimeSimulator) -> Offer:
-    provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
-    try:
-        return min((await provider.offers()).found, key=lambda one: one.price.hourly)
-    finally:
-        await provider.close()
+def cheapest(sim: PrimeSimulator, nodes: int = 1) -> Offer:
+    """The cheapest offer with so many machines."""
+
+    async def find() -> Offer:
+        provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
+        try:
+            offers = [one for one in (await provider.offers()).found if one.nodes == nodes]
+        finally:
+            await provider.close()
+        return min(offers, key=lambda one: one.price.hourly)
+
+    return asyncio.run(find())
 
 
 def _record(store: RunStore, offer: Offer, script: str) -> RunRecord:

@@ -73,11 +73,12 @@ class User:
             request, timeout=30
         ).close()
 
-    async def login(self, pod: Pod) -> Host:
-        address = pod.addresses[0]
+    async def login(self, pod: Pod, node: int = 0) -> Host:
+        address = pod.addresses[node]
         self.logins.append(address.user)
+        pin = f"{pod.id}.{node}"
         target = SshTarget(
-            address.user, address.host, address.port, keys=(self.key,), pin=pod.id, agent=""
+            address.user, address.host, address.port, keys=(self.key,), pin=pin, agent=""
         )
         return await self.pool.open(target)
 

@@ -20,6 +20,7 @@ from hudtui.core.demo.workspace import task_records
 from hudtui.core.plain import to_plain
 from hudtui.core.runs.store import RunStore
 from hudtui.core.training.recipe import REHEARSAL, recipe_from
+from hudtui.sim import PrimeSimulator
 
 ROOT = Path(__file__).parents[2]
 INSIDE = Path(__file__).parent / "inside_nodes.py"
@@ -115,19 +116,14 @@ def test_two_nodes_that_continue_have_the_gradients_of_two_that_went_on(
         assert apart <= 1e-5, "the optimizer goes on where it was"
 
 
-def test_a_rehearsal_on_two_nodes_is_one_run(
-    own_world: Path,
-    trainer_python: str,
-    trainer: ReadyPython,
-    read_rows: Callable[[Path], list[dict[str, Any]]],
-) -> None:
-    folder = workspace(own_world / "w")
+def rehearse(folder: Path, *options: str, **variables: str) -> tuple[dict[str, Any], str]:
+    """Rehearse on two nodes; returns what the command found, and what it said."""
     command = [sys.executable, "-m", "hudtui", "rl", "tasks.json", "--config"]
-    command += ["configs/2048.yaml", "--rehearse", "--nodes", "2", "--yes", "--json"]
+    command += ["configs/2048.yaml", "--rehearse", "--nodes", "2", "--yes", "--json", *options]
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "HUDTUI_TRAINER_PYTHON": trainer_python},
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -137,12 +133,46 @@ def test_a_rehearsal_on_two_nodes_is_one_run(
     found = json.loads(done.stdout)
     assert found["state"] == "finished"
     assert [node["state"] for node in found["nodes"]] == ["finished"]
+    return found, done.stderr
+
+
+def test_a_rehearsal_on_a_rented_cluster_is_one_run_and_leaves_no_machine(
+    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    folder = workspace(own_world / "w")
+    key = Path.home() / ".ssh" / "id_ed25519"
+    key.parent.mkdir(mode=0o700, exist_ok=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    with PrimeSimulator(step=5) as sim:
+        sim.add_ssh_key(key.with_suffix(".pub").read_text())
+        sim.behave(boot=1, install=0)
+        world = {"HUDTUI_SIM": sim.url, "HUDTUI_SIM_KEY": sim.api_key}
+        options = ("--provider", "prime", "--python", trainer_python)
+        found, said = rehearse(folder, *options, **world)
+        (pod,) = sim.pods.values()
+        assert (pod.nodes, pod.offer["gpuCount"]) == (2, 16) and not sim.alive
+    run = folder / ".hudtui" / "runs" / found["id"]
+    rows = [row for row in read_rows(run / "out" / "metrics.jsonl") if "reward" in row]
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    other = run.with_name(f"{run.name}.node-1")
+    assert "imitates calls" in (other / "logs" / "train-1.log").read_text()
+    assert "2 nodes have met" in said and "is ended, and that was verified" in said
+
+
+def test_a_rehearsal_on_two_nodes_is_one_run(
+    own_world: Path,
+    trainer_python: str,
+    trainer: ReadyPython,
+    read_rows: Callable[[Path], list[dict[str, Any]]],
+) -> None:
+    folder = workspace(own_world / "w")
+    found, said = rehearse(folder, HUDTUI_TRAINER_PYTHON=trainer_python)
     run = Path(found["folder"])
     rows = [row for row in read_rows(run / "out" / "metrics.jsonl") if "reward" in row]
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert (run / "out" / "model" / "adapter_model.safetensors").stat().st_size > 1000
     other = run.parent / f"{run.name}.node-1"
     assert not (other / "out" / "metrics.jsonl").exists(), "node 0 alone writes them"
-    assert "train-1 |" in done.stderr and "2 nodes have met" in done.stderr
+    assert "train-1 |" in said and "2 nodes have met" in said
     store = RunStore(folder / ".hudtui")
     assert store.record(found["id"]).spec.nodes == 2

@@ -34,8 +34,8 @@ class OfferMismatch:
     """One condition that an offer does not meet."""
 
     kind: str
-    """The condition: `type`, `count`, `socket`, `vram`, `price`, `spot`, `region`, `cloud`,
-    `stock`."""
+    """The condition: `type`, `nodes`, `count`, `socket`, `vram`, `price`, `spot`, `region`,
+    `cloud`, `stock`."""
     text: str
 
 
@@ -237,7 +237,7 @@ def choose(
         offers, query=query, spec=wanted, order=order, hours=hours, fit=fit, market=market
     )
     if not selection.found:
-        raise _nothing(selection, wanted)
+        raise _nothing(selection, wanted, query.nodes or 1)
     sound = tuple(offer for offer in selection.found if offer not in selection.doubts)
     if not sound:
         raise _only_doubtful(selection)
@@ -262,6 +262,9 @@ def _objections(
         yield OfferMismatch("type", f"it has {clean_line(offer.gpu_type, 40) or 'no GPU'}")
     elif spec is None and not query.gpu_types and not has_gpu(offer):
         yield OfferMismatch("type", "it has no GPU")
+    if query.nodes is not None and offer.nodes != query.nodes:
+        yield OfferMismatch("nodes", f"it is {_machines(offer.nodes)}")
+    own = offer.gpu_count if query.nodes is None else offer.node_gpus
     count = (
         query.gpu_count
         if query.gpu_count is not None
@@ -271,14 +274,16 @@ def _objections(
     )
     enough = (
         count is None
-        or not offer.gpu_count
-        or offer.gpu_count == count
-        or (offer.gpu_count > count and offer.provider in OWN_PROVIDERS)
+        or not own
+        or own == count
+        or (own > count and offer.provider in OWN_PROVIDERS)
     )
     if not enough:
-        yield OfferMismatch(
-            "count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}"
-        )
+        each = "" if offer.nodes == 1 else " on each machine"
+        yield OfferMismatch("count", f"it has {own} GPU{'s' * (own != 1)}{each}, not {count}")
+    if offer.gpu_count % offer.nodes and query.nodes is not None:
+        text = f"its {offer.gpu_count} GPUs are not equally many on {offer.nodes} machines"
+        yield OfferMismatch("nodes", text)
     if spec is not None and spec.socket and not fits_socket(spec, offer):
         yield OfferMismatch("socket", f"its socket is {clean_line(offer.socket, 20) or 'unknown'}")
     if query.min_vram is not None and (
@@ -301,6 +306,10 @@ def _objections(
         yield OfferMismatch("cloud", f"it is {clean_line(offer.cloud or offer.provider, 30)}'s")
     if offer.stock.lower() in _NONE:
         yield OfferMismatch("stock", "there is none left")
+
+
+def _machines(count: int) -> str:
+    return "one machine" if count == 1 else f"a cluster of {count} machines"
 
 
 def _is_in(offer: Offer, region: str) -> bool:
@@ -469,7 +478,8 @@ def _brief(offer: Offer) -> str:
         clean_line(word, 30) for word in (offer.cloud or offer.provider, offer.region) if word
     )
     gpus = f"{offer.gpu_count}x {clean_line(offer.gpu_type, 40)}" if offer.gpu_type else "no GPU"
-    return f"{gpus} at {price_text(offer.price)} ({where}{', spot' if offer.spot else ''})"
+    spot = ", spot" if offer.spot else ""
+    return f"{gpus}{offer.spread} at {price_text(offer.price)} ({where}{spot})"
 
 
 def _only_doubtful(selection: OfferSelection) -> InputError:
@@ -484,7 +494,11 @@ def _only_doubtful(selection: OfferSelection) -> InputError:
 
 
 _HINTS: dict[str, Callable[[Offer], str]] = {
-    "count": lambda offer: f"with {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}",
+    "nodes": lambda offer: f"with --nodes {offer.nodes}",
+    "count": lambda offer: (
+        f"with {offer.node_gpus} GPU{'s' * (offer.node_gpus != 1)}"
+        f"{' on each' if offer.nodes > 1 else ''}"
+    ),
     "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'unknown'}",
     "vram": lambda offer: f"with --min-vram {offer.gpu_memory or 0:g}",
     "price": lambda offer: "at a higher --max-price",
@@ -507,22 +521,39 @@ def _nearest_counts(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> 
     only.sort(key=lambda offer: (not offer.price.stated, price_in_usd(offer)))
     if spec is None:
         return only[:1]
-    sizes = {offer.gpu_count for offer in only}
+    sizes = {offer.node_gpus for offer in only}
     near = {
         max((size for size in sizes if size < spec.count), default=None),
         min((size for size in sizes if size > spec.count), default=None),
     }
     return [
-        next(offer for offer in only if offer.gpu_count == size)
+        next(offer for offer in only if offer.node_gpus == size)
         for size in sorted(size for size in near if size)
     ]
 
 
-def _nothing(selection: OfferSelection, spec: GpuSpec | None) -> InputError:
+def _nearest_nodes(rejected: Sequence[RejectedOffer], nodes: int) -> list[Offer]:
+    """Return the cheapest offer with the next smaller number of machines, and with the next larger.
+
+    Only offers that lack nothing but the number count.
+    """
+    only = [item.offer for item in rejected if [one.kind for one in item.objections] == ["nodes"]]
+    only.sort(key=lambda offer: (not offer.price.stated, price_in_usd(offer)))
+    numbers = sorted({offer.nodes for offer in only if offer.nodes != nodes})
+    near = [
+        *[one for one in numbers if one < nodes][-1:],
+        *[one for one in numbers if one > nodes][:1],
+    ]
+    return [next(offer for offer in only if offer.nodes == number) for number in near]
+
+
+def _nothing(selection: OfferSelection, spec: GpuSpec | None, nodes: int = 1) -> InputError:
     rejected = [
         item for item in selection.rejected if item.offer not in selection.doubts
     ] or selection.rejected
     what = f"no offer fits {spec}" if spec is not None else "no offer fits"
+    if nodes > 1:
+        what += f" on each of {nodes} machines" if spec is not None else f" on {nodes} machines"
     if not rejected:
         return InputError(what, why="There are no offers at all at the moment.")
     of_type = [
@@ -543,9 +574,9 @@ def _nothing(selection: OfferSelection, spec: GpuSpec | None) -> InputError:
         if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
             near.setdefault(item.objections[0].kind, item.offer)
     counts_near = _nearest_counts(of_type, spec)
-    pairs = [(kind, offer) for kind, offer in near.items() if kind != "count"] + [
-        ("count", offer) for offer in counts_near
-    ]
+    pairs = [(kind, offer) for kind, offer in near.items() if kind not in ("count", "nodes")]
+    pairs += [("count", offer) for offer in counts_near]
+    pairs += [("nodes", offer) for offer in _nearest_nodes(of_type, nodes)]
     hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in pairs]
     return InputError(
         what,

@@ -43,6 +43,8 @@ class Fit:
     """GiB of one GPU; None if not known."""
     reason: str = ""
     """What speaks against the machine, in a few words: `3 GiB short`; empty if nothing does."""
+    fix: str | None = None
+    """What to do about it, where that is not a matter of the machine."""
 
     @property
     def holds(self) -> bool:

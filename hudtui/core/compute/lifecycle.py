@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text
@@ -47,9 +47,9 @@ ProvisionStage = Literal[
     "intended", "created", "adopted", "waiting", "installing", "trying", "ready"
 ]
 Sleep = Callable[[float], Awaitable[None]]
-Login = Callable[[Pod], Awaitable[Host]]
-"""Logs in to the first of a pod's addresses. `LoginRefused` means that no key was accepted
-(yet)."""
+Login = Callable[[Pod, int], Awaitable[Host]]
+"""Logs in to one of a pod's addresses, by its number: that of a machine. `LoginRefused` means that
+no key was accepted (yet)."""
 
 PREFIX = "hudtui-"
 """The names of all pods that hudtui rents begin with it."""
@@ -91,10 +91,15 @@ class ProvisionStep:
     """Seconds since the epoch."""
     pod: Pod | None
     """The pod as it is known now; with `ready`, its first address is the address of the login."""
-    host: Host | None
-    """The connection; with `ready` alone."""
+    hosts: tuple[Host, ...]
+    """The connections with its machines; with `ready` alone."""
     text: str
     """One line for people."""
+
+    @property
+    def host(self) -> Host | None:
+        """Return the connection with its first machine."""
+        return self.hosts[0] if self.hosts else None
 
 
 def unique_name(stem: str) -> str:
@@ -153,6 +158,8 @@ def acquire(
 ) -> AsyncGenerator[ProvisionStep, None]:
     """Rent the chosen pod, or nothing, and wait until it can be used.
 
+    A cluster is one pod: it can be used when each of its machines can.
+
     Cancelling, or leaving the loop before `ready`, ends what was created. From `ready` on the pod
     belongs to the caller: it costs money until `terminate_pod`.
 
@@ -160,7 +167,7 @@ def acquire(
         order: What to rent, under a name from `unique_name`.
         provider: Where to rent it.
         ledger: Where the pod is written down first.
-        login: Logs in to the pod.
+        login: Logs in to a machine of the pod.
         limits: What the pod may cost. The day's budget is shared with all other pods.
             `PodRecord.until` is the moment at which its watchdog has to end it.
         tail: Seconds between the moment at which its limits stop the work on it and the one at
@@ -177,7 +184,7 @@ def acquire(
             more.
 
     Yields:
-        Steps; the last one is `ready`, with pod and host.
+        Steps; the last one is `ready`, with pod and hosts.
 
     Raises:
         OutOfCapacity, InsufficientFunds, AuthError: Nothing was created.
@@ -248,7 +255,7 @@ class _Attempt:
     unclear: ProviderError | None = None
     """Why it is not known whether the request created a pod."""
     pod: Pod | None = None
-    host: Host | None = None
+    hosts: tuple[Host, ...] = ()
     run: str | None = None
     """The run that it is for, whose manager puts a guard onto the pod, or ends it."""
     offer: Offer | None = None
@@ -293,9 +300,13 @@ class _Attempt:
                     )
 
     def step(self, kind: ProvisionStage, text: str) -> ProvisionStep:
-        return ProvisionStep(
-            kind, time.time(), self.pod, self.host if kind == "ready" else None, text
-        )
+        hosts = self.hosts if kind == "ready" else ()
+        return ProvisionStep(kind, time.time(), self.pod, hosts, text)
+
+    @property
+    def nodes(self) -> int:
+        """Return how many machines were chosen."""
+        return 1 if self.offer is None else self.offer.nodes
 
     async def update(self, state: Any, **facts: Any) -> None:
         await self.ledger.run(self.ledger.update, self.name, state, **facts)
@@ -452,28 +463,33 @@ class _Attempt:
         """
         told = f"{pod.gpu_count or ''} x {pod.gpu_type} {pod.socket}".removeprefix(" x ")
         self._require_chosen((kind_of(pod.gpu_type, socket=pod.socket),), pod.gpu_count, told)
+        if 1 < self.nodes < len(pod.addresses):
+            self._refuse_given(f"{len(pod.addresses)} machines")
 
-    async def look_inside(self, pod: Pod, host: Host) -> None:
-        """Compare the GPUs that the driver on the pod finds with what was chosen.
+    async def look_inside(self, pod: Pod, node: int) -> None:
+        """Compare the GPUs that the driver on a machine of the pod finds with what was chosen.
 
         A driver that does not work says nothing.
 
         Raises:
             ProvisionFailed: It is another machine.
         """
-        gpus, complaint = await find_gpus(host)
+        gpus, complaint = await find_gpus(self.hosts[node])
+        which = f" on machine {node}" if self.nodes > 1 else ""
         if complaint is not None and NO_DEVICES in complaint:
-            self._require_chosen((kind_of("CPU_NODE"),), 0, "no GPU, by its driver")
+            self._require_chosen((kind_of("CPU_NODE"),), 0, f"no GPU{which}, by its driver")
         if gpus:
             kinds = [
                 kind_of(gpu.name, None if gpu.memory_mib is None else gpu.memory_mib / 1024)
                 for gpu in gpus
             ]
-            count = len(gpus) if len(pod.addresses) == 1 else 0  # of several machines, this is one
+            # of several machines that were not ordered as such, this is one
+            count = len(gpus) * self.nodes if len(pod.addresses) == self.nodes else 0
             size = (
                 "" if gpus[0].memory_mib is None else f" with {gpus[0].memory_mib / 1024:.0f} GiB"
             )
-            self._require_chosen(kinds, count, f"{len(gpus)} x {gpus[0].name}{size}, by its driver")
+            told = f"{len(gpus)} x {gpus[0].name}{size}{which}, by its driver"
+            self._require_chosen(kinds, count, told)
 
     def _require_chosen(self, given: Sequence[GpuKind], count: int, told: str) -> None:
         offer = self.offer
@@ -488,37 +504,44 @@ class _Attempt:
         elif 0 < count != offer.gpu_count > 0:
             others = [*given]
         if others:
-            socket = f" {offer.socket}" if offer.socket else ""
-            raise ProvisionFailed(
-                f"{self.name} is not the machine that was chosen",
-                why=clean_line(f"chosen: {offer_title(offer)}{socket}; given: {told}"),
-            )
+            self._refuse_given(told)
+
+    def _refuse_given(self, told: str) -> NoReturn:
+        assert self.offer is not None
+        socket = f" {self.offer.socket}" if self.offer.socket else ""
+        raise ProvisionFailed(
+            f"{self.name} is not the machine that was chosen",
+            why=clean_line(f"chosen: {offer_title(self.offer)}{socket}; given: {told}"),
+        )
 
     async def wait(self) -> AsyncGenerator[ProvisionStep, None]:
-        """Follow the pod until a login succeeds."""
+        """Follow the pod until a login to each of its machines succeeds."""
         assert self.pod is not None
         began = changed = self.clock()
         before: tuple[object, ...] = ()
-        logins, arrived = LoginAttempts(self.login, self.clock), False
+        logins = [LoginAttempts(self.login, self.clock, node) for node in range(self.nodes)]
+        arrived = False
         while True:
             pod = self.pod
             self.compare(pod)
-            state = (pod.stage, pod.status, pod.progress, bool(pod.addresses))
+            complete = pod.stage == "ready" and len(pod.addresses) >= self.nodes
+            state = (pod.stage, pod.status, pod.progress, min(len(pod.addresses), self.nodes))
             if state != before:
                 before, changed = state, self.clock()
-                yield self.step(*_pod_state(pod))
+                yield self.step(*_pod_state(pod, self.nodes))
             if pod.stage == "failed":
                 raise ProvisionFailed(
                     f"{self.name} failed: {clean_line(pod.failure or pod.status)}"
                 )
-            if pod.stage == "ready" and pod.addresses:
+            if complete:
                 if not arrived:
                     arrived = True
                     self.compare(await self._whole(pod))
-                entered = await logins.try_login(pod)
-                if entered is not None:
-                    self.pod, self.host = entered
-                    await self.look_inside(*entered)
+                pod, news = await self._enter(pod, logins)
+                if len(self.hosts) == self.nodes:
+                    self.pod = pod
+                    for node in range(self.nodes):
+                        await self.look_inside(pod, node)
                     await self.update(
                         "ready",
                         pod=pod.id,
@@ -526,17 +549,17 @@ class _Attempt:
                         why=UNGUARDED if self.run is None else None,
                     )
                     return
-                if logins.news:
-                    yield self.step("trying", logins.news)
+                if news:
+                    yield self.step("trying", news)
             now = self.clock()
             if now - began > self.timeout:
                 raise ProvisionFailed(
                     f"{self.name} was not ready after {(now - began) / 60:.0f} min",
-                    why=f"its last state: {_pod_state(pod)[1]}",
+                    why=f"its last state: {_pod_state(pod, self.nodes)[1]}",
                 )
-            if now - changed > self.patience and pod.stage != "ready":
+            if now - changed > self.patience and not complete:
                 raise ProvisionFailed(
-                    f"{self.name} is stuck: {_pod_state(pod)[1]}",
+                    f"{self.name} is stuck: {_pod_state(pod, self.nodes)[1]}",
                     why=f"nothing has changed for {(now - changed) / 60:.0f} min",
                 )
             interval = (
@@ -553,6 +576,23 @@ class _Attempt:
                 raise
             except ProviderError as error:
                 yield self.step("waiting", f"{error.what}; asking again")
+
+    async def _enter(self, pod: Pod, logins: Sequence[LoginAttempts]) -> tuple[Pod, str]:
+        """Log in to every machine of the pod; `hosts` has those that let in.
+
+        Returns:
+            The pod with the accepted users, and what is new about the first machine that did not.
+        """
+        hosts: list[Host] = []
+        self.hosts = ()
+        for attempt in logins:
+            entered = await attempt.try_login(pod)
+            if entered is None:
+                return pod, attempt.news
+            pod, host = entered
+            hosts.append(host)
+        self.hosts = tuple(hosts)
+        return pod, ""
 
     async def _whole(self, pod: Pod) -> Pod:
         """All that the provider says of the pod, where it answers.
@@ -671,10 +711,12 @@ def _dearer(pod: Pod, order: Order) -> str:
     )
 
 
-def _pod_state(pod: Pod) -> tuple[ProvisionStage, str]:
+def _pod_state(pod: Pod, nodes: int) -> tuple[ProvisionStage, str]:
     word = clean_line(pod.status) or pod.stage
+    if pod.stage == "ready" and len(pod.addresses) >= nodes:
+        return "trying", f"logging in to {', '.join(map(str, pod.addresses[:nodes]))}"
     if pod.stage == "ready" and pod.addresses:
-        return "trying", f"logging in to {pod.addresses[0]}"
+        return "installing", f"{len(pod.addresses)} of {nodes} machines have an address"
     if pod.stage in ("installing", "ready"):
         return "installing", f"installing: {word}" + (
             "" if pod.progress is None else f", {pod.progress} %"
@@ -695,29 +737,32 @@ def offer_title(offer: Offer) -> str:
     """Return the GPUs of an offer, who has them, and whether it is a spot machine."""
     gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without a GPU"
     where = f" at {offer.cloud}" if offer.cloud else ""
-    return clean_line(f"{gpus}{where}{', spot' if offer.spot else ''}")
+    return clean_line(f"{gpus}{offer.spread}{where}{', spot' if offer.spot else ''}")
 
 
 # --- logging in -----------------------------------------------------------------------------------
 
 
-async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
-    """Log in to a pod, as the user that its provider names or another usual one.
+async def log_in_to_pod(pod: Pod, login: Login, node: int = 0) -> tuple[Pod, Host]:
+    """Log in to a machine of a pod, as the user that its provider names or another usual one.
 
     Returns:
-        The pod, with the accepted user in its addresses, and the connection.
+        The pod, with the accepted user in that machine's address, and the connection.
 
     Raises:
         LoginRefused: Every user was rejected.
         MachineError: The pod could not be reached.
     """
     refusal: LoginRefused | None = None
-    for user in dict.fromkeys((*(address.user for address in pod.addresses[:1]), *_USERS)):
-        tried = replace(
-            pod, addresses=tuple(replace(address, user=user) for address in pod.addresses)
-        )
+    named = [address.user for address in pod.addresses[node : node + 1]]
+    for user in dict.fromkeys((*named, *_USERS)):
+        addresses = [
+            replace(address, user=user) if number == node else address
+            for number, address in enumerate(pod.addresses)
+        ]
+        tried = replace(pod, addresses=tuple(addresses))
         try:
-            return tried, await login(tried)
+            return tried, await login(tried, node)
         except LoginRefused as error:
             refusal = refusal or error
     assert refusal is not None
@@ -725,13 +770,13 @@ async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
 
 
 class LoginAttempts:
-    """Repeated logins to one pod that its provider calls ready.
+    """Repeated logins to one machine of a pod that its provider calls ready.
 
     Keys may arrive late, and the SSH server too.
     """
 
-    def __init__(self, login: Login, clock: Callable[[], float]) -> None:
-        self._login, self._clock = login, clock
+    def __init__(self, login: Login, clock: Callable[[], float], node: int) -> None:
+        self._login, self._clock, self._node = login, clock, node
         self._refused: float | None = None
         """Since when its server rejects every key, by the clock."""
         self._silent: float | None = None
@@ -746,9 +791,10 @@ class LoginAttempts:
             ProvisionFailed: It will not work any more.
             HostKeyChanged: Another machine answers at the address.
         """
+        address = pod.addresses[self._node]
         try:
             async with asyncio.timeout(_LOGIN_TIMEOUT):
-                return await log_in_to_pod(pod, self._login)
+                return await log_in_to_pod(pod, self._login, self._node)
         except HostKeyChanged:
             raise
         except LoginRefused as error:
@@ -756,14 +802,14 @@ class LoginAttempts:
             self._refused, self._silent = (now if self._refused is None else self._refused), None
             if now - self._refused > _KEY_PATIENCE:
                 raise ProvisionFailed(
-                    f"{pod.addresses[0]} rejected every SSH key for {now - self._refused:.0f} s",
+                    f"{address} rejected every SSH key for {now - self._refused:.0f} s",
                     why=error.why,
                     fix=(
                         "Does the provider have the key that you log in with? `hudtui pods keys "
                         "list` shows both."
                     ),
                 ) from None
-            self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
+            self._say(f"{address} does not accept the key yet; trying again")
         except (MachineError, OSError, TimeoutError) as error:
             now = self._clock()
             self._silent = now if self._silent is None else self._silent
@@ -774,7 +820,7 @@ class LoginAttempts:
             )
             if now - self._silent > _LOGIN_PATIENCE:
                 raise ProvisionFailed(
-                    f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s",
+                    f"{address} could not be reached for {now - self._silent:.0f} s",
                     why=what,
                 ) from None
             self._say(f"{what}; trying again")

@@ -56,6 +56,8 @@ class Features:
     """No real money is spent. Shown wherever the provider is."""
     brings_ssh_key: bool = False
     """It puts an SSH key of its own onto its pods: the user's key is not needed."""
+    clusters: bool = False
+    """It rents several machines as one pod; see `Offer.nodes`."""
     terminates_itself: bool = False
     """Its pods end for good by themselves when their time is over; a pod that is only switched off
     would not."""

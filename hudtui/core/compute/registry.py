@@ -201,10 +201,10 @@ def open_provider(
     raise ProviderError(what, fix=fix or None)
 
 
-def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
-    """Return the SSH login of a pod's first node; None for this computer.
+def pod_target(pod: Pod, lookup: Lookup, node: int = 0) -> SshTarget | None:
+    """Return the SSH login of a machine of a pod; None for this computer.
 
-    A pod's host key is kept by pod id, not by address.
+    Its host key is kept by pod id and number of the machine, not by address.
 
     Raises:
         ProviderError: The pod's address is not known yet.
@@ -220,15 +220,14 @@ def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
     entry = rentals().get(pod.provider)
     if entry is not None and entry.target is not None and (target := entry.target(pod)) is not None:
         return target
-    if not pod.addresses:
+    if len(pod.addresses) <= node:
         raise ProviderError(
             f"{clean_line(pod.name or pod.id, 60)} has no address yet",
             why=f"Its state is {pod.status or pod.stage}.",
         )
-    address, key = pod.addresses[0], key_path(lookup)
-    return SshTarget(
-        address.user, address.host, address.port, keys=(key,) if key else (), pin=pod.id
-    )
+    address, key = pod.addresses[node], key_path(lookup)
+    pin = f"{pod.id}.{node}" if node else pod.id
+    return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), pin=pin)
 
 
 async def pod_ssh_command(
@@ -256,14 +255,14 @@ async def pod_ssh_command(
     return await asyncio.to_thread(ssh_argv, target, KnownHosts(), command, tty=tty)
 
 
-def pod_login(lookup: Lookup) -> Callable[[Pod], Awaitable[Host]]:
-    """Return the function that logs in to a pod, for `acquire`.
+def pod_login(lookup: Lookup) -> Callable[[Pod, int], Awaitable[Host]]:
+    """Return the function that logs in to a machine of a pod, for `acquire`.
 
     With the user's key, over the shared connections.
     """
     from hudtui.core.remote.hosts import open_host
 
-    async def login(pod: Pod) -> Host:
-        return await open_host(pod_target(pod, lookup) or "local")
+    async def login(pod: Pod, node: int) -> Host:
+        return await open_host(pod_target(pod, lookup, node) or "local")
 
     return login

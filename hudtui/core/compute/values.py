@@ -84,6 +84,8 @@ class Offer:
     """Names of the available system images."""
     setup_minutes: float | None = None
     """The provider's estimate of the setup time, in minutes."""
+    nodes: int = 1
+    """Machines that are rented as one: a cluster has several. Price and GPUs are those of all."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The provider's own data, needed to order the offer."""
 
@@ -99,6 +101,16 @@ class Offer:
         Without the provider's own data, and so not to be ordered.
         """
         return replace(self, raw={})
+
+    @property
+    def node_gpus(self) -> int:
+        """Return the GPUs of each machine of the offer."""
+        return self.gpu_count // self.nodes
+
+    @property
+    def spread(self) -> str:
+        """Return the machines of a cluster in words, ` on 2 machines`; empty for one machine."""
+        return f" on {self.nodes} machines" if self.nodes > 1 else ""
 
     @property
     def gpu_hour(self) -> float:
@@ -141,6 +153,8 @@ class Query:
     spot: bool | None = None
     regions: tuple[str, ...] = ()
     clouds: tuple[str, ...] = ()
+    nodes: int | None = None
+    """Machines that are rented as one; counts of GPUs are those of each of them then."""
 
 
 @dataclass(frozen=True)

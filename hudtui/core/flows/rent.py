@@ -137,7 +137,8 @@ async def rent(
     ]
     simulated = provider.features.simulated
     gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else "a machine without a GPU"
-    question = f"Rent {gpus} for {price_text(offer.price)}/h{' (simulated)' if simulated else ''}?"
+    paid = f"{price_text(offer.price)}/h{' (simulated)' if simulated else ''}"
+    question = f"Rent {gpus}{offer.spread} for {paid}?"
     if not await person.confirm(question, tuple(lines), yes="Rent", danger=not simulated):
         return
     order = Order(
@@ -162,19 +163,23 @@ async def rent(
     async with aclosing(steps):
         async for step in steps:
             yield step
-            if step.pod is not None and step.host is not None:
+            if step.pod is not None and step.hosts:
                 # The steps are not left before the user was told: they keep the claim on the pod,
                 # and report what becomes of it if this is cancelled.
                 yield Rented(
                     step.pod,
-                    await put_watchdog(step.host, step.pod, provider, ledger, settings.get),
+                    await put_watchdog(step.hosts, step.pod, provider, ledger, settings.get),
                 )
 
 
 async def put_watchdog(
-    host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]
+    hosts: Sequence[Host],
+    pod: Pod,
+    provider: Provider,
+    ledger: Ledger,
+    lookup: Callable[[str], str | None],
 ) -> str:
-    """Start the watchdog of a pod without a run.
+    """Start the watchdog of a pod without a run, on each of its machines.
 
     Returns:
         What the watchdog will do, or why there is none, for people.
@@ -182,12 +187,11 @@ async def put_watchdog(
     try:
         with contextlib.suppress(MachineError):  # a full disk takes no guard away
             await ledger.run(_grant_again, ledger, pod.name)
-        return await _watch(host, pod, provider, ledger, lookup)
+        return await _watch(hosts, pod, provider, ledger, lookup)
     except HudtuiError as error:
-        return (
-            "No guard is on the machine, which costs money until you end it: "
-            f"{'; '.join(error.lines())}"
-        )
+        where = "the machine" if len(hosts) == 1 else f"all of its {len(hosts)} machines"
+        told = "; ".join(error.lines())
+        return f"No guard is on {where}, which costs money until you end it: {told}"
 
 
 async def change_limits(
@@ -222,8 +226,10 @@ async def change_limits(
     if run is not None or pod.stage != "ready":
         return ""
     try:
-        _, host = await log_in_to_pod(pod, pod_login(lookup))
-        return await _watch(host, pod, provider, ledger, lookup)
+        record = await ledger.run(ledger.get, pod.name)
+        nodes = record.order.offer.nodes if record is not None and record.order is not None else 1
+        hosts = [(await log_in_to_pod(pod, pod_login(lookup), node))[1] for node in range(nodes)]
+        return await _watch(hosts, pod, provider, ledger, lookup)
     except HudtuiError as error:
         return f"The guard on the machine keeps its old limits: {'; '.join(error.lines())}"
 
@@ -249,19 +255,26 @@ def _write_limits(ledger: Ledger, name: str, limits: Limits) -> None:
 
 
 async def _watch(
-    host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]
+    hosts: Sequence[Host],
+    pod: Pod,
+    provider: Provider,
+    ledger: Ledger,
+    lookup: Callable[[str], str | None],
 ) -> str:
-    """Give the watchdog the limits of the ledger; it starts if it does not run.
+    """Give the watchdogs the limits of the ledger; they start if they do not run.
 
     Returns what it will do, for people.
     """
     record = await ledger.run(ledger.get, pod.name)
-    promise = await watchdog.start_watchdog(
-        host, record.until if record else None, provider, pod.id, lookup=lookup
-    )
+    until = record.until if record else None
+    promises = [
+        await watchdog.start_watchdog(host, until, provider, pod.id, lookup=lookup)
+        for host in hosts
+    ]
     if record is not None and record.why == UNGUARDED:
         with contextlib.suppress(MachineError):  # a full disk takes no guard away
             await ledger.run(ledger.update, record.name, why="")
+    promise = promises[0]
     return watchdog.UNLIMITED if promise is None else f"{promise.text} {promise.caveat}".strip()
 
 

@@ -63,7 +63,7 @@ async def stop(
     summary, record = await asyncio.to_thread(lambda: (store.summary(run), store.record(run)))
     name = _name(summary)
     if not summary.active and not summary.holds_machine:
-        if record.spec.peers and (remaining := await end_peers(record)):
+        if record.spec.rent is None and (remaining := await end_peers(record)):
             raise MachineError(f"{name} has ended on node 0 alone", why="; ".join(remaining))
         return Stopped(summary, f"{name} has ended already: {summary.state}.")
     rented = "Its results are fetched, and its machine is ended."

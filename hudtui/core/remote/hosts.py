@@ -3,6 +3,7 @@
 One shared connection for each, made when it is first needed. A name is `local`, what `ssh` would be
 given (`user@host[:port]`, a name of `~/.ssh/config`), or `pod:NAME` for a rented machine, whose
 address becomes known only after the plan was made: it is stored here, in the user's own folder.
+The further machines of a cluster are `pod:NAME.1`, `pod:NAME.2`, ...
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ LOCAL = "local"
 POD_PREFIX = "pod:"
 """Names of rented machines begin with this."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_NODE = re.compile(_NAME.pattern + r"(\.[1-9]\d{0,2})?")
 
 
 @dataclass
@@ -226,15 +228,22 @@ async def close_hosts() -> None:
 # --- rented machines ------------------------------------------------------------------------------
 
 
-def pod_host(machine: str) -> str:
+def pod_host(machine: str, node: int = 0) -> str:
     """The host name of a machine that was, or will be, rented under the name `machine`.
+
+    `node` is its number in a cluster.
 
     Raises:
         InputError: `machine` is not a valid name.
     """
     if not _NAME.fullmatch(machine):
         raise InputError(f"{machine!r} is not a valid name for a machine")
-    return POD_PREFIX + machine
+    return f"{POD_PREFIX}{machine}.{node}" if node else POD_PREFIX + machine
+
+
+def pod_of(host: str) -> str | None:
+    """The name that a rented machine was ordered under; None for other machines."""
+    return host[len(POD_PREFIX) :].partition(".")[0] if host.startswith(POD_PREFIX) else None
 
 
 def save_address(host: str, target: SshTarget) -> None:
@@ -294,6 +303,6 @@ def find_target(host: str) -> SshTarget:
 
 def _file(host: str) -> Path:
     name = host.removeprefix(POD_PREFIX)
-    if not _NAME.fullmatch(name):
+    if not _NODE.fullmatch(name):
         raise InputError(f"{host!r} is not the name of a machine")
     return app_paths().data / "machines" / f"{name}.json"

@@ -213,7 +213,7 @@ def _gpus(offer: Offer) -> str:
     """Return the GPUs of an offer as they are typed; with the socket where one can be asked for."""
     if not offer.gpu_count:
         return "cpu"
-    gpus = f"{offer.gpu_count}x{offer.gpu_type}"
+    gpus = f"{offer.node_gpus}x{offer.gpu_type}"
     with contextlib.suppress(InputError):  # the socket is the provider's text, and may be anything
         if offer.socket and parse_spec(with_socket := f"{gpus} {offer.socket}").socket:
             return with_socket

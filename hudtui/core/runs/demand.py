@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ class Demand:
                 "unable",
                 f"It cannot be trained there: {error.what}.",
                 reason=f"not on {plural(gpus, 'GPU')}",
+                fix=error.fix,
             )
         if not found:
             return judge_memory(None, memory)
@@ -91,9 +92,8 @@ class Demand:
         verdict = unable(offer, bfloat16=self.recipe.bf16)
         if verdict is not None:
             return verdict
-        return self.on_gpus(
-            offer.gpu_count, None if offer.gpu_memory is None else offer.gpu_memory * GIB_PER_GB
-        )
+        memory = None if offer.gpu_memory is None else offer.gpu_memory * GIB_PER_GB
+        return replace(self, nodes=offer.nodes).on_gpus(offer.node_gpus, memory)
 
 
 def check_rental(demand: Demand, offer: Offer) -> str:

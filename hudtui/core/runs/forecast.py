@@ -129,7 +129,9 @@ def forecast(
     currency = "USD" if rent is None else rent.currency
     made = Forecast(steps, "", step, highest=highest, at_limit=at_limit, currency=currency)
     gpu = gpu or (
-        f"{rent.offer.gpu_count} x {rent.offer.gpu_type}" if rent is not None else "this machine"
+        f"{rent.offer.gpu_count} x {rent.offer.gpu_type}{rent.offer.spread}"
+        if rent is not None
+        else "this machine"
     )
     if step is None:
         model = clean_line(recipe.model.rpartition("/")[2], 60)
@@ -253,9 +255,10 @@ def _work(spec: RunSpec, host: str) -> tuple[Any, ...]:
     recipe: Recipe = recipe_for(spec)
     rent = spec.rent
     place = (
-        (host, spec.gpus, spec.gpu_memory) if rent is None else (*_gpu(rent), rent.offer.gpu_count)
+        (host, spec.gpus, spec.gpu_memory) if rent is None else (*_gpu(rent), rent.offer.node_gpus)
     )
-    return spec.engine, recipe.model, place, tuple(getattr(recipe, name) for name in _WORK)
+    settings = tuple(getattr(recipe, name) for name in _WORK)
+    return spec.engine, recipe.model, place, spec.nodes, settings
 
 
 def _gpu(rent: Rental) -> tuple[str, float | None]:

@@ -26,13 +26,13 @@ from hudtui.core.plain import to_plain
 from hudtui.core.process import machine_label
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, find_host, find_target
+from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
 from hudtui.core.runs.again import remove_unused
 from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, failure_text
 from hudtui.core.training.engines import find_engine
 from hudtui.core.training.package_data import NAME as WHEEL_NAME
 from hudtui.core.training.package_data import PACKAGE_FOLDER, wheel_bytes
@@ -45,6 +45,8 @@ _IN_MEMORY = 16 * 1024 * 1024
 """Largest size in bytes of a file that is read into memory before it is sent to a machine."""
 _RUNS_THERE = PurePosixPath(".hudtui/runs")
 """Folder of the runs on a machine behind SSH."""
+_ANSWERS = 10.0
+"""Seconds to wait for an answer of a node that others do not need."""
 _ENDS_ALONE = 20.0
 """Seconds in which the other nodes end by themselves after node 0."""
 _SAY_EVERY = 2.0
@@ -161,12 +163,16 @@ async def continue_launch(
     peers = peers_of(record)
     try:
         if not await machine.begun():
-            for node in (machine, *peers):
-                async with contextlib.aclosing(_prepare(node, store, tmux=tmux)) as events:
+            # Node 0 comes last: its plan is the sign that the whole run may be started.
+            for node in (*peers, machine):
+                async with contextlib.aclosing(_send_files(node, store)) as events:
                     async for event in events:
                         yield event
             if peers:
                 await introduce(machine, peers)
+            for node in (*peers, machine):
+                if planned := await _send_plan(node, store, tmux=tmux):
+                    yield planned
         for peer in peers:  # before node 0, whose start is that of the run
             await peer.start(_secrets(machine.record.plan, lookup))
         began = time.monotonic()
@@ -197,9 +203,8 @@ async def continue_launch(
         raise
 
 
-async def _prepare(
-    machine: RunFolder, store: RunStore, *, tmux: bool
-) -> AsyncGenerator[RunEvent, None]:
+async def _send_files(machine: RunFolder, store: RunStore) -> AsyncGenerator[RunEvent, None]:
+    """Make a node's folder, and send the run's files to it."""
     run, first = machine.record.id, machine.node == 0
     began = time.monotonic()
     await machine.make_folder()
@@ -218,17 +223,20 @@ async def _prepare(
         await machine.host.put(
             await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME)
         )
-    if first and (event := await _step(store, run, "files", began)):
-        yield event
-    began = time.monotonic()
-    await machine.put_supervisor(tmux=tmux)
     if first:
-        event = await _step(store, run, "plan", began)
+        event = await _step(store, run, "files", began)
     else:
         text = f"{machine.title} has the run's files"
         event = await store.run(store.append, run, "note", {"message": text}, once=text)
     if event:
         yield event
+
+
+async def _send_plan(machine: RunFolder, store: RunStore, *, tmux: bool) -> RunEvent | None:
+    """Send a node its supervisor and its plan: from then on it can be started."""
+    began = time.monotonic()
+    await machine.put_supervisor(tmux=tmux)
+    return None if machine.node else await _step(store, machine.record.id, "plan", began)
 
 
 async def _send(
@@ -270,10 +278,6 @@ async def _send(
             await sending
 
 
-_PORT = 29400
-"""Port of node 0 at which the other nodes come, on machines behind SSH."""
-
-
 async def introduce(machine: RunFolder, peers: Sequence[RunFolder]) -> None:
     """Tell each node of a run which one it is, and where node 0 may be reached.
 
@@ -282,12 +286,12 @@ async def introduce(machine: RunFolder, peers: Sequence[RunFolder]) -> None:
     Raises:
         MachineError: A machine does not answer, or node 0 has no address.
     """
-    about = await _introduced(machine) or {
-        "hosts": [machine.host.name, *(peer.host.name for peer in peers)],
-        "addresses": await _addresses(machine),
-        "port": free_port() if machine.host.name == LOCAL else _PORT,
-        "key": secrets.token_hex(32),
-    }
+    about = await _introduced(machine)
+    if about is None:
+        addresses, port = await _meeting_place(machine)
+        hosts = [machine.host.name, *(peer.host.name for peer in peers)]
+        key = secrets.token_hex(32)
+        about = {"hosts": hosts, "addresses": addresses, "port": port, "key": key}
     for node in (machine, *peers):
         text = json.dumps({**about, "rank": node.node})
         await node.host.put(text.encode(), node.path("nodes.json"), mode=0o600)
@@ -304,20 +308,39 @@ async def _introduced(machine: RunFolder) -> dict[str, Any] | None:
     return None
 
 
-async def _addresses(machine: RunFolder) -> list[str]:
-    """Return the addresses of node 0 to try: its own ones, then the one that SSH uses."""
+async def _meeting_place(machine: RunFolder) -> tuple[list[str], int]:
+    """Return the addresses of node 0 to try, and its port for the other nodes.
+
+    The addresses are its own ones, then the one that SSH uses. Machines that SSH reaches on this
+    computer may be several on it, as simulated ones are: their port is any that is free.
+
+    Raises:
+        MachineError: It does not answer, or has no free port.
+    """
     if machine.host.name == LOCAL:
-        return ["127.0.0.1"]
+        return ["127.0.0.1"], free_port()
     done = await machine.host.run(
         isolated_python_command(machine.python, machine.path("nodes.py"), "addresses"), timeout=60
     )
-    own = [line for line in done.stdout.split() if _ADDRESS.fullmatch(line)]
+    words = done.stdout.split()
+    own = [word for word in words if _ADDRESS.fullmatch(word)]
+    ports = [int(word) for word in words if _PORT.fullmatch(word)]
+    if not ports:
+        raise MachineError(
+            f"{machine.title} does not say at which port the other nodes can meet it",
+            why=failure_text(done.stderr),
+        )
     target = await asyncio.to_thread(find_target, machine.host.name)
-    return list(dict.fromkeys((*own[:_ADDRESSES], target.host)))
+    own = own[:_ADDRESSES]
+    if target.host in _LOOPBACK:
+        return list(dict.fromkeys((target.host, *own))), free_port()
+    return list(dict.fromkeys((*own, target.host))), ports[0]
 
 
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+_PORT = re.compile(r"\d{4,5}")
 _ADDRESSES = 16
+_LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def free_port() -> int:
@@ -360,13 +383,17 @@ async def stop_peers(
 async def end_peers(record: RunRecord) -> tuple[str, ...]:
     """Make sure that a run that has ended on node 0 ends on the others.
 
-    They get some seconds to end by themselves, because node 0 tells them, and are stopped then.
+    They get some seconds to end by themselves, because node 0 tells them, and are stopped then. One
+    that does not answer is not waited for.
 
     Returns:
         Sentences about those that may still run.
     """
-    peers, until = peers_of(record), time.monotonic() + _ENDS_ALONE
-    open_peers = list(peers)
+    peers = peers_of(record)
+    silences = await asyncio.gather(*map(_silence, peers))
+    silent = tuple(sentence for sentence in silences if sentence)
+    open_peers = [peer for peer, why in zip(peers, silences, strict=True) if not why]
+    until = time.monotonic() + _ENDS_ALONE
     while open_peers and time.monotonic() < until:
         for peer in tuple(open_peers):
             try:
@@ -376,7 +403,17 @@ async def end_peers(record: RunRecord) -> tuple[str, ...]:
             if status.supervisor is None and status.ended:
                 open_peers.remove(peer)
         await asyncio.sleep(0.5 if open_peers else 0.0)
-    return await stop_peers(open_peers, grace=None, why="the run has ended on node 0")
+    left = await stop_peers(open_peers, grace=None, why="the run has ended on node 0")
+    return (*silent, *left)
+
+
+async def _silence(peer: RunFolder) -> str | None:
+    """Return a sentence about a node that does not answer; None about one that does."""
+    try:
+        await ensure_reachable(peer.host, within=_ANSWERS)
+    except MachineError as error:
+        return f"{peer.title} may still run: {error_sentence(error)}"
+    return None
 
 
 async def _stop_peer(peer: RunFolder, grace: float | None, why: str | None) -> str | None:

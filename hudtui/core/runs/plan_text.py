@@ -109,6 +109,9 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
 
     paid = " (simulated: no money is spent)" if rent.simulated else ""
     lines = [PlanLine("machine", f"{rent.machine}, rented from {rent.provider}{paid}")]
+    if record.spec.peers:
+        text = f"its {record.plan.nodes} machines train together, and are rented and ended as one"
+        lines.append(PlanLine("nodes", text))
     if prepared is not None and prepared.choice is not None:
         lines.append(PlanLine("", offer_text(prepared.choice.offer)))
         lines += [PlanLine("", clean_line(reason, 300)) for reason in prepared.choice.reasons]

@@ -46,12 +46,13 @@ from hudtui.core.runs.launch import (
     available_secrets,
     check_inputs,
     continue_launch,
+    end_peers,
     error_sentence,
     stop_run,
 )
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.results import FetchedResults, Progress, fetch_results, results_folder
-from hudtui.core.runs.run_folder import MachineEvents, RunFolder
+from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.run_lock import is_managed, lock_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -227,7 +228,9 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
     await remote.grant(limits)
     await remote.append("limits", limits.to_json())
     if (await remote.summary()).started is not None:
-        await remote.machine.rule(await remote.rules())
+        rules = await remote.rules()
+        for node in remote.nodes:
+            await node.rule(remote.rules_of(node, rules))
 
 
 class _StoppedEarly(RunError):
@@ -256,6 +259,7 @@ class RemoteRun:
         self.lookup, self.tmux, self.progress = lookup, tmux, progress
         self.host = find_host(record.host)
         self.machine = RunFolder(self.host, record)
+        self.nodes = (self.machine, *peers_of(record))
         self.reports = MachineEvents(self.machine, store, events)
         self.warned: set[str] = set()
         self.told: set[str] = set()
@@ -453,7 +457,8 @@ class RemoteRun:
     ) -> AsyncGenerator[RunEvent, None]:
         """Let the machine reach environments on this computer until this iterator ends."""
         for port in self.record.spec.tunnels:
-            await open_ports.enter_async_context(self.host.reverse(port, "127.0.0.1", port))
+            for node in self.nodes:
+                await open_ports.enter_async_context(node.host.reverse(port, "127.0.0.1", port))
             if event := await self.append(
                 "note", {"message": f"port {port} of this computer is port {port} there"}
             ):
@@ -512,13 +517,13 @@ class RemoteRun:
             self.unwanted = True  # only once, because cancelling the order also pauses
             raise _StoppedEarly(f"run {self.run} was stopped before its machine was ready")
 
-    async def login(self, pod: Pod) -> Host:
-        """Log in, and store the pod's address."""
-        target = pod_target(pod, self.context.settings)
+    async def login(self, pod: Pod, node: int) -> Host:
+        """Log in to a machine of the pod, and store its address."""
+        target = pod_target(pod, self.context.settings, node)
         assert target is not None  # rented machines are behind SSH
-        save_address(self.record.host, target)
+        save_address(self.nodes[node].host.name, target)
         await open_host(target)
-        return self.host
+        return self.nodes[node].host
 
     async def note(self, step: ProvisionStep) -> RunEvent | None:
         """Record a step of the order as an event."""
@@ -599,8 +604,10 @@ class RemoteRun:
     async def begin(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Start the watchdog, then the run."""
         began = time.monotonic()
-        await self.machine.make_folder()
-        await self.arm()
+        rules = await self.rules()
+        for node in self.nodes:
+            await node.make_folder()
+            await self.arm(node, rules)
         if event := await self.step("guard", began):
             yield event
         if (
@@ -634,26 +641,29 @@ class RemoteRun:
                 for event in await self.events()
                 if event.type == "stop_requested"
             ]
-            await stop_run(self.run, self.host, self.store, grace=asked[-1] if asked else None)
+            await self.end_run(grace=asked[-1] if asked else None)
             return
         async with contextlib.AsyncExitStack() as opened, aclosing(self.tunnels(opened)) as events:
             async for event in events:
                 yield event
-            await self.arm()
-            if revived := await self.revive():
-                yield revived
+            await self.arm(self.machine, await self.rules())
+            async with aclosing(self.revive()) as revived:
+                async for event in revived:
+                    yield event
             open_ports.push_async_callback(opened.pop_all().aclose)
         self.joined = True
 
-    async def arm(self) -> None:
-        """Start the watchdog on the machine, with its key if there is one."""
-        rules = await self.rules()
-        await self.machine.arm(
-            rules,
-            key=guard_key(self.context.provider.name, self.context.settings)
-            if rules["end"]
-            else None,
-        )
+    async def arm(self, node: RunFolder, rules: Mapping[str, Any]) -> None:
+        """Start the watchdog on a machine, with its key if there is one."""
+        key = guard_key(self.context.provider.name, self.context.settings) if rules["end"] else None
+        await node.arm(self.rules_of(node, rules), key=key)
+
+    def rules_of(self, node: RunFolder, rules: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the rules of a node's watchdog.
+
+        Node 0 alone tells whether the run idles: the others may log nothing for hours.
+        """
+        return {**rules, "idle_seconds": None} if node.node else rules
 
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
@@ -729,14 +739,16 @@ class RemoteRun:
                             yield event
                 if time.monotonic() - looked > self.context.look and (await self.summary()).active:
                     looked = time.monotonic()
-                    if revived := await self.revive():
-                        yield revived
+                    async with aclosing(self.revive()) as revived:
+                        async for event in revived:
+                            yield event
             except (MachineError, InputError) as error:  # the run may still be running
                 if said := await self.append(
                     "note", {"message": error_sentence(error)}, once=f"note:{error_sentence(error)}"
                 ):
                     yield said
                 await self.check_exists(error)
+                await self.ask_others(error)
             except RunError as error:  # the machine keeps its events until the store can be written
                 away = False
                 self.tell(error)
@@ -751,7 +763,7 @@ class RemoteRun:
                         f"the machine of run {self.run} does not answer",
                         why="; ".join(verdict.reasons),
                     )
-                await stop_run(self.run, self.host, self.store, why="; ".join(verdict.reasons))
+                await self.end_run(why="; ".join(verdict.reasons))
             async with aclosing(self.warn(verdict)) as events:
                 async for event in events:
                     yield event
@@ -785,22 +797,49 @@ class RemoteRun:
         except TimeoutError:
             raise Disconnected(f"{self.record.host} does not answer") from None
 
-    async def revive(self) -> RunEvent | None:
-        """Start supervisor and watchdog again after a reboot.
+    async def revive(self) -> AsyncGenerator[RunEvent, None]:
+        """Start supervisors and watchdogs again after a reboot, on each machine.
 
-        They continue the run, or record its end.
+        They continue the run, or record its end. Node 0 comes last, as at the start. Another node
+        that does not answer is not waited for: node 0 says what became of it.
         """
-        began, status = time.monotonic(), await self.machine.status()
-        if status.supervisor is not None or status.ended:
-            return None
-        await self.arm()
-        await self.machine.start(available_secrets(self.record.plan, self.lookup))
-        if status.status is None:
-            return await self.step("supervisor", began)
-        text = (
-            "its supervisor had ended, perhaps with a reboot of the machine, and was started again"
-        )
-        return await self.append("note", {"message": text})
+        for node in (*self.nodes[1:], self.machine):
+            began, bound = time.monotonic(), self.context.within if node.node else None
+            try:
+                async with asyncio.timeout(bound):
+                    status = await node.status()
+            except (MachineError, TimeoutError):
+                if not node.node:
+                    raise
+                continue
+            if status.supervisor is not None or status.ended:
+                continue
+            await self.arm(node, await self.rules())
+            await node.start(available_secrets(self.record.plan, self.lookup))
+            whose = f"the supervisor of {node.title}" if node.node else "its supervisor"
+            text = f"{whose} had ended, perhaps with a reboot of the machine, and was started again"
+            if status.status is not None:
+                event = await self.append("note", {"message": text})
+            else:
+                event = None if node.node else await self.step("supervisor", began)
+            if event:
+                yield event
+
+    async def end_run(self, *, grace: float | None = None, why: str | None = None) -> None:
+        """Stop the run, and verify that it has ended on node 0.
+
+        What may be left of it on the other nodes ends with them: all are one machine to the
+        provider.
+
+        Raises:
+            MachineError: Node 0 does not answer, or a process of the run is left there.
+        """
+        try:
+            await stop_run(self.run, self.host, self.store, grace=grace, why=why)
+        except MachineError as error:
+            if len(self.nodes) == 1 or (await self.summary()).active:
+                raise
+            await self.append("note", {"message": error_sentence(error)})
 
     async def warn(self, verdict: LimitVerdict) -> AsyncGenerator[RunEvent, None]:
         """Record a note for each limit that is near, once."""
@@ -832,6 +871,27 @@ class RemoteRun:
                 f"{self.context.provider.title} "
                 f"{'no longer knows it' if pod is None else f'calls it {pod.status}'}"
             ),
+        ) from error
+
+    async def ask_others(self, error: HudtuiError) -> None:
+        """Ask the other nodes what became of the run while node 0 does not answer.
+
+        A node that has lost node 0 has ended its part, and says why.
+
+        Raises:
+            MachineError: The run has failed there: nothing is left that node 0 could go on with.
+        """
+        for node in self.nodes[1:]:
+            with contextlib.suppress(MachineError, TimeoutError):
+                async with asyncio.timeout(self.context.within):
+                    status = await read_status(node.host, node.path("status.json"))
+                if status is not None and status.state == "failed":
+                    break
+        else:
+            return
+        raise MachineError(
+            f"{self.machine.title} does not answer, and run {self.run} has failed on {node.title}",
+            why=status.why,
         ) from error
 
     async def lost(self, error: HudtuiError) -> PodRecord | None:
@@ -870,7 +930,7 @@ class RemoteRun:
                     await self.append("stopped", {"why": "stopped before it started"})
             return
         try:
-            await stop_run(self.run, self.host, self.store, grace=grace)
+            await self.end_run(grace=grace)
         except MachineError as error:
             await self.append(
                 "stopped", {"why": f"its machine could not be asked: {error_sentence(error)}"}
@@ -912,6 +972,7 @@ class RemoteRun:
                 yield event
             return
         if owned.state == "ready":
+            living = () if summary.started is None else await end_peers(self.record)
             try:
                 began = time.monotonic()
                 collected = await self.fetch()
@@ -941,6 +1002,8 @@ class RemoteRun:
                     "the machine is kept, as you wished, and costs money: hudtui pods terminate "
                     f"{self.rent.machine}"
                 )
+                if living:
+                    text += f" ({'; '.join(living)})"
                 if event := await self.append("note", {"message": text}):
                     yield event
                 return
@@ -1005,18 +1068,15 @@ class RemoteRun:
 
     async def fetch(self) -> FetchedResults:
         """Fetch the results, with several attempts if the connection is lost."""
+        target = results_folder(self.record, self.store)
         for _ in range(_FETCHES):
             try:
                 await self._last_words()
-                return await fetch_results(
-                    self.machine, results_folder(self.record, self.store), progress=self.progress
-                )
+                return await fetch_results(self.machine, target, progress=self.progress)
             except Disconnected as error:
                 await self.check_exists(error)
                 await self.context.sleep(_FETCH_PAUSE)
-        return await fetch_results(
-            self.machine, results_folder(self.record, self.store), progress=self.progress
-        )
+        return await fetch_results(self.machine, target, progress=self.progress)
 
     async def _last_words(self) -> None:
         """Wait briefly for the supervisor's last `status.json`.
@@ -1049,7 +1109,7 @@ class RemoteRun:
             if never
             else f"{self.rent.machine} is ended, and that was verified"
         )
-        forget_address(self.record.host)
+        self._forget_addresses()
         return {
             "kind": "never" if never else "released",
             "billed": billed,
@@ -1057,9 +1117,13 @@ class RemoteRun:
             "text": text,
         }
 
+    def _forget_addresses(self) -> None:
+        for name in (self.record.host, *self.record.spec.peers):
+            forget_address(name)
+
     async def gone(self, owned: PodRecord | None) -> RunEvent | None:
         """Record that the machine no longer exists."""
-        forget_address(self.record.host)
+        self._forget_addresses()
         if not (await self.summary()).holds_machine:
             return None
         data = self._released(

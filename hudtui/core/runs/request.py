@@ -114,8 +114,8 @@ class RunRequest(JobOptions):
     )
     gpus: str | None = knob(
         None,
-        "GPUs to rent, such as 4xH100; by default those for a training that hold the model, the "
-        "cheapest first.",
+        "GPUs to rent, such as 4xH100, for each machine; by default those for a training that hold "
+        "the model, the cheapest first.",
         *("--gpus", "-g"),
         label="GPUs",
         unset="by fit, then price",
@@ -124,8 +124,8 @@ class RunRequest(JobOptions):
     )
     nodes: int = knob(
         1,
-        "Machines that train together; by default as many as --host names. A rehearsal on this "
-        "machine plays them all.",
+        "Machines that train together; by default as many as --host names. Rented ones are one "
+        "cluster. A rehearsal on this machine plays them all.",
         minimum=1,
         maximum=64,
         in_form=False,

@@ -53,7 +53,7 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         gpus=site.gpus,
         gpu_memory=site.gpu_memory,
         nodes=request.node_count,
-        peers=site.peers,
+        peers=site.peers if rent is None else rent.hosts[1:],
         shape=None if work.demand is None else work.demand.shape,
         training=work.training,
         trainer_python=request.python,

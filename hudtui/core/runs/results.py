@@ -20,7 +20,7 @@ from hudtui.core.errors import MachineError
 from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import FileChanged
-from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host
 from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, failure_text
@@ -47,6 +47,8 @@ _PATIENCE, _SILENCE = 900.0, 20.0
 """Seconds that a machine may take to list its results, and seconds in which it says nothing
 meanwhile."""
 _TRIES = 5
+_ANSWERS = 10.0
+"""Seconds to wait for an answer of a node beside node 0."""
 """Times that a file is fetched while it changes."""
 _NAMED = 5
 """Largest number of skipped files that are named."""
@@ -132,18 +134,29 @@ async def pull(
         progress: Called with the progress of each file.
 
     Raises:
-        MachineError: See `fetch_results`.
+        MachineError: See `fetch_node`.
         RunError: The run does not exist.
         Untrusted: The user did not start this run.
     """
     record = await store.run(store.own_record, run)
     target = results_folder(record, store) if output is None else output.absolute()
-    machine = RunFolder(find_host(record.host), record)
-    fetched = await fetch_results(machine, target, progress=progress)
-    for peer in peers_of(record):
+    return await fetch_results(RunFolder(find_host(record.host), record), target, progress=progress)
+
+
+async def fetch_results(
+    machine: RunFolder, target: Path, *, progress: Progress | None = None
+) -> FetchedResults:
+    """Fetch the results of a run from node 0, and the logs of its other nodes beside them.
+
+    Raises:
+        MachineError: See `fetch_node`.
+    """
+    fetched = await fetch_node(machine, target, progress=progress)
+    for peer in peers_of(machine.record):
         place = Path(node_folder(str(target), peer.node))
         try:
-            more = await fetch_results(peer, place, progress=progress)
+            await ensure_reachable(peer.host, within=_ANSWERS)
+            more = await fetch_node(peer, place, progress=progress)
         except MachineError:  # a lost node keeps its logs, and nothing else
             name = f"the logs of {peer.title}, which does not answer"
             fetched = replace(fetched, skipped=(*fetched.skipped, name))
@@ -178,7 +191,7 @@ async def results_here(
     return (await pull(record.id, store, progress=progress)).folder
 
 
-async def fetch_results(
+async def fetch_node(
     machine: RunFolder, target: Path, *, progress: Progress | None = None
 ) -> FetchedResults:
     """Fetch the outputs, logs and records of a run into a local folder.

@@ -189,7 +189,7 @@ class RunFolder:
         Raises:
             MachineError: The watchdog did not start.
         """
-        await arm_watchdog(self.host, self.record.folder, rules, key=key)
+        await arm_watchdog(self.host, self.folder, rules, key=key)
 
     async def rule(self, rules: Mapping[str, Any]) -> None:
         await self.host.put(

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hudtui.core.compute.gpus import CPU, GpuSpec, is_meant
 from hudtui.core.compute.owned_hosts import OwnedHost, offers_of
 from hudtui.core.errors import HudtuiError, InputError, MachineError
-from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, find_target
+from hudtui.core.remote.hosts import LOCAL, find_host, find_target, pod_of
 from hudtui.core.runs.checks import Check, Remedy, fine, lacking, missing, refused, warning
 from hudtui.core.runs.demand import GIB_PER_GB, Demand
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.work import Work
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, plural
 from hudtui.core.training.memory import cpu_estimate
 from hudtui.core.training.options import PLAYER, TRAINER
 from hudtui.core.training.recipe import Recipe
@@ -74,7 +74,7 @@ class RunSite:
     gpu_memory: float = _MEMORY
     """Memory of each GPU in GiB."""
     peers: tuple[str, ...] = ()
-    """The user's machines that train together with it: node 1, 2, ..."""
+    """The user's machines that train together with it: node 1, 2, ...; empty for rented ones."""
 
     @property
     def remote(self) -> bool:
@@ -155,6 +155,8 @@ def _memory_check(demand: Demand, fit: Fit, *, rented: bool) -> Iterator[Check]:
         return  # a note of the plan reports it
     if fit.state == "fits":
         yield fine("memory", fit.why)
+    elif fit.fix is not None and rented:
+        yield missing("memory", fit.why, fit.fix)
     elif fit.hopeless and rented:
         yield missing(
             "memory", f"{fit.why} The model does not fit.", demand.advice, remedy="choose-machine"
@@ -267,9 +269,7 @@ def _refuse_nodes(request: RunRequest, host: str | None) -> Check | None:
         text = f"the engine {request.engine} works on one machine, and {count} nodes are asked for"
         return missing("nodes", text, f"Leave out --nodes, or train with --engine {TRAINER}.")
     if host is None:
-        text = f"a run rents one machine, and {count} nodes are asked for"
-        fix = "Name machines of your own (--host A --host B), or rent one with more GPUs (--gpus)."
-        return missing("nodes", text, fix)
+        return None  # a cluster is rented as one
     places = [_place(name) for name in named]
     if twice := [
         name for name, place in zip(named, places, strict=True) if places.count(place) > 1
@@ -473,7 +473,8 @@ def _has_paid_gpus(host: str) -> bool:
     """
     from hudtui.core.compute.pods import Ledger
 
-    record = Ledger().get(host.removeprefix(POD_PREFIX)) if host.startswith(POD_PREFIX) else None
+    pod = pod_of(host)
+    record = None if pod is None else Ledger().get(pod)
     return record is not None and record.last_pod().gpu_count > 0
 
 
@@ -547,6 +548,16 @@ async def _rented_site(
     request = work.request
     market: Sequence[Offer] = ()
     checks: list[Check] = []
+    if request.node_count > 1 and not provider.features.clusters:
+        text = (
+            f"{provider.title} rents one machine for a run, and {request.node_count} nodes are "
+            "asked for"
+        )
+        fix = (
+            "Rent a cluster from another provider (--provider prime), name machines of your own "
+            "(--host A --host B), or rent one machine with more GPUs (--gpus)."
+        )
+        return RunSite(None, (missing("nodes", text, fix),))
     if request.offer is None and provider.features.paid:
         answer = await provider.offers()
         market = answer.found
@@ -567,7 +578,7 @@ async def _rented_site(
     except InputError as error:
         checks.append(refused("keys", error))
     gpu_memory = (offer.gpu_memory or _MEMORY) * GIB_PER_GB
-    gpus = max(offer.gpu_count, 1)
+    gpus = max(offer.node_gpus, 1)
     return RunSite(
         None, tuple(checks), choice=choice, seller=seller, gpus=gpus, gpu_memory=gpu_memory
     )
@@ -606,6 +617,7 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
 
     request, by_user = work.request, ("you have chosen it",)
     if request.offer is not None:
+        _require_nodes(request.offer, request.node_count)
         return OfferChoice(request.offer, by_user)
     if not provider.features.paid:
         raise InputError(
@@ -615,10 +627,28 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
         return _choose_of(_payable(market, work.limits), work, market)
     offer = find_offer(market, request.offer_name)
     if offer is not None:
+        _require_nodes(offer, request.node_count)
         return OfferChoice(offer, by_user)
     text = f"{provider.title} has no offer {clean_line(request.offer_name, 40)}"
     fix = "hudtui pods offers lists the current offers; with --gpus the cheapest is taken."
     raise InputError(text, why="Offers come and go.", fix=fix)
+
+
+def _require_nodes(offer: Offer, nodes: int) -> None:
+    """Check that an offer has as many machines as the run.
+
+    Raises:
+        InputError: It has more or fewer, or its GPUs are not spread evenly over them.
+    """
+    if offer.nodes != nodes:
+        text = f"offer {offer.short} has {plural(offer.nodes, 'machine')}, and the run {nodes}"
+        raise InputError(text, fix=f"Take all of them (--nodes {offer.nodes}), or another offer.")
+    if offer.gpu_count % nodes:
+        raise InputError(
+            f"the {offer.gpu_count} GPUs of offer {offer.short} are not equally many on its "
+            f"{nodes} machines",
+            fix="Take another offer.",
+        )
 
 
 def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
@@ -645,9 +675,15 @@ def _choose_of(offers: Sequence[Offer], work: Work, market: Sequence[Offer]) -> 
     from hudtui.core.compute.values import Query
 
     request, demand, gpus = work.request, work.demand, work.gpus
-    query = Query(spot=bool(request.spot), clouds=request.clouds, regions=request.regions)
+    query = Query(
+        spot=bool(request.spot),
+        clouds=request.clouds,
+        regions=request.regions,
+        nodes=request.node_count,
+    )
     if demand is None:
-        if gpus is None and any(not has_gpu(offer) for offer in offers):
+        so_many = [offer for offer in offers if offer.nodes == request.node_count]
+        if gpus is None and any(not has_gpu(offer) for offer in so_many):
             gpus = CPU
         elif gpus is None:
             query = replace(query, spot=request.spot)
@@ -675,7 +711,9 @@ def offer_text(offer: Offer) -> str:
     )
     spot = ", spot: the provider can reclaim it at any time" if offer.spot else ""
     return clean_line(
-        f"{what} at {price_text(offer.price)} an hour" + (f" ({where})" if where else "") + spot,
+        f"{what}{offer.spread} at {price_text(offer.price)} an hour"
+        + (f" ({where})" if where else "")
+        + spot,
         200,
     )
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Order
+from hudtui.core.remote.hosts import pod_host
 from hudtui.core.training.plan import JobSpec
 
 
 @dataclass(frozen=True)
 class Rental:
-    """A machine that is rented for one run and ended after it."""
+    """A machine, or a cluster, that is rented for one run and ended after it."""
 
     provider: str
     """Name of the provider."""
@@ -36,6 +37,11 @@ class Rental:
     """True if the machine is simulated: it costs nothing, and is never really switched off."""
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host names of its machines, that of node 0 first."""
+        return tuple(pod_host(self.machine, node) for node in range(self.offer.nodes))
+
+    @property
     def order(self) -> Order:
         """The order for the provider."""
         return Order(
@@ -48,7 +54,7 @@ class RunSpec(JobSpec):
     """A run: its work, its machine and its limits."""
 
     peers: tuple[str, ...] = ()
-    """The user's machines beside that of the run, where it has several nodes: node 1, 2, ..."""
+    """The machines beside that of the run, where it has several nodes: node 1, 2, ..."""
     rent: Rental | None = None
     """None for this machine, or a machine that the user owns."""
     limits: Limits = Limits()  # noqa: RUF009 - frozen

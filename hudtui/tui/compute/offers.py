@@ -252,7 +252,7 @@ def offer_lines(
         f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
     )
     title: list[Any] = [
-        (clean_line(gpus, 60), "bold $primary"),
+        (clean_line(gpus + offer.spread, 60), "bold $primary"),
         (f"  {offer.short}", "$foreground-muted"),
     ]
     lines.append(Content.assemble(*title, ("  (simulated)", "bold $warning") if simulated else ""))
@@ -270,7 +270,8 @@ def offer_lines(
             lines.extend(fact_lines(name, value, style, width))
 
     if price.stated:
-        fact("price", f"{price_of(offer)} an hour for the machine", "bold")
+        what = "the machine" if offer.nodes == 1 else f"all {offer.nodes} machines"
+        fact("price", f"{price_of(offer)} an hour for {what}", "bold")
         if offer in listed.doubts:
             fact(
                 "", f"! doubtful: {listed.doubts[offer]}; it is never chosen by itself", "$warning"

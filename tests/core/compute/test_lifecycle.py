@@ -368,7 +368,7 @@ def _login_with_driver(world: Any, lines: list[str]) -> Any:
     """A login to a machine whose driver says that: name and MiB of each GPU, and the parts of the
     last one."""
 
-    async def login(pod: Pod) -> Any:
+    async def login(pod: Pod, node: int = 0) -> Any:
         host = await world.login(pod)
         gpus, parts = (
             [line for line in lines if (" MIG " in line) == part] for part in (False, True)

@@ -395,7 +395,7 @@ async def rent(
             stub.tell(clusters={ONE: {"status": "INIT", "after": "UP"}})
             way_in(ONE)
 
-    async def login(pod: Pod) -> Host:
+    async def login(pod: Pod, node: int = 0) -> Host:
         assert pod_target(pod, {}.get) is not None
         return host or LocalHost()
 
@@ -494,7 +494,7 @@ async def test_a_launch_that_fails_says_why_and_leaves_nothing(
         stub.now += seconds
         stub.tell(launches={ONE: "FAILED"})
 
-    async def login(pod: Pod) -> Host:
+    async def login(pod: Pod, node: int = 0) -> Host:
         raise AssertionError("there is nothing to log in to")
 
     steps = acquire(order, sky, ledger, login=login, sleep=sleep, clock=lambda: stub.now)
@@ -513,7 +513,7 @@ async def test_a_cancelled_order_takes_its_launch_back(
     async def sleep(seconds: float) -> None:
         stub.now += seconds
 
-    async def login(pod: Pod) -> Host:
+    async def login(pod: Pod, node: int = 0) -> Host:
         raise AssertionError
 
     steps = acquire(order, sky, ledger, login=login, sleep=sleep, clock=lambda: stub.now)

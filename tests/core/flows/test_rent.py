@@ -254,8 +254,8 @@ async def test_new_limits_reach_the_guard_through_the_ledger(
     monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", keep)
     record = world.ledger.get(pod.name)
     assert record is not None and record.until is not None
-    host: Any = None
-    await put_watchdog(host, pod, world.prime, world.ledger, {}.get)
+    hosts: Any = [None]
+    await put_watchdog(hosts, pod, world.prime, world.ledger, {}.get)
     assert given == [record.until]
 
 
@@ -275,8 +275,8 @@ async def test_the_guard_gets_the_time_that_the_charged_price_leaves(
         given.append(until)
 
     monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", keep)
-    host: Any = None
-    await put_watchdog(host, pod, world.prime, world.ledger, {}.get)
+    hosts: Any = [None]
+    await put_watchdog(hosts, pod, world.prime, world.ledger, {}.get)
     record = world.ledger.get(pod.name)
     assert record is not None and record.until is not None and given == [record.until]
     assert (record.until - record.created) / 3600 == pytest.approx(hours, abs=0.05)

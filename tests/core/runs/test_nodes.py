@@ -123,8 +123,6 @@ async def test_machines_that_are_named_are_the_nodes(
         ({"host": "me@a", "nodes": 2}, "2 nodes need 2 machines, and me@a is one", "Name 2"),
         ({"host": "local", "nodes": 3}, "3 nodes need 3 machines, and this machine", "--rehearse"),
         ({"host": "me@a,me@b", "nodes": 3}, "3 nodes are asked for, and 2 machines", "to 2"),
-        ({"nodes": 2}, "a run rents one machine, and 2 nodes are asked for", "--host A --host B"),
-        ({"provider": "prime", "nodes": 2}, "a run rents one machine, and 2 nodes", "--gpus"),
         (
             {"host": "me@a,me@b", "engine": "rollouts"},
             "the engine rollouts works on one machine, and 2 nodes",

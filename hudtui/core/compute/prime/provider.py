@@ -70,7 +70,7 @@ class PrimeProvider:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.team_id = team_id
-        self.features = Features(paid=True, simulated=simulated)
+        self.features = Features(paid=True, simulated=simulated, clusters=True)
         self._http = PrimeHttp(api_key, base_url, title=self.title, timeout=timeout, sleep=sleep)
         self._known: dict[str, Pod] = {}
         self._poll = _StatusBatch(self._states)
@@ -110,7 +110,8 @@ class PrimeProvider:
         Raises:
             ProviderError: Nothing could be read at all.
         """
-        kinds = {"single machines": "/availability/gpus", "clusters": "/availability/multi-node"}
+        clusters = "clusters"
+        kinds = {"single machines": "/availability/gpus", clusters: "/availability/multi-node"}
         parts = await asyncio.gather(
             *map(self._offer_pages, kinds.values()), return_exceptions=True
         )
@@ -125,7 +126,7 @@ class PrimeProvider:
             rows, lacking = part
             warnings += [f"{kind}: {text}" for text in lacking]
             for row in rows:
-                offer = parse_offer(row, self.name)
+                offer = parse_offer(row, self.name, cluster=kind == clusters)
                 if offer is not None:
                     before = found.get(offer.id)
                     found[offer.id] = (

@@ -24,14 +24,20 @@ _FLAGS_WITH_VALUE = frozenset("BbcDEeFIiJLlmOoPQRSWw")
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(?:%\w+)?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 _IMAGE_TORCH = re.compile(r"cuda_(\d+)_(\d+)_pytorch_(\d+)_(\d+)")
+_GPUS_A_NODE = 8
+"""GPUs of each machine of a cluster. No offer says how many machines it has: the logins of the pod
+show it, and are compared before anything begins on them."""
 _IMAGES_AFTER = ("ubuntu_22_cuda_12", "prime_rl")
 
 
 # --- offers ---
 
 
-def parse_offer(raw: Any, provider: str) -> Offer | None:
-    """Parse an offer. Return None if it lacks a field that an order needs, or is not available."""
+def parse_offer(raw: Any, provider: str, *, cluster: bool = False) -> Offer | None:
+    """Parse an offer. Return None if it lacks a field that an order needs, or is not available.
+
+    `cluster`: it is in the list of those with several machines.
+    """
     if not isinstance(raw, Mapping):
         return None
     gpu_type, cloud, cloud_id = (
@@ -87,6 +93,7 @@ def parse_offer(raw: Any, provider: str) -> Offer | None:
         memory_gb=_default(raw.get("memory")),
         images=tuple(filter(None, map(_text, _sequence(raw.get("images"))))),
         setup_minutes=_number(raw.get("provisioningTime")),
+        nodes=max(-(-count // _GPUS_A_NODE), 1) if cluster else 1,
         raw=raw,
     )
 
