@@ -22,6 +22,7 @@ import typer
 import hudtui.core
 import hudtui.tui
 from hudtui.cli.app import build
+from hudtui.cli.effects import EFFECTS, READ_ONLY, leaves, takes
 from hudtui.core.audit.checks import CHECKS
 from hudtui.core.audit.players import PLAYERS
 from hudtui.core.diagnosis.signatures import SIGNATURES
@@ -240,6 +241,40 @@ def exit_codes() -> Iterator[str]:
     )
 
 
+def effects() -> Iterator[str]:
+    """Yield the lines of the page of what commands change."""
+    root: Any = typer.main.get_command(build())
+    known = dict(leaves(root))
+    yield "# What commands change"
+    yield ""
+    yield (
+        f"{NOTE} A command that *asks* shows what it is about to do, and waits for a yes; `--yes` "
+        "says it in advance. Where there is no terminal and no `--yes`, it fails with exit code 2 "
+        "and does nothing. Two push without a question where nobody can be asked: `hudtui hf` and "
+        "`hudtui tasks push`, unless `--no-push` is given. "
+        "See [for coding agents](../agents.md)."
+    )
+    yield ""
+    rows = [
+        (
+            f"`hudtui {words}`",
+            effect.changes,
+            effect.costs or "no",
+            "yes" if takes(known[words], "--yes") else "no",
+            "yes" if takes(known[words], "--dry-run") else f"no: {effect.no_dry_run}",
+        )
+        for words, effect in EFFECTS.items()
+    ]
+    yield from _table(("command", "changes", "costs money", "asks", "`--dry-run`"), rows)
+    yield ""
+    yield "All of these have `--json`. These commands change nothing:"
+    yield ""
+    yield from _table(
+        ("command", "`--json`"),
+        [(f"`hudtui {words}`", f"no: {why}" if why else "yes") for words, why in READ_ONLY.items()],
+    )
+
+
 def signatures() -> Iterator[str]:
     """Yield the lines of the page of signatures."""
     yield "# Signatures"
@@ -317,6 +352,7 @@ PAGES = {
     "keys.md": keys,
     "settings.md": settings,
     "exit-codes.md": exit_codes,
+    "effects.md": effects,
     "signatures.md": signatures,
     "audit.md": audit,
 }

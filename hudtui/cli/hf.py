@@ -65,6 +65,10 @@ async def hf(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Accept every suggestion without asking.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check the tasks, and neither write nor push anything."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document, and never ask.")
     ] = False,
@@ -85,6 +89,7 @@ async def hf(
     from hudtui.core.tasks.convert import ConversionResult, TaskErrors
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, check_tasks, make_dataset
     from hudtui.core.tasks.hub import use_hub_of
+    from hudtui.core.text import plural
 
     settings = open_project().settings()
     if not no_push:
@@ -103,6 +108,15 @@ async def hf(
         token=token,
         **options,
     )
+    if dry_run:
+        checked = await follow(check_tasks(asked, settings), ConversionResult, quiet=as_json)
+        if as_json:
+            console.out_json(_answer(checked) | {"dry_run": True})
+            return
+        show_problems(checked)
+        console.out(f"{plural(checked.valid, 'task')} of {checked.total:,} can be used")
+        console.say("nothing was written or pushed")
+        return
     if yes:
         asked = take_choices(asked, settings, decided)
     elif console.interactive() and not as_json:

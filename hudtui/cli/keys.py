@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.options import Json, Yes
+from hudtui.cli.options import DryRun, Json, Yes
 from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ async def register_key(
         typer.Option(help="Name at the provider; by default hudtui and the file's name."),
     ] = None,
     yes: Yes = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Register your public key with Prime Intellect as the primary key for new machines.
@@ -140,7 +141,8 @@ async def register_key(
     from hudtui.core.errors import InputError
     from hudtui.core.flows import keys
 
-    settings, person = compute.settings(), Terminal(yes=yes)
+    settings = compute.settings()
+    person = Terminal(yes=yes, dry=dry_run, as_json=as_json)
     chosen = path or key_path(settings.get)
     if chosen is None:
         raise InputError("you have no SSH key", fix="Make one with: hudtui pods keys create")

@@ -16,6 +16,10 @@ from hudtui.core.training.options import WHAT
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show what would be asked, with its price; change nothing."),
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")]
 Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
 TokenBudget = Annotated[

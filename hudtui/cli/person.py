@@ -19,14 +19,16 @@ class NoTerminal(typer.BadParameter):
 class Terminal:
     """A `Person` who is asked on standard error and answers on standard input."""
 
-    def __init__(self, *, yes: bool = False) -> None:
+    def __init__(self, *, yes: bool = False, dry: bool = False, as_json: bool = False) -> None:
         """Make the person.
 
         Args:
             yes: The user has agreed to everything in advance (`--yes`), and takes the suggested
                 answers.
+            dry: The user only wants to see the first question (`--dry-run`), whatever `yes` says.
+            as_json: With `dry`: the question is one JSON document.
         """
-        self._yes = yes
+        self._yes, self._dry, self._as_json = yes and not dry, dry, as_json
 
     async def confirm(
         self,
@@ -41,7 +43,9 @@ class Terminal:
 
         Raises:
             NoTerminal: There is no terminal, and the user has not agreed in advance.
+            Exit: The user only wanted to see the question.
         """
+        self._end_if_dry(title, lines)
         for line in lines:
             console.say(line)
         if self._yes:
@@ -70,6 +74,7 @@ class Terminal:
             NoTerminal: There is no terminal, and there is no suggested answer that `--yes` could
                 take.
         """
+        self._end_if_dry(title, lines)
         if self._yes and value:
             return value
         if until is None:
@@ -102,6 +107,7 @@ class Terminal:
         Raises:
             NoTerminal: There is no terminal, and the user has not agreed in advance.
         """
+        self._end_if_dry(title, lines)
         at = next((number for number, choice in enumerate(choices) if choice.value == value), None)
         if self._yes:
             return choices[at or 0].value if choices else None
@@ -129,6 +135,19 @@ class Terminal:
     def say(self, text: str, /, *, severity: Severity = "information") -> None:
         """See `Person.say`. Warnings and errors are marked by a word."""
         console.say(f"{severity}: {text}" if severity in ("warning", "error") else text)
+
+    def _end_if_dry(self, title: str, lines: tuple[str, ...]) -> None:
+        """End a command that was to ask only; nothing has been done."""
+        if not self._dry:
+            return
+        if self._as_json:
+            facts = [line for line in lines if line]
+            console.out_json({"dry_run": True, "question": title, "facts": facts})
+        else:
+            for line in (*lines, title):
+                console.out(line)
+            console.say("nothing was done")
+        raise typer.Exit
 
     def _require_terminal(self) -> None:
         if not console.interactive():

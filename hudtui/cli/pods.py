@@ -13,7 +13,7 @@ import typer
 from hudtui.cli import compute, console
 from hudtui.cli.command import top
 from hudtui.cli.compute import Providers
-from hudtui.cli.options import Json, Limit, Yes
+from hudtui.cli.options import DryRun, Json, Limit, Yes
 from hudtui.cli.person import Terminal
 from hudtui.cli.pods_create import create
 from hudtui.core.errors import InputError, MachineError
@@ -240,7 +240,9 @@ async def limits(
 
 @app.command("terminate")
 @console.run_async(when_ended=_MAY_LIVE)
-async def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
+async def terminate(
+    names: Names, yes: Yes = False, dry_run: DryRun = False, as_json: Json = False
+) -> None:
     """End machines, verify that they have ended, and show their bills."""
     from hudtui.core.compute.known_pods import find_pod
 
@@ -251,7 +253,7 @@ async def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> No
         for one in already:
             console.say(f"{one.pod.name or one.pod.id} has ended already")
         living = await _to_end([one for one in found if one.pod.alive], ledger)
-        ended = await _end(living, ledger, Terminal(yes=yes))
+        ended = await _end(living, ledger, Terminal(yes=yes, dry=dry_run, as_json=as_json))
     if as_json:
         console.out_json([*(one.to_json() for one in already), *ended])
 
@@ -340,6 +342,7 @@ def reconcile(
         ),
     ] = False,
     yes: Yes = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Compare the providers' machines with hudtui's records, and show machines without a run.
@@ -347,13 +350,13 @@ def reconcile(
     Each is shown with its age and its cost.
     """
     console.run(
-        _reconcile(end=end, yes=yes, as_json=as_json),
+        _reconcile(end, Terminal(yes=yes, dry=dry_run, as_json=as_json), as_json=as_json),
         as_json=as_json,
         when_ended=_MAY_LIVE if end else "",
     )
 
 
-async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
+async def _reconcile(end: bool, person: Terminal, *, as_json: bool) -> None:
     from hudtui.core.compute.reconcile import reconcile as compare
 
     ledger = _ledger()
@@ -362,7 +365,7 @@ async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
             found = await compare(providers, ledger)
         if not (as_json and end):
             _print_reconciled(found, providers, as_json)
-        ended = await _end(found.orphans, ledger, Terminal(yes=yes)) if end else []
+        ended = await _end(found.orphans, ledger, person) if end else []
     if end and as_json:
         console.out_json(ended)
 

@@ -11,7 +11,7 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.compute import OfferOptions
-from hudtui.cli.options import Json, Yes, takes_request
+from hudtui.cli.options import DryRun, Json, Yes, takes_request
 from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ async def create(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Part of the machine's name.")] = None,
     yes: Yes = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Rent a machine and wait until it accepts logins.
@@ -64,7 +65,12 @@ async def create(
         )
         # --yes agrees to the price, and to no change of the account.
         steps = rent(
-            open_project(), wanted, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes
+            open_project(),
+            wanted,
+            chosen,
+            Ledger(),
+            Terminal(yes=yes, dry=dry_run, as_json=as_json),
+            set_up_key=not yes and not dry_run,
         )
         line, said = compute.Spinner(""), ""
         async with AsyncExitStack() as stack, aclosing(steps):

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.cli.options import Json, Limit, LogOptions, TrainerSettings, Yes, takes_request
+from hudtui.cli.options import (
+    DryRun,
+    Json,
+    Limit,
+    LogOptions,
+    TrainerSettings,
+    Yes,
+    takes_request,
+)
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import How, carry_out, checked, manage
 from hudtui.core.errors import MachineError
@@ -304,6 +312,7 @@ async def stop(
     now: Annotated[
         bool, typer.Option("--now", help="End it at once, without time to finish.")
     ] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Stop a run, and verify that it has ended."""
@@ -313,9 +322,14 @@ async def stop(
     project = open_project()
     await runlog.reconcile_runs(project.runs)
     chosen = await project.runs.run(project.runs.find, run)
-    stopped = await stop_flow(
-        chosen, project, Terminal(yes=yes), now=now, progress=runlog.progress()
-    )
+    summary = await project.runs.run(project.runs.summary, chosen)
+    if dry_run and not summary.active and not summary.holds_machine:
+        console.say(f"{summary.name or chosen} has ended already: {summary.state}.")
+        if as_json:
+            console.out_json({"dry_run": True, "question": None, "facts": []})
+        return
+    person = Terminal(yes=yes, dry=dry_run, as_json=as_json)
+    stopped = await stop_flow(chosen, project, person, now=now, progress=runlog.progress())
     if stopped is None:
         raise typer.Abort
     console.say(stopped.report)
@@ -703,6 +717,7 @@ async def remove(
     keep_results: Annotated[
         bool, typer.Option("--keep-results", help="Leave the files on this computer.")
     ] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Remove runs that have ended.
@@ -720,7 +735,12 @@ async def remove(
     chosen = await store.run(lambda: [store.find(run) for run in runs or (None,)])
     removed: list[dict[str, Any]] = []
     async with aclosing(
-        remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)
+        remove_flow(
+            chosen,
+            project,
+            Terminal(yes=yes, dry=dry_run, as_json=as_json),
+            keep_results=keep_results,
+        )
     ) as steps:
         async for step in steps:
             if isinstance(step, Removed):

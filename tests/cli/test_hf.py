@@ -224,6 +224,15 @@ def test_selection_and_forms() -> None:
     assert found["written"] == {"train": 2} and len(json.loads(Path("again.json").read_text())) == 2
 
 
+def test_a_dry_run_checks_and_writes_nothing() -> None:
+    before = names(Path())
+    for words in (("tasks.json", "--name", "o/n"), ("tasks.json", "--no-push", "-o", "new")):
+        code, found = answer(*words, "--dry-run", "--yes")
+        assert code == 0 and found["dry_run"] is True and found["valid"] == 5
+    shown = hf("tasks.json", "--name", "o/n", "--dry-run")
+    assert "5 tasks of 5 can be used" in shown.stdout and names(Path()) == before
+
+
 def test_yes_takes_every_offer() -> None:
     Path("hud.lock.yaml").write_text(LOCK)
     config = {

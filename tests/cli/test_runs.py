@@ -261,11 +261,13 @@ def test_a_reader_that_goes_away_is_no_error(endless: str) -> None:
 
 def test_stopping_asks_unless_told_not_to(endless: str) -> None:
     assert "--yes" in hudtui("runs", "stop", endless, code=2).stderr
+    assert "Stop " in hudtui("runs", "stop", endless, "--yes", "--dry-run").stdout
     assert json.loads(hudtui("runs", "show", endless, "--json").stdout)["state"] == "running"
     done = hudtui("runs", "stop", endless, "--yes", "--json")
     assert json.loads(done.stdout)["state"] == "stopped"
     assert "none of its processes is running" in done.stderr
     assert "has ended already" in hudtui("runs", "stop", endless, "--yes").stderr
+    assert "has ended already" in hudtui("runs", "stop", endless, "--dry-run").stderr
 
 
 def test_attach_names_the_session(endless: str) -> None:
@@ -465,6 +467,7 @@ def test_several_runs_are_removed_at_once(own_world: Path) -> None:
         in hudtui("runs", "rm", "one", "two-bbbb", "now", "--yes", code=6).stderr
     )
     assert "add --yes" in hudtui("runs", "rm", "one", "two", code=2).stderr
+    assert "Remove 2 runs?" in hudtui("runs", "rm", "one", "two", "--dry-run", "--yes").stdout
     gone = json.loads(hudtui("runs", "rm", "one", "two-bbbb", "--yes", "--json").stdout)
     assert [one["run"] for one in gone] == ["one-aaaa", "two-bbbb"]
     assert "run one-aaaa is no longer listed" in gone[0]["removed"]
