@@ -293,8 +293,8 @@ def end_simulator(home: Path) -> None:
         os.kill(told["pid"], signal.SIGTERM)
 
 
-def in_a_clean_home(name: str) -> int:
-    """Do the work in a process that knows neither this machine's home nor where its Python lies.
+def in_a_clean_home(name: str, script: str) -> int:
+    """Run this script in a process that does not know this machine's home and its Python's place.
 
     Pictures show both.
     """
@@ -315,7 +315,7 @@ def in_a_clean_home(name: str) -> int:
     }
     try:
         return subprocess.run(
-            [home / ".venv/bin/python", __file__, *sys.argv[1:]], env=environment
+            [home / ".venv/bin/python", script, *sys.argv[1:]], env=environment
         ).returncode
     finally:
         end_simulator(home)
@@ -333,7 +333,7 @@ def main() -> int:
     given = parser.parse_args()
     if MARK not in os.environ:
         with tempfile.TemporaryDirectory(prefix="hudtui-") as name:
-            return in_a_clean_home(name)
+            return in_a_clean_home(name, __file__)
     # Which system took the pictures is of no interest to their viewers.
     platform.platform = lambda *_, **__: "Linux-6.12-x86_64"
     home = Path.home()
