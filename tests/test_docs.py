@@ -1,22 +1,29 @@
 """The documentation against the code: commands that parse, links that lead somewhere, generated
 pages that are up to date."""
 
+import ast
+import importlib.util
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
+from hudtui import __version__
 from hudtui.cli.app import build
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+DOCS = tuple(sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *DOCS)
 GUIDES = {
     *(
         "index.md",
@@ -71,6 +78,67 @@ def test_every_command_parses(page: Path) -> None:
             parse(line)
         except Exception as error:  # whatever the parser raises, the line is wrong
             wrong.append(f"{line}: {error!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+BLOCK = re.compile(r"^```([a-z]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = {"cd", "cp", "echo", "export", "git", "mkdir", "pip", "podman", "ssh"}
+"""Programs of others that a block of ours may start, besides those of `scale.md`."""
+
+
+def check_shell(block: str) -> None:
+    """Check a block for a shell: it is whole, what it starts is there, commands of ours parse."""
+    subprocess.run(["bash", "-n"], input=block, text=True, check=True, capture_output=True)
+    for line in re.sub(r"\\\n", " ", block).splitlines():
+        for piece in re.split(r" \| | && ", line):
+            words = shlex.split(piece, comments=True)
+            if not words:
+                continue
+            program, *rest = words
+            if program in ("hudtui", ".venv/bin/hudtui"):
+                parse(piece)
+            elif program.startswith("scripts/"):
+                assert (ROOT / program).exists(), program
+            elif program == "python" and rest[0] == "-m":
+                assert importlib.util.find_spec(rest[1]) is not None, rest[1]
+            elif program in ("python", ".venv/bin/python"):
+                assert (ROOT / rest[0]).exists(), rest[0]
+            elif program in ("uv", "ray", "vf-eval") or program.isupper():
+                pass  # tools that the page is about, and what the reader fills in
+            else:
+                assert program in PROGRAMS, f"{program} is not known"
+
+
+def read_block(kind: str, block: str) -> None:
+    """Read a block of a page as what it says that it is."""
+    match kind:
+        case "sh":
+            check_shell(block)
+        case "console":
+            whole = re.sub(r"\\\n", " ", block)
+            commands = [line[2:] for line in whole.splitlines() if line.startswith("$ ")]
+            assert commands
+            check_shell("\n".join(commands))
+        case "json":
+            json.loads(f"{{{block}}}" if block.startswith('"') else block)  # or a part of one
+        case "yaml":
+            list(yaml.safe_load_all(block))
+        case "toml":
+            tomllib.loads(block)
+        case "python":
+            compile(block, "block", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        case _:
+            assert kind in ("text", "mermaid"), f"nothing reads a block of {kind}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_what_it_says(page: Path) -> None:
+    wrong = []
+    for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        try:
+            read_block(kind, block)
+        except Exception as error:  # whatever a reader raises, the block is wrong
+            wrong.append(f"{kind}: {error!r}\n{block}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -155,7 +223,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     (tmp_path / "mkdocs.yml").write_text(config)
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     listed = set(re.findall(r"[\w/-]+\.md", config))
-    assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in DOCS}
     done = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict"],
         cwd=tmp_path,
@@ -169,3 +237,26 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     assert "Make a workspace" in (
         tmp_path / "build" / "site" / "tutorial" / "index.html"
     ).read_text(encoding="utf-8")
+
+
+def test_the_newest_changes_are_those_of_this_version() -> None:
+    heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    versions = [head.partition(",")[0] for head in heads]
+    assert versions[0] == __version__ and len(set(versions)) == len(versions)
+    assert all(re.fullmatch(r"\S+, (\d{4}-\d\d-\d\d|not released yet)", head) for head in heads)
+    assert all("not released" not in head for head in heads[1:])
+
+
+def test_what_the_page_for_contributors_names_exists() -> None:
+    text = FENCED.sub("", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    named = {
+        word
+        for code in INLINE_CODE.findall(text)
+        for word in code.split()
+        if re.match(r"(scripts|tests|docs|hudtui)/|[A-Z]+\.md$", word)
+    }
+    assert len(named) > 12 and not [name for name in named if not (ROOT / name).exists()]
+    for script in ("reference.py", "licences.py", "matrix.py"):
+        asked = set(re.findall(rf"`scripts/{script} (--[a-z]+)`", text))
+        source = (ROOT / "scripts" / script).read_text(encoding="utf-8")
+        assert all(f'"{option}"' in source for option in asked)
