@@ -621,6 +621,7 @@ def transcript_json(transcript: Transcript) -> dict[str, Any]:
             for turn in transcript.turns
         ],
         "judged": [part.to_json() for part in transcript.judged],
+        "own": dict(transcript.own),
         "evaluation": transcript.evaluation,
         "timings": dict(transcript.seconds),
         "info": dict(transcript.info),

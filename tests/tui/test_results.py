@@ -22,6 +22,7 @@ from textual.screen import ModalScreen
 from hudtui.core.results import index
 from hudtui.core.results.find import find_results
 from hudtui.core.rollouts.values import Episode, KeptImage
+from hudtui.core.tasks.expectation import JudgedPart
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.reward_map import RewardMapDialog
@@ -1063,3 +1064,27 @@ async def test_the_palette_opens_the_screen(open_app: Any, outputs: Path) -> Non
                 isinstance(app.screen, ResultsScreen) and app.screen.episode.transcript is not None
             ),
         )
+
+
+@pytest.mark.parametrize("width", [80, 160])
+async def test_parts_of_ones_own_are_columns_of_the_groups(project: Path, width: int) -> None:
+    scored = own_episode("near", 0.5)
+    own = {"brevity": 0.25, "said": 1.0}
+    part = JudgedPart("said", 1.0, 1.0, "the reply contains delta", "delta")
+    others = [
+        replace(scored, scores=replace(scored.scores, own={**own, "brevity": value}, parts=(part,)))
+        for value in (0.25, 0.75)
+    ]
+    write(project / "outputs" / "mine" / "traces.jsonl", *others, own_episode("far", 0.5))
+    app = HudtuiApp(project)
+    async with app.run_test(size=(width, 40)) as pilot:
+        screen = await opened(pilot)
+        await until(pilot, lambda: "brevity" in screen_text(app))
+        heads = next(line for line in screen_text(app).splitlines() if " mean " in line)
+        # Where there is room for one alone, that of one's own is shown.
+        assert heads.index("brevity") > heads.index("mean") and ("said" in heads) is (width == 80)
+        near = next(line for line in screen_text(app).splitlines() if " near " in line)
+        assert "0.500" in near[heads.index("brevity") - 2 :]
+        await pilot.press("F")
+        await until(pilot, lambda: "not solved, done too early" in screen_text(app))
+        assert screen.failures.listed[0].numbers == (0, 1, 2)

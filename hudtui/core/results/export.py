@@ -30,7 +30,7 @@ from hudtui.core.results.foreign import calls_of, content_images, content_text, 
 from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.index import JsonLinesFile, ResultIndex
 from hudtui.core.results.values import Transcript, TranscriptCall
-from hudtui.core.rollouts.values import Message
+from hudtui.core.rollouts.values import Message, own_line
 from hudtui.core.text import clean
 
 ExportForm = Literal["jsonl", "markdown", "atif", "sft"]
@@ -289,6 +289,9 @@ def markdown(transcript: Transcript) -> str:
     if transcript.judged:
         lines = "\n".join(part.line() for part in transcript.judged)
         parts += ["## Expected", _block(lines)]
+    if transcript.own:
+        lines = "\n".join(own_line(name, value) for name, value in transcript.own.items())
+        parts += ["## Own reward", _block(lines)]
     if transcript.evaluation is not None:
         parts += ["## Evaluation", _block(_json(transcript.evaluation), "json")]
     return "\n\n".join(parts) + "\n"

@@ -33,9 +33,10 @@ from hudtui.core.results.values import (
     TranscriptTurn,
 )
 from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END, VERSION_MARK, images_from_json
+from hudtui.core.rollouts.values import without_parts
 from hudtui.core.tasks.expectation import JudgedPart
 
-_PARTS = ("task_completion", "tool_execution", "format_compliance")
+RUBRIC_PARTS = ("task_completion", "tool_execution", "format_compliance")
 
 
 class _Head(msgspec.Struct):
@@ -65,8 +66,12 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     usage = mapping(info.get("usage"))
     has_reward = head.scores.get("reward_found") is not False and info.get("judged") is not False
     parts = {
-        part: head.scores.get(part) for part in _PARTS if has_reward or part != "task_completion"
+        part: head.scores.get(part)
+        for part in RUBRIC_PARTS
+        if has_reward or part != "task_completion"
     }
+    of_task = {mapping(part).get("name") for part in sequence(head.scores.get("parts"))}
+    own = sorted(mapping(head.scores.get("own")).items(), key=lambda part: part[0] in of_task)
     split, count = info.get("split"), whole(head.turn_count)
     return [
         place.entry(
@@ -76,7 +81,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
             split=name(split) if isinstance(split, str) else "",
             rollout=whole(info.get("rollout")),
             reward=number(head.scores.get("reward")),
-            parts=numbers({**parts, **mapping(head.scores.get("own"))}),
+            parts=numbers({**parts, **dict(own)}),
             stop=name(head.stop),
             error=error_text(head.error),
             turns=len(head.turns) if count is None else count,
@@ -122,13 +127,16 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         # The last observation is not among the messages, because no reply follows it.
         plain_turn = plain[count - 1] if count <= len(plain) else None
         turns.append(_turn(count, turn, plain_turn))
+    scores = mapping(record.get("scores"))
+    judged = _judged(scores.get("parts"))
     return Transcript(
         entry=entry,
         opening=opening,
         turns=tuple(turns),
         messages=messages,
         error=record["error"] if isinstance(record.get("error"), str) else None,
-        judged=_judged(mapping(record.get("scores")).get("parts")),
+        judged=judged,
+        own=without_parts(numbers(scores.get("own")), judged),
         evaluation=record.get("evaluation"),
         seconds=numbers(record.get("seconds")),
         images=_images(record),

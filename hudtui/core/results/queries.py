@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
 
+from hudtui.core.results.own import RUBRIC_PARTS
 from hudtui.core.results.values import (
     EpisodeEntry,
     GroupKey,
@@ -194,7 +195,17 @@ def _shortcoming(entry: EpisodeEntry, solved_at: float) -> str | None:
         how = ": some calls were refused or failed"
     else:
         how = ": some replies are out of form" if form is not None and form < 1 else ""
-    return f"not solved, {stop_words(entry.stop)}{how}"
+    end = "done too early" if entry.stop == "done" else stop_words(entry.stop)
+    return f"not solved, {end}{how}"
+
+
+def further_parts(entries: Iterable[EpisodeEntry]) -> tuple[str, ...]:
+    """Return the names of the parts of the reward beside those of every rubric.
+
+    In the order in which they occur: the user's own ones first, then those of tasks.
+    """
+    names = dict.fromkeys(entry.part_names for entry in entries)
+    return tuple(dict.fromkeys(name for some in names for name in some if name not in RUBRIC_PARTS))
 
 
 def _by_cause(pairs: Iterable[tuple[str | None, EpisodeEntry]]) -> tuple[FailureCause, ...]:

@@ -235,6 +235,8 @@ class Transcript:
     """The error that ended the episode, in full."""
     judged: tuple[JudgedPart, ...] = ()
     """The outcome of each part of the task's `evaluate`, if recorded."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """The parts of the user's own reward (`rubric.reward`), by name."""
     evaluation: Any = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     images: tuple[TranscriptImage, ...] = ()

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.tasks.expectation import JudgedPart
+from hudtui.core.text import clean_line
 
 ENDED = ("done", "max_turns", "context")
 """Values of `Episode.stop` of episodes that came to an end of their own and were evaluated."""
@@ -99,6 +100,17 @@ class Turn:
     """The reply was cut off at its limit of tokens."""
 
 
+def without_parts(own: Mapping[str, float], parts: Iterable[JudgedPart]) -> dict[str, float]:
+    """Return the values that are not those of a task's `evaluate`."""
+    names = {part.name for part in parts}
+    return {name: value for name, value in own.items() if name not in names}
+
+
+def own_line(name: str, value: float) -> str:
+    """Return a part of the user's own reward on one line, as `JudgedPart.line` has the others."""
+    return f"+ {clean_line(name, 60)}: {value:.3g} (own reward)"
+
+
 @dataclass(frozen=True)
 class Scores:
     """The components of the reward and their weighted sum.
@@ -123,6 +135,11 @@ class Scores:
     def completion_parts(self) -> frozenset[str]:
         """Names among `own` that count in task completion, and so have no weight of their own."""
         return frozenset(part.name for part in self.parts)
+
+    @property
+    def of_reward_code(self) -> dict[str, float]:
+        """The parts among `own` that are the user's own (`rubric.reward`)."""
+        return without_parts(self.own, self.parts)
 
 
 @dataclass(frozen=True)

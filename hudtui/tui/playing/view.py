@@ -10,7 +10,7 @@ from hudtui.core.flows.playing import PlayedTurn, PlayStarted
 from hudtui.core.gym.json_safe import dumps
 from hudtui.core.gym.schema_examples import literal
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.values import ENDED_BY_HAND, Episode, KeptImage, Scores
+from hudtui.core.rollouts.values import ENDED_BY_HAND, Episode, KeptImage, Scores, own_line
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
 
@@ -95,7 +95,9 @@ def end_lines(episode: Episode) -> Content:
         "Ended by you" if episode.stop == ENDED_BY_HAND else f"the episode is over ({episode.stop})"
     )
     lines = [Content.assemble((" ■  ", "bold $accent"), (f"{stop}{why}", "bold"))]
-    lines += [Content(f"    {part.line()}") for part in episode.scores.parts]
+    scores = episode.scores
+    lines += [Content(f"    {part.line()}") for part in scores.parts]
+    lines += [Content(f"    {own_line(*part)}") for part in scores.of_reward_code.items()]
     failed = episode.info.get("evaluation_error")
     if failed:
         lines.append(

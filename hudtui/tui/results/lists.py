@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from hudtui.core.results.queries import EPISODE_FIELDS, GROUP_FIELDS, FailureCause, pass_table
 from hudtui.core.results.values import EXPECTED_STOPS, stop_words
+from hudtui.core.text import clean_line
 from hudtui.tui.results.transcript import episode_name, reward_text, time_text
+from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.table_pane import TablePane
 from hudtui.tui.widgets.virtual_table import Cell, Column
 
@@ -50,6 +54,10 @@ _GROUPS = (
     Column("pass", "pass@1", 6, align="right", from_width=56),
     Column("turns", "turns", 5, align="right", from_width=64),
 )
+_PART = 9
+"""Width of the column of a part of the reward, in cells."""
+_PARTS_FROM = 56
+"""The narrowest list that shows the first of them."""
 
 
 class GroupList(TablePane["ResultGroup"]):
@@ -69,8 +77,9 @@ class GroupList(TablePane["ResultGroup"]):
 
     BORDER_TITLE, NOUN = "Groups", "group"
     HELP = (
-        "The episodes by task, in a training also by step: their number, mean reward, spread, and "
-        "a bar for each episode. {key:list.filter} filters by words and fields, such as step:34 "
+        "The episodes by task, in a training also by step: their number, mean reward, spread, a "
+        "bar for each episode, and the means of further parts of the reward, as many as there is "
+        "room for. {key:list.filter} filters by words and fields, such as step:34 "
         "reward:<0.5 spread:0."
     )
 
@@ -89,18 +98,28 @@ class GroupList(TablePane["ResultGroup"]):
             id="results-groups",
         )
         self._members, self._ends, self._is_marked = members, ends, is_marked
+        self._parts: tuple[str, ...] = ()
 
     def filtered(self) -> None:
         super().filtered()
         self.post_message(self.Filtered(self))
 
-    def with_columns(self, *, steps: bool, runs: bool) -> None:
-        """Show or hide the columns of steps and runs.
+    def with_columns(self, *, steps: bool, runs: bool, parts: Sequence[str] = ()) -> None:
+        """Show or hide the columns of steps and runs, and show those of further parts.
 
-        In many results they are empty or constant.
+        In many results steps and runs are empty or constant. `parts` are names in the order of
+        their columns, which come before those of pass@1 and turns.
         """
+        self._parts = tuple(parts)
         left = {name for name, there in (("step", steps), ("run", runs)) if not there}
-        columns = tuple(column for column in _GROUPS if column.key not in left)
+        kept = tuple(column for column in _GROUPS if column.key not in left)
+        more = tuple(
+            Column(f"part {name}", _part_title(name), _PART, align="right", from_width=width)
+            for name, width in zip(self._parts, count(_PARTS_FROM, _PART + 1), strict=False)
+        )
+        room = len(more) * (_PART + 1)
+        last = tuple(replace(one, from_width=one.from_width + room) for one in kept[-2:])
+        columns = (*kept[:-2], *more, *last)
         if columns != self.table.columns:
             self.table.columns = columns
 
@@ -121,7 +140,14 @@ class GroupList(TablePane["ResultGroup"]):
             "pass": "" if passes is None else f"{passes:.2f}",
             "turns": f"{row.turns:.1f}",
         }
+        for name in self._parts:
+            values = [one for entry in members if (one := entry.parts.get(name)) is not None]
+            cells[f"part {name}"] = f"{fmean(values):.3f}" if values else ""
         return tuple(cells[column.key] for column in self.table.columns)
+
+
+def _part_title(name: str) -> str:
+    return cut(clean_line(name, 60).replace("_", " "), _PART)
 
 
 def key_text(key: GroupKey) -> str:

@@ -20,6 +20,7 @@ from textual.widgets import ContentSwitcher
 from hudtui.core.results.queries import (
     diff_transcripts,
     failures,
+    further_parts,
     histogram,
     slips,
     step_map,
@@ -67,6 +68,8 @@ class _Lists:
     steps: bool
     """Whether a group belongs to a step of a training."""
     causes: tuple[FailureCause, ...]
+    parts: tuple[str, ...]
+    """Names of the parts of the reward beside those of every rubric."""
 
 
 def _summed(
@@ -96,6 +99,7 @@ def _summed(
         tuple(groups),
         steps,
         (*failures(entries), *unsolved(entries), *slips(entries)),
+        further_parts(entries),
     )
 
 
@@ -540,7 +544,8 @@ class ResultsScreen(HudtuiScreen):
         if found.buckets:
             self._ends = found.buckets[0].low, found.buckets[-1].high
         self.rewards.histogram.show(found.buckets)
-        self.groups.with_columns(steps=found.steps, runs=len(self.sources) > 1)
+        runs = len(self.sources) > 1
+        self.groups.with_columns(steps=found.steps, runs=runs, parts=found.parts)
         self.groups.show(found.groups)
         if self._map is not None:
             self._map.show(step_map(self.groups.listed))

@@ -17,6 +17,7 @@ from hudtui.core.results.foreign import content_images, content_text
 from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.queries import word_diff
 from hudtui.core.results.values import stop_words
+from hudtui.core.rollouts.values import own_line
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.widgets.words import span
 
@@ -259,6 +260,8 @@ def turn_page(
         out.text(clean(transcript.error), "$error")
     for part in transcript.judged:
         out.text(part.line())
+    for name, value in transcript.own.items():
+        out.text(own_line(name, value))
     if transcript.evaluation is not None:
         told = (
             transcript.evaluation

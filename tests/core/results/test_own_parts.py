@@ -12,17 +12,20 @@ from typing import Any
 from support.recorded import own_episode, write_own
 
 from hudtui.cli.eval import reward_table
+from hudtui.cli.results import transcript_json
 from hudtui.core.environment.values import Tool, ToolResult
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.results.export import markdown
 from hudtui.core.results.find import results_at
 from hudtui.core.results.index import ResultIndex
+from hudtui.core.results.queries import further_parts
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.outcome import metrics_line, outcome_of, summarise
 from hudtui.core.rollouts.values import Scores, plain_number
+from hudtui.core.tasks.expectation import JudgedPart
 from hudtui.core.tasks.task import Task, ToolCall
-from hudtui.tui.playing.view import score_lines
-from hudtui.tui.results.transcript import head_lines
+from hudtui.tui.playing.view import end_lines, score_lines
+from hudtui.tui.results.transcript import head_lines, turn_page
 
 OWN = {"brevity": 0.25, "kept_word": plain_number(0.1 + 0.2)}
 SCORES = Scores(0.5, 1.0, 0.75, plain_number(0.7 + 0.2 + 0.05), True, MappingProxyType(OWN))
@@ -72,6 +75,28 @@ def test_the_head_of_an_episode_and_its_markdown(tmp_path: Path) -> None:
     assert "brevity 0.25" in head and "kept word 0.3" in head
     text = markdown(transcript)
     assert "brevity" in text and "0.25" in text and "kept_word" in text and "0.3" in text
+
+
+def test_own_parts_stand_beside_the_expected_ones(tmp_path: Path) -> None:
+    expected = JudgedPart("said", 1.0, 2.0, "the reply contains delta", "delta")
+    judged = replace(SCORES, own={"said": 1.0, **OWN}, parts=(expected,))
+    episode = replace(EPISODE, scores=judged)
+    lines = ["✓ the reply contains delta (2)"]
+    lines += ["+ brevity: 0.25 (own reward)", "+ kept_word: 0.3 (own reward)"]
+    played = [line.strip() for line in end_lines(episode).plain.splitlines()]
+    assert played[1:4] == lines
+    found = ResultIndex(results_at(write_own(tmp_path / "traces.jsonl", episode)))
+    while not found.advance(1.0).complete:
+        pass
+    transcript = found.read(found.entries[0])
+    assert transcript.own == OWN
+    page = [line.plain for line in turn_page(transcript).lines]
+    start = page.index(lines[0])
+    assert page[start : start + 3] == lines
+    assert "\n".join(lines[1:]) in markdown(transcript)
+    assert transcript_json(transcript)["own"] == OWN
+    # Parts of one's own come first, before those of the task.
+    assert further_parts(found.entries) == ("brevity", "kept_word", "said")
 
 
 def test_no_mean_is_shown_with_the_noise_of_its_sum(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ def test_ends_without_a_solution_are_causes_too() -> None:
     assert [(one.cause, one.numbers, one.tasks) for one in unsolved(entries)] == [
         ("not solved, max_turns: no reply holds a call", (0, 1), 2),
         ("not solved, max_turns: no call succeeded", (2,), 1),
-        ("not solved, done: some calls were refused or failed", (3,), 1),
-        ("not solved, done: some replies are out of form", (4,), 1),
+        ("not solved, done too early: some calls were refused or failed", (3,), 1),
+        ("not solved, done too early: some replies are out of form", (4,), 1),
         ("not solved, ended by you", (5,), 1),
         ("not solved, context", (7,), 1),
     ]
