@@ -23,7 +23,7 @@ from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.engine import engine_note
 from hudtui.core.environment.episode_place import EpisodePlace, episode_place
-from hudtui.core.environment.errors import rpc_fault
+from hudtui.core.environment.errors import INTERNAL_ERROR, rpc_fault
 from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
@@ -115,7 +115,8 @@ class EnvironmentSession:
                 )
             )
         except RpcError as error:
-            result = ToolResult((ContentBlock("text", text=error.message),), None, True)
+            content = (ContentBlock("text", text=error.message),)
+            result = ToolResult(content, None, True, internal=error.code == INTERNAL_ERROR)
         if result.is_error and (passed := _PASSED_ON.fullmatch(result.text.strip())) is not None:
             # A proxy tells the error of the server behind it as the tool's own.
             fault = rpc_fault(
@@ -126,6 +127,7 @@ class EnvironmentSession:
             )
             if fault is not None:
                 raise fault
+            result = replace(result, internal=int(passed[1]) == INTERNAL_ERROR)
         if result.is_error and name in self._tools and _unknown(tool, result.text):
             raise ConnectError(
                 f"the server {link.spec.name!r} no longer has the tool {clean_line(tool, 80)}, "

@@ -36,6 +36,8 @@ _SDK_UNKNOWN_VERSION = "Unsupported protocol version"
 
 _NO_IMAGE = r"image not known|no such image|unable to find image|image .* not found locally"
 _SESSION_GONE, _INVALID_PARAMS = -32001, -32602
+INTERNAL_ERROR = -32603
+"""The code of JSON-RPC for a server that failed itself."""
 _PROTOCOL_CODES = (-32700, -32601)
 """The server cannot read what every client sends, or does not know tool calls."""
 _SERVER_CODES = range(-32099, -31999)

@@ -158,6 +158,9 @@ class ToolResult:
     """The environment says that the episode ends with this answer."""
     malformed: bool = False
     """It lacks content, or a text: an agent is shown what there is, and nothing is judged by it."""
+    internal: bool = False
+    """The server says that it failed itself (JSON-RPC's internal error, -32603): an agent is shown
+    the error, and nothing is judged by it."""
 
     @property
     def text(self) -> str:

@@ -468,6 +468,8 @@ class EpisodePlayer:
             said = result.text or "no reason given"
             if result.is_error and not self._has(part.call.name):
                 return f"the environment has no tool {part.call.name}; it answered: {said}"
+            if result.internal:
+                return f"the server failed at {part.call.name}; it answered: {said}"
             if result.is_error and not part.condition.judges_errors:
                 return (
                     f"{part.call.name} answered with an error: {said}; where an error says that "

@@ -255,6 +255,17 @@ async def test_errors_about_what_was_asked_go_to_the_agent(odd, code, message, a
     async with connect(command(*odd("rpc_error", json.dumps([code, message])))) as session:
         answer = await session.call_tool("good", arguments, timeout=LIMIT)
     assert (answer.is_error, answer.text) == (True, message)
+    assert answer.internal is (code == -32603)
+
+
+async def test_an_internal_error_that_a_proxy_passes_on_is_one(odd):
+    content = [{"type": "text", "text": "MCP error -32603: division by zero"}]
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": "$", "result": {"content": content, "isError": True}}
+    )
+    async with connect(command(*odd("raw", body.replace('"$"', "$ID")))) as session:
+        answer = await session.call_tool("good", {}, timeout=LIMIT)
+    assert answer.is_error and answer.internal
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ class Files:
         self.files: dict[str, str] = {}
         self.calls: list[str] = []
         self.lost = False
+        self.internal = False
         one = {"type": "object", "properties": {"path": {"type": "string"}}}
         both = {**one, "properties": {**one["properties"], "content": {"type": "string"}}}
         self.tools: Mapping[str, Tool] = {
@@ -82,7 +83,9 @@ class Files:
             self.files[path] = arguments["content"]
         text = self.files.get(path)
         said = f"ENOENT: {path}" if text is None else text
-        return ToolResult((ContentBlock("text", said),), None, text is None)
+        failed = text is None
+        blocks = (ContentBlock("text", said),)
+        return ToolResult(blocks, None, failed, internal=failed and self.internal)
 
 
 def task(evaluate: Any = EVALUATE, **more: Any) -> Task:
@@ -232,6 +235,17 @@ async def test_an_error_answer_is_judged_where_the_task_says_so():
     gone = [{"call": READ, "expect": {"error": True}}]
     episode = await played(task(gone), ["<tool>done()</tool>"])
     assert episode.scores.task_completion == 1.0
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_an_internal_error_of_the_server_is_never_the_expected_one(wanted: bool):
+    session = Files()
+    session.internal = True
+    one = task([{"call": READ, "expect": {"error": wanted}}])
+    episode = await played(one, ["<tool>done()</tool>"], session)
+    assert episode.stop == "error" and not episode.scores.reward_found
+    assert "the server failed at read_file; it answered: ENOENT: words.txt" in str(episode.error)
+    assert episode.scores.parts == ()
 
 
 async def test_a_lost_environment_is_no_reward():
