@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ from hudtui.core.variables import Lookup
 DEFAULT_TIMEOUT = 60.0
 """Seconds: for the start and the handshake, for a listing, and for a call."""
 
+_PORTS = 3
+"""How many ports of an episode are tried, where other programs take them before its server does."""
 _PASSED_ON = re.compile(
     r"(?:\w*Error: )?MCP error (-?[0-9]{1,9}): (.{1,2000})", re.DOTALL | re.IGNORECASE
 )
@@ -217,12 +219,21 @@ async def connect(
     else:
         specs = parse_mcp_config(source, "mcp_config")
     lookup = lookup or os.environ.get
-    async with episode_place(specs, folder or Path.cwd(), lookup, kept=kept) as place:
-        if place is not None:
-            lookup = place.over(lookup)
-        async with _session(specs, lookup, timeout, on_event, login) as session:
+    folder = folder or Path.cwd()
+    for left in reversed(range(_PORTS)):
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(episode_place(specs, folder, lookup, kept=kept))
+            values = lookup if place is None else place.over(lookup)
+            opening = _session(specs, values, timeout, on_event, login)
+            try:
+                session = await stack.enter_async_context(opening)
+            except ConnectError:
+                if place is None or not left or not await asyncio.to_thread(place.lost_its_port):
+                    raise
+                continue  # in another place: its folder may have been changed
             session.place = place
             yield session
+            return
 
 
 @asynccontextmanager

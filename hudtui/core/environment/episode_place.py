@@ -42,6 +42,7 @@ from hudtui.core.variables import (
     variable_names,
 )
 
+_LOOPBACK = "127.0.0.1"
 CARRIED = "files/templates"
 """Folder of a run that holds the templates of its tasks, each under its `template_key`."""
 
@@ -62,6 +63,19 @@ class EpisodePlace:
     port: int | None = None
     keep: bool = False
     """The folder stays when the connection closes, if it is wanted of failed episodes."""
+
+    def lost_its_port(self) -> bool:
+        """Return True if another program has taken the port since it was found to be free."""
+        if self.port is None:
+            return False
+        with socket.socket() as probe:
+            # Closed connections of a server that has ended do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_LOOPBACK, self.port))
+            except OSError:
+                return True
+        return False
 
     def over(self, lookup: Lookup) -> Lookup:
         """`lookup`, with the values of this episode."""
@@ -354,7 +368,7 @@ _TAKEN: set[int | None] = set()
 def _free_port() -> int:
     while True:
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+            probe.bind((_LOOPBACK, 0))
             port = int(probe.getsockname()[1])
         if port not in _TAKEN:
             _TAKEN.add(port)

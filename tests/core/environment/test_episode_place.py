@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -148,6 +149,59 @@ async def test_id_and_port_are_in_environment_and_command(place):
             seen.append(files["told"].split())
     ids, ports = zip(*seen, strict=True)
     assert len(set(ids)) == len(set(ports)) == 2
+
+
+TAKER = """
+import socket, sys, time
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    print("taken", flush=True)
+    time.sleep(60)
+"""
+LISTENER = """
+import os, pathlib, runpy, socket, subprocess, sys
+server, folder, port, most = sys.argv[1:]
+with open("starts", "a") as starts:
+    print(port, folder, file=starts)
+pathlib.Path(folder, "half-done").write_text("")
+if len(pathlib.Path("starts").read_text().splitlines()) <= int(most):
+    words = [sys.executable, "-c", pathlib.Path("taker.py").read_text(), port]
+    taker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    with open("takers", "a") as takers:
+        print(taker.pid, file=takers)
+    taker.stdout.readline()
+listening = socket.create_server(("127.0.0.1", int(port)))
+os.remove(os.path.join(folder, "half-done"))
+sys.argv = [server, folder]
+runpy.run_path(server, run_name="__main__")
+"""
+"""A server that also listens on its port, and before which another program takes the port."""
+
+
+@pytest.mark.parametrize("most", [2, 9])
+async def test_a_port_that_another_program_takes_is_exchanged(place, most):
+    (place / "taker.py").write_text(TAKER)
+    (place / "listener.py").write_text(LISTENER)
+    args = ["listener.py", SERVER, "${EPISODE_DIR}", "${EPISODE_PORT}", str(most)]
+    config = {"files": {"command": sys.executable, "args": args, "cwd": str(place)}}
+    try:
+        async with connect(config, folder=place, kept=place / "kept") as session:
+            assert json.loads((await session.call_tool("look", {})).text) == {}
+            assert session.place.port == int(starts(place)[-1][0])
+        assert most == 2
+        assert not (place / "kept").exists()
+    except HudtuiError as error:
+        assert most == 9 and "in use" in str(error.why)
+        assert len(list((place / "kept").iterdir())) == 1
+    finally:
+        for pid in (place / "takers").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+    ports, folders = zip(*starts(place), strict=True)
+    assert len(set(ports)) == len(set(folders)) == 3
+    assert not [folder for folder in folders if Path(folder).exists()]
+
+
+def starts(place):
+    return [line.split() for line in (place / "starts").read_text().splitlines()]
 
 
 async def test_openenv_never_keeps_such_a_server(place):
