@@ -1,7 +1,8 @@
 """Write `tasks.json`, 40 tasks of four kinds for a shop's database, and the database itself.
 
 Each task expects something of the database after the last turn, or of the last reply; what is
-right is asked of the database here, so that tasks and data agree.
+right is asked of the database here, so that tasks and data agree. The solution of each proves that
+it can be solved.
 
     python make_tasks.py
 """
@@ -73,12 +74,12 @@ SEED = 2
 """With these orders, every product has one customer who ordered the most of it."""
 SPENT = """
 SELECT round(sum(price * quantity), 2) FROM orders JOIN products ON products.id = product
-WHERE customer = (SELECT id FROM customers WHERE name = ?)
+WHERE customer = (SELECT id FROM customers WHERE name = '{}')
 """
 PIECES = """
 SELECT customers.name, sum(quantity) AS pieces FROM orders
 JOIN customers ON customers.id = customer JOIN products ON products.id = product
-WHERE products.name = ? GROUP BY customers.id ORDER BY pieces DESC
+WHERE products.name = '{}' GROUP BY customers.id ORDER BY pieces DESC
 """
 
 
@@ -100,6 +101,11 @@ def ask(sql: str) -> dict[str, Any]:
     return {"name": "read_query", "arguments": {"query": sql}}
 
 
+def change(sql: str) -> dict[str, Any]:
+    """Return the call that changes the database."""
+    return {"name": "write_query", "arguments": {"query": sql}}
+
+
 def spent(name: str, amount: float) -> dict[str, Any]:
     """Return a task whose answer is an amount of money."""
     return {
@@ -107,6 +113,7 @@ def spent(name: str, amount: float) -> dict[str, Any]:
         "prompt": f"What did {name} spend in all orders together? An order costs the price of its "
         "product times its quantity. Say the amount in your last reply.",
         "evaluate": [{"reply": {"number": amount, "tolerance": 0.01}, "name": "said"}],
+        "solution": [ask(" ".join(SPENT.format(name).split())), {"reply": f"It is {amount:.2f}."}],
     }
 
 
@@ -120,6 +127,7 @@ def most(product: str, name: str) -> dict[str, Any]:
         "prompt": f"Which customer ordered the most pieces of {product}? Say the name, and no "
         "other customer's, in your last reply.",
         "evaluate": [{"reply": {"all": [right, {"not": wrong}]}, "name": "said"}],
+        "solution": [ask(" ".join(PIECES.format(product).split())), {"reply": f"It is {name}."}],
     }
 
 
@@ -138,6 +146,7 @@ def add(name: str, city: str) -> dict[str, Any]:
                 "name": "city",
             },
         ],
+        "solution": [change(f"INSERT INTO customers (name, city) VALUES ('{name}', '{city}')")],
     }
 
 
@@ -160,6 +169,12 @@ def dearer(product: str, percent: int) -> dict[str, Any]:
             },
             {"call": ask(kept), "expect": {"number": 1}, "name": "others"},
         ],
+        "solution": [
+            change(
+                f"UPDATE products SET price = price * {100 + percent} / 100.0 "
+                f"WHERE name = '{product}'"
+            )
+        ],
     }
 
 
@@ -168,8 +183,8 @@ def main() -> None:
     path = HERE / "data" / "shop.db"
     make_database(path)
     with closing(sqlite3.connect(path)) as db:
-        amounts = {name: db.execute(SPENT, (name,)).fetchone()[0] for name in CUSTOMERS}
-        buyers = {product: db.execute(PIECES, (product,)).fetchmany(2) for product in PRODUCTS}
+        amounts = {name: db.execute(SPENT.format(name)).fetchone()[0] for name in CUSTOMERS}
+        buyers = {product: db.execute(PIECES.format(product)).fetchmany(2) for product in PRODUCTS}
     if any(first[1] == second[1] for first, second in buyers.values()):
         raise SystemExit("two customers ordered the most of a product: take another SEED")
     kinds = [

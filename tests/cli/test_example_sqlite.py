@@ -141,6 +141,19 @@ def test_the_commands_of_the_page_lead_from_the_server_to_a_rehearsal(example):
     assert "4 tasks" in run([*rehearsal, "--dry-run"], example)
 
 
+def test_the_solutions_solve_a_task_of_each_kind(example):
+    run(["python", "make_tasks.py"], example)
+    assert all(one["solution"] for one in json.loads(Path("tasks.json").read_text()))
+    tasks = few_tasks()
+    run(["hudtui", "trust", "--yes"], example)
+    for one in tasks:
+        words = ["tasks", "test", "tasks.json", "--task", one["id"], "--json"]
+        result = CliRunner().invoke(build(), words)
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout)
+        assert told["solved"] is True, told
+
+
 def test_a_player_that_does_something_else_gets_less(example):
     run(["python", "make_tasks.py"], example)
     tasks = {one["id"]: one for one in json.loads(Path("tasks.json").read_text())}
