@@ -623,8 +623,11 @@ def test_each_machine_that_is_named_is_a_node(workspace: Path) -> None:
     assert texts == ["3 nodes are asked for, and 2 machines are named"]
 
 
-def test_nodes_are_not_rented(workspace: Path, sim: PrimeSimulator) -> None:
+def test_a_cluster_that_is_not_offered_is_refused_before_anything_is_rented(
+    workspace: Path, sim: PrimeSimulator
+) -> None:
     words = ["rl", "tasks.json", "-c", "play.yaml", "--rehearse", "--provider", "prime", "--yes"]
-    done = hudtui(*words, "--nodes", "2", code=2)
-    assert "a run rents one machine, and 2 nodes are asked for" in done.stderr
+    done = hudtui(*words, "--nodes", "3", code=2)
+    assert "no offer fits on 3 machines" in done.stderr
+    assert "with --nodes 2: 16x H100_80GB on 2 machines" in done.stderr
     assert ordered(sim) == 0

@@ -50,6 +50,6 @@ class ProviderEntry:
     on_demand: Callable[[Lookup], bool] | None = None
     """Opened only where this returns True, where it is named, or where a machine of it may be
     alive; None: always."""
-    target: Callable[[Pod], SshTarget | None] | None = None
-    """Returns the login of a pod; None where the pod's address and the user's SSH key are the
-    login."""
+    target: Callable[[Pod, int], SshTarget | None] | None = None
+    """Returns the login of a machine of a pod, by its number; None where its address and the user's
+    SSH key are the login."""

@@ -58,6 +58,8 @@ class Features:
     """It puts an SSH key of its own onto its pods: the user's key is not needed."""
     clusters: bool = False
     """It rents several machines as one pod; see `Offer.nodes`."""
+    multiplies: bool = False
+    """It makes a cluster of any number of one offer's machines; see `Offer.times`."""
     terminates_itself: bool = False
     """Its pods end for good by themselves when their time is over; a pod that is only switched off
     would not."""

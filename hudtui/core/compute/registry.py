@@ -218,8 +218,9 @@ def pod_target(pod: Pod, lookup: Lookup, node: int = 0) -> SshTarget | None:
     if pod.provider == "ssh":
         return parse_target(pod.id)
     entry = rentals().get(pod.provider)
-    if entry is not None and entry.target is not None and (target := entry.target(pod)) is not None:
-        return target
+    own = None if entry is None or entry.target is None else entry.target(pod, node)
+    if own is not None:
+        return own
     if len(pod.addresses) <= node:
         raise ProviderError(
             f"{clean_line(pod.name or pod.id, 60)} has no address yet",

@@ -93,7 +93,9 @@ class SkyPilotProvider:
     name = "sky"
     title = TITLE
     endpoint = ""
-    features = Features(paid=True, brings_ssh_key=True, terminates_itself=True)
+    features = Features(
+        paid=True, brings_ssh_key=True, clusters=True, multiplies=True, terminates_itself=True
+    )
 
     def __init__(
         self, program: Sequence[str], *, clock: Callable[[], float] = time.monotonic
@@ -149,7 +151,7 @@ class SkyPilotProvider:
         )
 
     async def create(self, order: Order) -> Pod:
-        """Begin to launch a cluster of one node; see `Provider.create`.
+        """Begin to launch a cluster, usually of one node; see `Provider.create`.
 
         Whether that succeeds, `get` tells.
         """
@@ -197,7 +199,8 @@ class SkyPilotProvider:
     async def pods(self) -> tuple[Pod, ...]:
         rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
         return tuple(
-            _with_address(parse_pod(row, costs.get(str(row.get("name"))))) for row in _rows(rows)
+            _with_addresses(parse_pod(row, costs.get(str(row.get("name")))), nodes_of(row))
+            for row in _rows(rows)
         )
 
     async def _costs(self) -> Mapping[str, Mapping[str, Any]]:
@@ -243,7 +246,7 @@ class SkyPilotProvider:
             row = await self._cluster(pod, fresh=True)
             if row is None:
                 return Pod("sky", pod, pod, "gone", "FAILED", failure=failed) if failed else None
-        return _with_address(parse_pod(row, costs.get(pod)))
+        return _with_addresses(parse_pod(row, costs.get(pod)), nodes_of(row))
 
     async def _cluster(self, name: str, *, fresh: bool = False) -> Mapping[str, Any] | None:
         """The row of a cluster."""
@@ -361,26 +364,32 @@ def _is_submitting(name: str) -> bool:
     return any(launch in command + b" " for command in commands)
 
 
-def _with_address(pod: Pod) -> Pod:
-    """A cluster with its login.
+def machine_name(cluster: str, node: int) -> str:
+    """The name of a machine in the SSH config, where SkyPilot writes the logins.
 
-    SkyPilot writes one into the SSH config under the cluster's name.
+    Node 0 has the cluster's name.
     """
+    return f"{cluster}-worker{node}" if node else cluster
+
+
+def _with_addresses(pod: Pod, nodes: int) -> Pod:
+    """A cluster with the logins of its machines, up to the first that has none yet."""
     if pod.stage != "ready":
         return pod
     from dataclasses import replace
 
     from hudtui.core.remote.target import parse_target
 
-    try:
-        target = parse_target(pod.id)
-    except HudtuiError:
-        return pod
-    return (
-        replace(pod, addresses=(Address(target.user, target.host, target.port),))
-        if target.host != pod.id
-        else pod
-    )
+    found: list[Address] = []
+    for name in (machine_name(pod.id, node) for node in range(nodes)):
+        try:
+            target = parse_target(name)
+        except HudtuiError:
+            break
+        if target.host == name:
+            break
+        found.append(Address(target.user, target.host, target.port))
+    return replace(pod, addresses=tuple(found))
 
 
 def _rows(data: Any) -> tuple[Mapping[str, Any], ...]:
@@ -418,7 +427,7 @@ def task_file(order: Order, *, idle_minutes: int, max_hours: float) -> str:
     raw = order.offer.raw
     resources: dict[str, Any] = {
         "infra": "/".join(word for word in (raw["cloud"].lower(), order.offer.region) if word),
-        "accelerators": f"{order.offer.gpu_type}:{order.offer.gpu_count}",
+        "accelerators": f"{order.offer.gpu_type}:{order.offer.node_gpus}",
         "use_spot": order.offer.spot,
         "autostop": {"idle_minutes": idle_minutes, "down": True},
     }
@@ -431,7 +440,7 @@ def task_file(order: Order, *, idle_minutes: int, max_hours: float) -> str:
     task = {
         "name": order.name,
         "resources": resources,
-        "num_nodes": 1,
+        "num_nodes": order.offer.nodes,
         "run": f"sleep {round(max_hours * 3600)}\n",
     }
     return yaml.safe_dump(task, sort_keys=False, width=1000)
@@ -549,7 +558,7 @@ def parse_pod(
         stage,
         clean_line(status, 30),
         gpu_type=name,
-        gpu_count=count,
+        gpu_count=count * nodes_of(row),
         hourly=hourly_of(cost),
         created=_number(row.get("launched_at")),
         billed=_number((cost or {}).get("total_cost")),
@@ -595,6 +604,11 @@ def hourly_of(cost: Mapping[str, Any] | None) -> float | None:
     """
     total, seconds = _number((cost or {}).get("total_cost")), _number((cost or {}).get("duration"))
     return round(total * 3600 / seconds, 4) if total is not None and seconds else None
+
+
+def nodes_of(row: Mapping[str, Any]) -> int:
+    """The machines of a cluster in `sky status -o json`; its accelerators are those of each."""
+    return max(int(_number(row.get("nodes")) or 1), 1)
 
 
 def _accelerators(value: Any) -> tuple[str, int]:

@@ -30,14 +30,13 @@ def _lacking(lookup: Lookup) -> str | None:
     return None if find_sky(lookup) else INSTALL
 
 
-def _target(pod: Pod) -> SshTarget | None:
-    """Return the name of a pod.
-
-    SkyPilot writes the logins of its machines, with a key of its own, into the SSH config.
-    """
+def _target(pod: Pod, node: int) -> SshTarget | None:
+    """Return the login of a machine of a pod; see `machine_name`."""
+    from hudtui.core.compute.skypilot import machine_name
     from hudtui.core.remote.target import parse_target
 
-    return parse_target(pod.id, pin=pod.id) if pod.addresses else None
+    name = machine_name(pod.id, node)
+    return parse_target(name, pin=name) if len(pod.addresses) > node else None
 
 
 SKY = ProviderEntry(

@@ -107,6 +107,17 @@ class Offer:
         """Return the GPUs of each machine of the offer."""
         return self.gpu_count // self.nodes
 
+    def times(self, nodes: int) -> Offer:
+        """Return so many of this machine, as a cluster that is rented as one."""
+        price = self.price
+        hourly, disk = round(price.hourly * nodes, 6), round(price.disk * nodes, 6)
+        return replace(
+            self,
+            gpu_count=self.gpu_count * nodes,
+            nodes=nodes,
+            price=replace(price, hourly=hourly, disk=disk),
+        )
+
     @property
     def spread(self) -> str:
         """Return the machines of a cluster in words, ` on 2 machines`; empty for one machine."""

@@ -196,9 +196,13 @@ async def continue_launch(
     except HudtuiError as error:
         if isinstance(error, RunError):
             raise
+        why = [error_sentence(error)]
         if peers and not await _has_begun(machine):
-            await stop_peers(peers, grace=None, why="the run could not be started on all nodes")
-        if failed := await store.run(store.append, run, "failed", {"why": error_sentence(error)}):
+            text = "the run could not be started on all nodes"
+            left = await stop_peers(peers, grace=None, why=text)
+            if record.spec.rent is None:  # rented ones end with their cluster
+                why += left
+        if failed := await store.run(store.append, run, "failed", {"why": "; ".join(why)}):
             yield failed
         raise
 
@@ -396,12 +400,10 @@ async def end_peers(record: RunRecord) -> tuple[str, ...]:
     until = time.monotonic() + _ENDS_ALONE
     while open_peers and time.monotonic() < until:
         for peer in tuple(open_peers):
-            try:
+            with contextlib.suppress(MachineError):
                 status = await peer.status()
-            except MachineError:
-                break
-            if status.supervisor is None and status.ended:
-                open_peers.remove(peer)
+                if status.supervisor is None and status.ended:
+                    open_peers.remove(peer)
         await asyncio.sleep(0.5 if open_peers else 0.0)
     left = await stop_peers(open_peers, grace=None, why="the run has ended on node 0")
     return (*silent, *left)
@@ -507,16 +509,19 @@ async def stop_run(
     """
     machine = RunFolder(host, await store.run(store.own_record, run))
     peers = peers_of(machine.record)
-    stopping = asyncio.create_task(stop_peers(peers, grace=grace, why=why)) if peers else None
+    stopping = asyncio.create_task(stop_peers(peers, grace=grace, why=why))
     try:
         summary = await _stop_first(machine, store, grace=grace, why=why)
+        remaining = await stopping
     except MachineError as error:
-        remaining = await stopping if stopping is not None else ()
+        remaining = await stopping
         if not remaining:
             raise
         text = "; ".join((error_sentence(error), *remaining))
         raise MachineError(f"run {run} may still run on its nodes", why=text) from None
-    if stopping is not None and (remaining := await stopping):
+    finally:
+        stopping.cancel()  # where this was cancelled
+    if remaining:
         raise MachineError(f"run {run} has ended on node 0 alone", why="; ".join(remaining))
     return summary
 

@@ -554,13 +554,13 @@ async def _rented_site(
             "asked for"
         )
         fix = (
-            "Rent a cluster from another provider (--provider prime), name machines of your own "
+            "Rent a cluster from another provider (prime or sky), name machines of your own "
             "(--host A --host B), or rent one machine with more GPUs (--gpus)."
         )
         return RunSite(None, (missing("nodes", text, fix),))
     if request.offer is None and provider.features.paid:
         answer = await provider.offers()
-        market = answer.found
+        market = tuple(_clustered(offer, request, provider) for offer in answer.found)
         checks += [warning("machine", f"{provider.title}: {text}") for text in answer.warnings]
     try:
         choice = _choose_offer(work, provider, market)
@@ -617,21 +617,28 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
 
     request, by_user = work.request, ("you have chosen it",)
     if request.offer is not None:
-        _require_nodes(request.offer, request.node_count)
-        return OfferChoice(request.offer, by_user)
+        offer = _clustered(request.offer, request, provider)
+        _require_nodes(offer, request.node_count)
+        return OfferChoice(offer, by_user)
     if not provider.features.paid:
         raise InputError(
             f"{provider.title} has machines of your own", fix="Choose one: --host user@host."
         )
     if request.offer_name is None:
         return _choose_of(_payable(market, work.limits), work, market)
-    offer = find_offer(market, request.offer_name)
-    if offer is not None:
-        _require_nodes(offer, request.node_count)
-        return OfferChoice(offer, by_user)
+    named = find_offer(market, request.offer_name)
+    if named is not None:
+        _require_nodes(named, request.node_count)
+        return OfferChoice(named, by_user)
     text = f"{provider.title} has no offer {clean_line(request.offer_name, 40)}"
     fix = "hudtui pods offers lists the current offers; with --gpus the cheapest is taken."
     raise InputError(text, why="Offers come and go.", fix=fix)
+
+
+def _clustered(offer: Offer, request: RunRequest, provider: Provider) -> Offer:
+    """Return an offer with the machines of the run, where its provider makes clusters of it."""
+    several = provider.features.multiplies and offer.nodes == 1 < request.node_count
+    return offer.times(request.node_count) if several else offer
 
 
 def _require_nodes(offer: Offer, nodes: int) -> None:

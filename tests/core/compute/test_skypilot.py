@@ -323,6 +323,30 @@ async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(
     ]
 
 
+async def test_a_cluster_is_one_task_with_the_gpus_of_each_node(
+    stub: Stub, sky: SkyPilotProvider
+) -> None:
+    order = await an_order(sky)
+    pod = await sky.create(replace(order, offer=order.offer.times(3)))
+    assert (pod.gpu_count, pod.hourly) == (3, 7.47)
+    (task,) = stub.state["tasks"]
+    assert (task["num_nodes"], task["resources"]["accelerators"]) == (3, "H100:1")
+    stub.tell(clusters={ONE: {"status": "UP", "nodes": 3}})
+    stub.now += 60
+    way_in(ONE)
+    found = await sky.get(ONE)
+    assert found is not None and (found.gpu_count, len(found.addresses)) == (3, 1)
+    with (Path.home() / ".ssh" / "config").open("a") as config:
+        for node in (1, 2):
+            config.write(f"Host {ONE}-worker{node}\n  HostName 10.0.0.{node}\n  User sky\n")
+    stub.now += 60
+    found = await sky.get(ONE)
+    assert found is not None
+    assert [address.host for address in found.addresses] == ["127.0.0.1", "10.0.0.1", "10.0.0.2"]
+    target = pod_target(found, {}.get, 2)
+    assert target is not None and (target.host, target.pin) == ("10.0.0.2", f"{ONE}-worker2")
+
+
 async def test_spot_is_asked_for_where_it_was_chosen(stub: Stub, sky: SkyPilotProvider) -> None:
     await sky.create(await an_order(sky, spec="L4"))
     assert stub.state["tasks"][0]["resources"]["use_spot"] is True

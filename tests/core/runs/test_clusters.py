@@ -6,6 +6,8 @@ import asyncio
 import json
 import random
 import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -22,8 +24,10 @@ from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.prime.schemas import parse_offer
 from hudtui.core.compute.provider import ProvisionFailed
 from hudtui.core.compute.registry import pod_login
-from hudtui.core.compute.values import Offer, Order, Query
+from hudtui.core.compute.skypilot import SkyPilotProvider
+from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.errors import HudtuiError
+from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import close_hosts, find_host
 from hudtui.core.runs.again import request_again
 from hudtui.core.runs.plan_text import plan_lines
@@ -165,6 +169,65 @@ async def test_a_provider_without_clusters_is_refused_in_words(
     assert "--host A --host B" in (missing.fix or "")
 
 
+STUB = Path(__file__).parents[2] / "support" / "sky_stub.py"
+H100 = {
+    "cloud": "Lambda",
+    "instance_type": "gpu_8x_h100_sxm5",
+    "accelerator_name": "H100",
+    "accelerator_count": 8.0,
+    "cpu_count": 208,
+    "device_memory": 80.0,
+    "memory": 1800,
+    "price": 20.0,
+    "spot_price": None,
+    "region": "us-west-3",
+}
+
+
+class SkyStub:
+    """A stand-in of `sky`, and what it remembers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.path.write_text("{}")
+        began = int(time.time()) - 60
+        self.tell(began=began, clouds=["Lambda"], offers={"lambda": [H100]})
+
+    @property
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.path.read_text())
+        return found
+
+    def tell(self, **facts: Any) -> None:
+        self.path.write_text(json.dumps({**self.state, **facts}))
+
+    def asked(self, word: str) -> int:
+        return sum(call[0] == word for call in self.state["calls"])
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkyStub:
+    monkeypatch.setenv("STUB_SKY", str(tmp_path / "sky.json"))
+    return SkyStub(tmp_path / "sky.json")
+
+
+async def test_skypilot_makes_a_cluster_of_equal_machines(
+    project: Path, store: RunStore, stub: SkyStub
+) -> None:
+    sky = SkyPilotProvider((sys.executable, str(STUB)))
+    asked = request(provider="sky", nodes=3, gpus="8xH100")
+    prepared = await prepare(project, store, asked, providers={"sky": sky})
+    record = prepared.require()
+    rent = record.spec.rent
+    assert rent is not None and (rent.hourly, rent.offer.gpu_count) == (60.0, 24)
+    assert (record.spec.gpus, record.spec.nodes, len(record.spec.peers)) == (8, 3, 2)
+    texts = [line.text for line in plan_lines(record, store, prepared)]
+    assert any("24 x H100 on 3 machines at $60.00 an hour" in text for text in texts)
+    named = replace(asked, gpus=None, offer_name=rent.offer.short)
+    again = (await prepare(project, store, named, providers={"sky": sky})).require()
+    assert again.spec.rent is not None and again.spec.rent.offer == rent.offer
+
+
 def test_gpus_that_are_not_equally_many_on_all_machines_are_no_cluster() -> None:
     (raw,) = default_clusters()
     offer = parse_offer({**raw, "gpuCount": 20}, "prime", cluster=True)
@@ -262,6 +325,30 @@ async def test_a_launch_that_breaks_on_one_node_leaves_no_node(
     assert len(sim.pods) == 1 and not sim.alive
 
 
+async def test_a_cluster_with_fewer_gpus_on_one_of_its_machines_is_ended(
+    sim: PrimeSimulator, prime: PrimeProvider, tmp_path: Path
+) -> None:
+    async def sleep(seconds: float) -> None:
+        await asyncio.to_thread(sim.clock.advance, seconds)
+
+    async def login(pod: Pod, node: int) -> Host:
+        driver = sim.homes(pod.id)[1].parent / "bin" / "nvidia-smi"
+        driver.write_text(driver.read_text().replace("count=8", "count=7"))
+        return await pod_login({}.get)(pod, node)
+
+    ledger = Ledger(tmp_path / "pods.db")
+    order = Order("hudtui-test-1", await offer_of(prime, 2))
+    steps = acquire(order, prime, ledger, login=login, sleep=sleep, clock=lambda: 0.0)
+    with pytest.raises(ProvisionFailed) as caught:
+        async with aclosing(steps):
+            async for _ in steps:
+                pass
+    told = " ".join(caught.value.lines())
+    assert "chosen: 16 x H100_80GB on 2 machines" in told and "given: 7 x H100_80GB" in told
+    assert "on machine 1, by its driver" in told and "was ended, and that was verified" in told
+    assert len(sim.pods) == 1 and not sim.alive and ledger.records() == ()
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [(3, "given: 3 machines"), (1, "is stuck: 1 of 2 machines have an address")],
@@ -308,6 +395,59 @@ async def test_a_cluster_with_another_number_of_machines_is_ended(
     assert len(sim.pods) == 1 and not sim.alive
     (entry,) = ledger.records(alive=False)
     assert entry.state == "ended"
+
+
+@pytest.fixture
+def short(sim: PrimeSimulator, store: RunStore) -> RunRecord:
+    """A run of two nodes that ends by itself; it is not in the store yet."""
+    return clusters.planned()(store, sim)
+
+
+async def test_a_cluster_of_skypilot_is_one_run_and_is_taken_down_as_one(
+    sim: PrimeSimulator, prime: PrimeProvider, store: RunStore, stub: SkyStub, short: RunRecord
+) -> None:
+    """The stand-in's machines are those of the simulator, under the names that SkyPilot gives."""
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        await asyncio.sleep(min(seconds, 0.05))
+        await asyncio.to_thread(sim.clock.advance, seconds)
+        launched = stub.state.get("launches", {})
+        if launched and not stub.state.get("clusters") and not stub.state.get("ended"):
+            (name,) = launched
+            if not sim.pods:
+                await prime.create(Order("the-machines", await offer_of(prime, 2)))
+                return
+            (pod,) = sim.pods.values()
+            if len(pod.ports) == 2:
+                for node, port in enumerate(pod.ports):
+                    with (Path.home() / ".ssh" / "config").open("a") as config:
+                        config.write(
+                            f"Host {name}{f'-worker{node}' if node else ''}\n  HostName 127.0.0.1\n"
+                            f"  User root\n  Port {port}\n  IdentityFile ~/.ssh/id_ed25519\n"
+                        )
+                row = {"status": "UP", "nodes": 2, "accelerators": "{'H100': 8}"}
+                stub.tell(clusters={name: row})
+
+    sky = SkyPilotProvider((sys.executable, str(STUB)), clock=lambda: now)
+    (offer,) = (await sky.offers()).found
+    assert short.spec.rent is not None
+    rent = replace(short.spec.rent, provider="sky", offer=offer.times(2), simulated=False)
+    record = replace(short, spec=replace(short.spec, rent=rent))
+    store.add(record)
+    broker = RentalContext(sky, {}.get, sleep=sleep, every=0.05, within=5.0, clock=lambda: now)
+    async with aclosing(run_remote(record.id, store, broker)) as events:
+        async for _ in events:
+            pass
+    summary = store.summary(record.id)
+    assert (summary.state, summary.machine) == ("finished", "released"), summary.why
+    (task,) = stub.state["tasks"]
+    assert (task["num_nodes"], task["resources"]["accelerators"]) == (2, "H100:8")
+    assert (stub.asked("launch"), stub.asked("down"), stub.state["clusters"]) == (1, 1, {})
+    other = store.folder / f"{record.id}.node-1"
+    assert "ended node 1" in (other / "logs" / "train-1.log").read_text()
 
 
 @pytest.mark.parametrize("seed", [4, 9])
