@@ -162,8 +162,8 @@ def judged(
 
 def to_the_end(one: World, said: list[str], *, offset: float = AWAY, lives: int = 3) -> None:
     """Start the app anew until the run is at its end, as a user would."""
-    for _ in range(lives):
-        code, told = one.app(offset=offset)
+    for life in range(lives):
+        code, told = one.app(offset=offset + life * AWAY)
         said.append(told if code == 0 else f"ended with {code}: {told[-300:]}")
         summary = one.summary
         if code == 0 and not (summary.active or summary.holds_machine):

@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -162,7 +163,15 @@ async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
         body = json.dumps({"seconds": seconds}).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
         request = urllib.request.Request(f"{url}/sim/advance", body, headers, method="POST")
-        await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=30).read())
+
+        def advance() -> None:
+            while True:
+                with contextlib.suppress(ConnectionError, urllib.error.URLError):
+                    urllib.request.urlopen(request, timeout=30).read()
+                    return
+                time.sleep(0.1)  # the fault that refuses connections refuses this one, too
+
+        await asyncio.to_thread(advance)
         await asyncio.sleep(min(seconds, 0.05))
 
     broker = RentalContext(
