@@ -15,7 +15,7 @@ from hudtui.core.audit.players import WEAK
 from hudtui.core.audit.values import UNSOUND, Audit, AuditFinding, Proof, Verdict
 from hudtui.core.diagnosis.values import SEVERITIES, Remedy
 from hudtui.core.events import Notice, Progress
-from hudtui.core.results.baseline import spread_chance
+from hudtui.core.results.baseline import spread_chance, spread_estimate
 from hudtui.core.rollouts.evaluate import secrets_of
 from hudtui.core.tasks.solution import FIELD as SOLUTION
 from hudtui.core.text import clean_line, plural
@@ -84,6 +84,7 @@ def judge(facts: Facts, ring: Ring) -> Audit:
     findings.sort(key=lambda one: SEVERITIES.index(one.severity))
     verdict, why = _verdict(facts, findings, len(CHECKS) - len(unseen))
     drawn = random_rewards(facts.played)
+    own = spread_estimate((facts.grades(("random",), task) for task in facts.tasks), ring.group)
     return Audit(
         verdict,
         why,
@@ -91,6 +92,7 @@ def judge(facts: Facts, ring: Ring) -> Audit:
         sum(one.episode.ok for one in facts.played),
         len(facts.tasks),
         signal(facts.played, ring),
+        None if own is None else own.value,
         ring.group,
         {task: spread_chance(ones, ring.group) for task, ones in drawn.items() if len(ones) > 1},
         tuple(unseen),

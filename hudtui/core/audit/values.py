@@ -16,6 +16,8 @@ Verdict = Literal["sound", "unsound", "not enough evidence"]
 
 UNSOUND: tuple[Severity, ...] = ("critical", "high")
 """Severities of findings with which an environment is unsound."""
+_APART = 0.05
+"""Difference of two shares that is worth a word."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Audit:
     """Tasks that were played."""
     signal: Estimate | None
     """The share of groups whose rewards differ, of random legal calls; None without such groups."""
+    task_signal: float | None
+    """The share of groups whose rewards would differ if the form of calls earned nothing."""
     group: int
     """Episodes a group that `signal` is estimated for."""
     signal_by_task: Mapping[str, float]
@@ -112,10 +116,14 @@ class Audit:
         share, low, high = (
             f"{value:.0%}" for value in (self.signal.value, self.signal.low, self.signal.high)
         )
-        return (
+        line = (
             f"signal: with {self.group} episodes a group, {share} of the groups of random calls "
             f"have different rewards (95 %: {low} to {high})"
         )
+        own = self.task_signal
+        if own is None or self.signal.value - own < _APART:
+            return line
+        return f"{line}; {own:.0%} by more than the form of calls"
 
     def to_json(self) -> dict[str, Any]:
         """Return the audit as plain data."""
@@ -126,6 +134,7 @@ class Audit:
             "episodes": self.episodes,
             "tasks": self.tasks,
             "signal": None if self.signal is None else self.signal.to_json(),
+            "task_signal": self.task_signal,
             "group": self.group,
             "signal_by_task": dict(self.signal_by_task),
             "unseen": list(self.unseen),

@@ -152,5 +152,17 @@ def test_signal_is_the_share_of_groups_that_differ(tmp_path):
     assert flat.group == 6
 
 
+def test_a_signal_of_the_form_of_calls_alone_is_said(tmp_path):
+    own = look(tmp_path / "dense", zoo.Room)
+    form = look(
+        tmp_path / "form",
+        zoo.room(add=zoo.refuse_beyond, grade=zoo.password),
+        {"solution": zoo.wrote},
+    )
+    assert own.task_signal == pytest.approx(own.signal.value, abs=0.2)
+    assert form.signal.value > 0.3 and form.task_signal == 0
+    assert form.signal_line().endswith("; 0% by more than the form of calls")
+
+
 def test_every_check_has_an_environment_that_it_finds():
     assert {expected for expected, *_ in zoo.DEFECTS.values()} == set(CHECKS)

@@ -261,7 +261,7 @@ async def test_a_baseline_is_no_part_of_a_rehearsal(project: Project) -> None:
 
 
 def sound(verdict: Any = "sound") -> Audit:
-    return Audit(verdict, "so", (), 20, 8, None, 8, {}, ())
+    return Audit(verdict, "so", (), 20, 8, None, None, 8, {}, ())
 
 
 async def test_the_verdict_of_an_audit_is_a_check_until_something_changes(project: Project) -> None:
