@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from support.sentences import length, sentences
 
 from hudtui import __version__
 from hudtui.cli.app import build
@@ -261,3 +262,24 @@ def test_what_the_page_for_contributors_names_exists() -> None:
         asked = set(re.findall(rf"`scripts/{script} (--[a-z]+)`", text))
         source = (ROOT / "scripts" / script).read_text(encoding="utf-8")
         assert all(f'"{option}"' in source for option in asked)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_sentence_has_more_than_thirty_words(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not [one for one in sentences(text) if length(one) > 30]
+
+
+def test_words_are_counted_as_a_reader_counts_them() -> None:
+    text = "# A head\n\nIt works, see `a b c`.\nTwo! [A link](to.md), e.g. this.\n\n- one\n- two\n"
+    text += "\n| a | b c |\n```sh\nno sentence\n```\n"
+    assert [(one, length(one)) for one in sentences(text)] == [
+        ("# A head", 2),
+        ("It works, see §.", 4),
+        ("Two!", 1),
+        ("A link, etc this.", 4),
+        ("- one", 1),
+        ("- two", 1),
+        ("a", 1),
+        ("b c", 2),
+    ]

@@ -45,8 +45,8 @@ async def gpus(
     all of ~/.ssh/config.
 
     With --model or --training, the column FITS compares the memory of the GPUs with the estimated
-    need of the training: `✓`, `✓ tight` where the estimate's error may exceed it, or the GiB that
-    are missing. Machines that fit come first, then the price counts.
+    need of the training. It says `✓`, `✓ tight` where the estimate's error may exceed it, or the
+    GiB that are missing. Machines that fit come first, then the price counts.
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu, parse_spec

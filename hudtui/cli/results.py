@@ -111,7 +111,7 @@ async def list_results(
     """List the results of this project, or the episodes of one of them.
 
     A word of a filter is a regular expression that is searched for in the short texts of an episode
-    (hudtui rollouts search searches conversations); FIELD:VALUE searches one field, FIELD:>NUMBER
+    (hudtui rollouts search searches conversations). FIELD:VALUE searches one field, FIELD:>NUMBER
     compares, and !WORD excludes. All must match. The fields are task, reward, step, split, rollout,
     stop, turns, tokens, seconds, cause, error, run, started and number; of groups task, reward,
     spread, step, split, episodes, failed, turns and run.

@@ -94,7 +94,7 @@ async def list_runs(
 ) -> None:
     """List the runs of this workspace, the newest first.
 
-    A word of a filter is a regular expression that is searched for in every text of a run;
+    A word of a filter is a regular expression that is searched for in every text of a run.
     FIELD:VALUE searches one field, FIELD:>NUMBER compares, and !WORD excludes. All must match. The
     fields are state, name, id, model, engine, tasks, config, machine, stage, started, minutes,
     cost, why, comment, tag, reward, step, steps and alarm.

@@ -193,11 +193,12 @@ def watch(
     --follow, --once, --json and the other options of what is printed print instead, as does a
     pipe.
 
-    It shows what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of
-    vLLM, key=value and JSON lines, files of W&B, TensorBoard, trackio and transformers, and lines
-    that report a problem. In the folder of a trainer or a tracker, it follows the newest run. Steps
-    are those of the trainer, by its own field, its progress bar or its epochs. Read-only: nothing
-    is sent to the session, and nothing is written on the machine.
+    It shows what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART, vLLM and
+    others. It reads key=value and JSON lines, files of W&B, TensorBoard, trackio and
+    transformers, and lines that report a problem. In the folder of a trainer or a tracker, it
+    follows the newest run. Steps are those of the trainer, by its own field, its progress bar
+    or its epochs. Read-only: nothing is sent to the session, and nothing is written on the
+    machine.
     """
     from hudtui.core.runs.external import read_place
 

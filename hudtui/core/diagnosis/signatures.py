@@ -427,7 +427,7 @@ def _repetition(run: Observed) -> Sign | None:
 @signature(
     "unreadable-replies",
     "Hardly any reply has a call that can be read",
-    "Without a call nothing is done, all rewards of a group are equal, and nothing is learned: the "
+    "Without a call nothing is done, all rewards of a group are equal, and nothing is learned. The "
     "chat template or the dialect is not that of the model, or its weights are spoiled.",
     needs=("well_formed",),
     severity="critical",

@@ -91,7 +91,7 @@ class LogView(Acting, Vertical):
             "log.open",
             "JSON",
             "Show the JSON in a line as an indented tree: in the marked line, or in the first one "
-            "in sight that has some; of a log that is followed, the last one.",
+            "in sight that has some. Of a log that is followed, it is the last one.",
             "enter",
             palette=False,
             when=(_LINES,),
