@@ -548,7 +548,7 @@ def over_ssh(place: Path) -> str:
         for key, user in (("other", "hud"), ("mine", "root")):
             assert "Permission denied (publickey)" in ssh(key, user, "true").stderr, (key, user)
         shown = ssh("mine", "hud", "-tt", "TERM=xterm timeout 20 hudtui", stdin=subprocess.DEVNULL)
-        assert "\x1b[?1049h" in shown.stdout and "Environment" in shown.stdout, shown.stdout[-3000:]
+        assert "\x1b[?1049h" in shown.stdout and "environment" in shown.stdout, shown.stdout[-3000:]
     finally:
         run("podman", "rm", "-f", "-v", container)
     size = int(run("podman", "image", "inspect", "--format", "{{.Size}}", "ssh:dev"))
