@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.evaluate import connector
 from hudtui.core.rollouts.judging import Judges
@@ -31,6 +32,7 @@ from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.task import Task
 from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe
+from hudtui.core.training.tool_tokens import ToolTokens
 from hudtui.trainers.records import (
     begin_job,
     forget_after,
@@ -208,17 +210,21 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
         from hudtui.trainers import tiny
 
         replies = tiny.example_replies(config)
-        texts = [
-            *(message["content"] for message in config.opening()),
-            *(task.prompt for task in tasks),
-            *(replies * 8),
-        ]
+        opening = tiny.opening_of(config)
+        texts = [*opening.texts, *(task.prompt for task in tasks), *(replies * 8)]
         tokenizer = tiny.build_tokenizer(texts)
         model = tiny.build_model(tokenizer, seed=recipe.seed, context=recipe.max_seq_len)
         if recipe.warm_start:
-            before = tiny.openings(ChatTokens(tokenizer), config, tasks, seed=recipe.seed)
+            scribe = (ToolTokens if opening.tools else ChatTokens)(tokenizer)
+            before = tiny.openings(scribe, config, tasks, seed=recipe.seed)
             loss = tiny.imitate(
-                model, tokenizer, before, replies, steps=recipe.warm_start, seed=recipe.seed
+                model,
+                tokenizer,
+                before,
+                replies,
+                steps=recipe.warm_start,
+                seed=recipe.seed,
+                whole=DIALECTS[config.parser.dialect].schemas != "none",
             )
             say(
                 f"built a model of {sum(p.numel() for p in model.parameters())} parameters; it "

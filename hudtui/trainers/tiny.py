@@ -5,12 +5,18 @@ Small enough for any CPU, and built in code instead of downloaded.
 
 from __future__ import annotations
 
+import json
 import random
 import string
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
+from hudtui.core.gym.action_tools import action_tools
+from hudtui.core.gym.dialects.known import DIALECTS
+from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.editing.preview import example_call, prompt_examples
 from hudtui.core.gym.interpreter import reply_in
 from hudtui.core.gym.values import GymConfig
@@ -90,24 +96,47 @@ def example_replies(config: GymConfig) -> tuple[str, ...]:
     return tuple(reply_in(config, call) for call in calls)
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What stands before each task, with the tools as far as the configuration knows them."""
+
+    messages: tuple[dict[str, str], ...]
+    tools: tuple[dict[str, Any], ...]
+    """Where the dialect keeps them apart from the messages."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*map(json.dumps, self.tools), *(message["content"] for message in self.messages))
+
+
+def opening_of(config: GymConfig) -> Opening:
+    """Return what stands before each task of a configuration."""
+    dialect = DIALECTS[config.parser.dialect]
+    tools = action_tools(config, {one.tool: Tool(one.tool) for one in config.mappings.values()})
+    messages = config.opening(dialect.teach(tools, config.parser.use_thinking))
+    return Opening(messages, tuple(map(as_function, tools)) if dialect.schemas == "apart" else ())
+
+
 def openings(
     scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0
 ) -> list[list[int]]:
     """Return the tokens of conversations whose next message is a reply.
 
     Each is the system prompt, the examples and the prompt of a task, followed by noise in place of
-    the environment's answers.
+    the environment's answers; with the tools where the dialect tells of them.
     """
     choice = random.Random(seed)
+    dialect, opening = DIALECTS[config.parser.dialect], opening_of(config)
+    heard = {"role": "tool", "tool_call_id": "call00000"} if opening.tools else {"role": "user"}
     found = []
     for number in range(24):
         task = tasks[number % len(tasks)]
         noise = "".join(choice.choice(_NOISE) for _ in range(choice.randrange(160)))
-        transcript = scribe.open(
-            [*config.opening(), {"role": "user", "content": f"{task.prompt}\n\n{noise}"}]
-        )
+        asked = {"role": "user", "content": f"{task.prompt}\n\n{noise}"}
+        transcript = scribe.open([*opening.messages, asked], opening.tools)
         if number % 2:
-            transcript.hear(scribe.answer(noise, ended=False))
+            answer = {**heard, "content": dialect.answer(noise)}
+            transcript.hear(scribe.answers([answer], ended=False))
         found.append(transcript.ids)
     return found
 
@@ -120,17 +149,21 @@ def imitate(
     *,
     steps: int,
     seed: int = 0,
+    whole: bool = False,
 ) -> float:
     """Train the model to answer with one of `replies`, so that a rehearsal makes real tool calls.
 
     Returns the last loss.
 
-    `before` has the tokens of the conversations before a reply. Each of the `steps` is a batch of
-    eight replies. The seed decides which replies follow which conversations.
+    `before` has the tokens of the conversations before a reply, of which the ends are used. Each of
+    the `steps` is a batch of eight replies. With `whole` it is one of four, behind whole
+    conversations: the longer a reply, the more it takes to find one's place in it. The seed decides
+    which replies follow which conversations.
     """
     import torch
 
     choice = random.Random(seed)
+    most, count = (None, 4) if whole else (-192, 8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     endings = [
         [*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
@@ -139,7 +172,7 @@ def imitate(
     last = float("inf")
     model.train()
     for _ in range(steps):
-        rows = [(list(choice.choice(before))[-192:], choice.choice(endings)) for _ in range(8)]
+        rows = [(list(choice.choice(before))[most:], choice.choice(endings)) for _ in range(count)]
         length = max(len(opening) + len(ending) for opening, ending in rows)
         ids, labels = [], []
         for opening, ending in rows:

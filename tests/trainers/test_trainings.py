@@ -83,3 +83,18 @@ def test_weights_and_biases_stays_here_without_a_key(tmp_path: Path) -> None:
         "WANDB_MODE": "offline",
     }
     assert "WANDB_MODE" not in wandb_defaults({"WANDB_API_KEY": "k"}, tmp_path)
+
+
+def test_a_model_that_calls_tools_is_trained_in_its_own_dialect(
+    own_world: Path, trainer: ReadyPython
+) -> None:
+    script = str(ROOT / "tests" / "trainers" / "inside_dialects.py")
+    done = trainer.run(script, str(own_world), "native", "hermes", cwd=own_world, env=os.environ)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    found = json.loads(done.stdout.rpartition("RESULT ")[2])
+    for dialect, played in found.items():
+        assert played["step"] == 2 and played["finite"] and played["learned"], dialect
+        assert played["exact"] == played["episodes"] == 16, "masks have replies, and nothing else"
+        assert played["calls"] >= played["turns"] / 8, "tool calls are really made"
+        assert len(played["rewards"]) > 1, "there is something to learn from"
+        assert ("tool" in played["roles"]) is (dialect == "native")
