@@ -51,8 +51,8 @@ class ScriptedChat:
 def scripted_chat(
     reply: Callable[[Sequence[Message]], str | Message | int] = any_reply,
 ) -> Iterator[ScriptedChat]:
-    """Serve until the block ends. `reply` gives the text of a message, the message, or the status
-    of a refusal."""
+    """Serve until the block ends. `reply` gives the text of a message, the message (with its
+    `finish_reason`, if that is another than `stop`), or the status of a refusal."""
     chat = ScriptedChat()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -66,14 +66,16 @@ def scripted_chat(
             if isinstance(said, int):
                 self.send_error(said)
                 return
-            message = said if isinstance(said, dict) else {"role": "assistant", "content": said}
+            message = dict(said) if isinstance(said, dict) else {"content": said}
+            message = {"role": "assistant", **message}
+            ended = message.pop("finish_reason", "stop")
             answer = {
                 "id": f"c{len(chat.requests)}",
                 "object": "chat.completion",
                 "created": 1,
                 "model": body["model"],
                 "choices": [
-                    {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+                    {"index": 0, "message": message, "finish_reason": ended, "logprobs": None}
                 ],
                 "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
             }

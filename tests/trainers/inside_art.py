@@ -16,13 +16,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import art
 from openai import AsyncOpenAI
 from support import judged
+from support.native_replies import games, native_reply
 from support.scripted_chat import scripted_chat
 from support.tool_model import call, endpoint, message
 
 from art_integration.agent import ARTTrainingAgent
 from hudtui.core.environment.client import connect
 from hudtui.core.errors import MachineError
-from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.config import load_config, parse_config
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.judging import Judges
 from hudtui.core.tasks.task import Task, ToolCall
@@ -183,6 +184,16 @@ async def judged_tasks() -> dict[str, Any]:
     return {"rewards": rewards, "parts": parts, "row": row, "rubric": by_rubric}
 
 
+async def native_tasks() -> list[float]:
+    """The rewards of a model that does right and wrong, game by game."""
+    config = load_config(Path(__file__).parents[2] / "configs" / "2048.yaml")
+    playing = ToolRollouts(config, connect, RolloutLimits(config.max_turns, 20.0))
+    with scripted_chat(native_reply) as chat:
+        client = AsyncOpenAI(base_url=chat.url, api_key="none", max_retries=0)
+        model = EndpointChat(client, "tiny", RECIPE)
+        return [(await playing.play(one, model)).trajectory.reward for one in games()]
+
+
 def kept_checkpoints() -> list[int]:
     recipe = recipe_from({**ART, "save_every": 2, "keep_checkpoints": 2})
     training = Training(
@@ -240,6 +251,7 @@ async def main() -> dict[str, Any]:
         "kept": kept_checkpoints(),
         "agent": played,
         "judged": await judged_tasks(),
+        "native": await native_tasks(),
         "skypilot": removed_backend(),
     }
 

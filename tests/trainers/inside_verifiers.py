@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import verifiers.v1 as vf
 from support import judged
+from support.native_replies import native_reply
 from support.scripted_chat import scripted_chat
 
 import hud_vf_gym
@@ -101,6 +102,10 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
         Path("rubric.json").write_text(json.dumps(judged.by_rubric(judge.url)))
         told["rubric"] = await play(
             hud_vf_gym.load_environment("rubric.json", "judged.yaml"), chat.url
+        )
+    with scripted_chat(native_reply) as chat:
+        told["native"] = await play(
+            hud_vf_gym.load_environment("many.json", "native.yaml"), chat.url
         )
     told["wired"] = await play(env, url, [type(task)(data, env.config.taskset.task)])
     told["two"] = len(

@@ -17,14 +17,17 @@ import pyarrow.parquet
 import pytest
 from support import judged
 from support.games import generous
+from support.native_replies import games, native_reply
 from support.played import play
 from support.ready_python import ReadyPython
 from support.scripted_chat import scripted_chat
 from support.tool_model import call, endpoint, judgement, message
 
 from hudtui.core.environment.client import connect
-from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.config import load_config, parse_config, with_dialect
 from hudtui.core.plain import to_plain
+from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy
+from hudtui.core.rollouts.episode import EpisodePlayer, drive
 from hudtui.core.rollouts.judging import Judges
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.trace import read_trace
@@ -397,6 +400,21 @@ async def played_here() -> dict[str, Scores]:
     return scores
 
 
+async def native_rewards() -> list[float]:
+    """The rewards that `eval` gives a model that calls tools by itself."""
+    config = with_dialect(load_config(ROOT / "configs" / "2048.yaml"), "native")
+    found = []
+    with scripted_chat(native_reply) as chat:
+        async with ChatEndpoint("tiny", ChatOptions(base_url=chat.url)) as model:
+            for task in games():
+                async with connect(task.mcp_config) as session:
+                    player = EpisodePlayer(session, config, task, images=True)
+                    episode = await drive(player, ChatPolicy(model))
+                found.append(episode.scores.reward)
+                assert episode.ok
+    return found
+
+
 def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     """A dead server, a conversation that is too long, a slow episode, the settings of ART: without
     a process for each."""
@@ -408,6 +426,8 @@ def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     code, output = worker.wait()
     assert code == 0, output[-5000:]
     found = json.loads(output.rpartition("RESULT ")[2].splitlines()[0])
+    native = asyncio.run(native_rewards())
+    assert found["native"] == native and len(set(native)) > 3
     assert "has not answered for" in found["dead"] and "gpu_memory_utilization" in found["dead_fix"]
     assert "the model's server does NOT answer" in output
     assert "has not answered for" in found["dead_behind"] and found["training_stopped"], (

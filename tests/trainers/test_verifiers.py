@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from support import judged
 from support.games import game, generous
+from support.native_replies import GAMES, native_reply
 from support.ready_python import ReadyPython
 from support.scripted_chat import ScriptedChat, scripted_chat
 from support.thoughts import CONFIG, any_replies, wanted_call
@@ -73,6 +74,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lights = folder / "lights" / "tasks.json"
     lights.write_text(json.dumps(json.loads(lights.read_text())[:2]))
     (folder / "tasks.json").write_text(json.dumps([game(seed) for seed in range(5)]))
+    (folder / "many.json").write_text(json.dumps([game(seed) for seed in range(GAMES)]))
+    plain = (folder / "2048.yaml").read_text()
+    (folder / "native.yaml").write_text(plain.replace("parser:", "parser:\n  dialect: native", 1))
     (folder / "bare.json").write_text(
         json.dumps([{"id": "bare", "prompt": "p", "evaluate_tool": {"name": "e", "arguments": {}}}])
     )
@@ -218,6 +222,17 @@ async def test_the_rewards_are_those_of_hudtui_to_the_bit(
         assert episode["ok"] and episode["stop"] == outcome.stop and episode["branches"] == 1
     assert told["runtime"] == "subprocess" and told["two"] == 2
     assert rewards(told["wired"]) == {"game 0": here["game 0"].reward}
+
+
+async def test_a_model_that_calls_tools_has_the_rewards_of_hudtui_to_the_bit(
+    told: dict[str, Any], world: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"tasks": "many.json", "config": Path("native.yaml")}
+    with scripted_chat(native_reply) as chat:
+        here = await played_here(world, chat, python, monkeypatch, **files)
+    assert any(one.cut for one in here.values()) and len({one.reward for one in here.values()}) > 5
+    assert rewards(told["native"]) == {task: outcome.reward for task, outcome in here.items()}
+    assert all(episode["ok"] and episode["branches"] == 1 for episode in told["native"])
 
 
 async def test_what_tasks_expect_is_judged_as_by_hudtui_to_the_bit(
