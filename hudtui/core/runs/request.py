@@ -253,8 +253,9 @@ class RunRequest(JobOptions):
 
     @property
     def node_count(self) -> int:
-        """Number of machines that carry it out together."""
-        return max(self.nodes, len(self.machines))
+        """Number of machines that carry it out together: those of a cluster that is chosen, too."""
+        chosen = 1 if self.offer is None else self.offer.nodes
+        return max(self.nodes, len(self.machines), chosen)
 
     @property
     def limits(self) -> dict[str, str]:

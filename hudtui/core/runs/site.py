@@ -267,7 +267,8 @@ def _refuse_nodes(request: RunRequest, host: str | None) -> Check | None:
         return None
     if not request.features.nodes:
         text = f"the engine {request.engine} works on one machine, and {count} nodes are asked for"
-        return missing("nodes", text, f"Leave out --nodes, or train with --engine {TRAINER}.")
+        fix = f"Take one machine, or train with --engine {TRAINER}."
+        return missing("nodes", text, fix)
     if host is None:
         return None  # a cluster is rented as one
     places = [_place(name) for name in named]

@@ -147,12 +147,32 @@ async def offer_of(provider: PrimeProvider, nodes: int) -> Offer:
     return next(one for one in (await provider.offers()).found if one.nodes == nodes)
 
 
-@pytest.mark.parametrize(("offered", "asked"), [(2, 1), (1, 2)])
+async def test_a_cluster_that_is_chosen_on_screen_is_a_run_of_its_nodes(
+    project: Path, store: RunStore, prime: PrimeProvider
+) -> None:
+    offer = await offer_of(prime, 2)
+    record = (await prepare(project, store, request(offer=offer))).require()
+    assert (record.spec.nodes, record.spec.gpus, record.plan.nodes) == (2, 8, 2)
+    played = request(offer=offer, engine="rollouts", model=None, policy="random")
+    (missing,) = (await prepare(project, store, played)).missing
+    assert missing.text == "the engine rollouts works on one machine, and 2 nodes are asked for"
+
+
+@pytest.mark.parametrize(
+    ("offered", "asked", "ways"),
+    [(2, 1, ("offer_name",)), (1, 2, ("offer", "offer_name")), (2, 3, ("offer", "offer_name"))],
+)
 async def test_an_offer_that_is_named_has_as_many_machines_as_the_run(
-    offered: int, asked: int, project: Path, store: RunStore, prime: PrimeProvider
+    offered: int,
+    asked: int,
+    ways: tuple[str, ...],
+    project: Path,
+    store: RunStore,
+    prime: PrimeProvider,
 ) -> None:
     offer = await offer_of(prime, offered)
-    for named in ({"offer": offer}, {"offer_name": offer.short}):
+    for way in ways:
+        named = {way: offer if way == "offer" else offer.short}
         prepared = await prepare(project, store, request(nodes=asked, **named))
         (missing,) = (check for check in prepared.missing if check.name == "machine")
         assert missing.text.endswith(f"and the run {asked}")
