@@ -140,6 +140,9 @@ def ssh(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.")
     ] = None,
+    node: Annotated[
+        int, typer.Option("--node", min=0, help="Number of the machine in a cluster, from 0.")
+    ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the command for ssh, and do not run it.")
     ] = False,
@@ -164,7 +167,8 @@ def ssh(
                 )
             async with compute.busy(f"connecting to {found.pod.name}"):
                 tty = console.interactive() or as_json or not command
-                return await pod_ssh_command(found.pod, settings.get, command or (), tty=tty)
+                words = command or ()
+                return await pod_ssh_command(found.pod, settings.get, words, tty=tty, node=node)
 
     argv = console.run(work(), as_json=as_json)
     if as_json:

@@ -13,7 +13,7 @@ from hudtui.core.compute.entry import Lookup, ProviderEntry
 from hudtui.core.compute.prime.entry import DEMO, OFF, SIMULATOR
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.extensions import PROVIDERS, extensions
-from hudtui.core.text import clean_line, did_you_mean
+from hudtui.core.text import clean_line, did_you_mean, plural
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -232,13 +232,14 @@ def pod_target(pod: Pod, lookup: Lookup, node: int = 0) -> SshTarget | None:
 
 
 async def pod_ssh_command(
-    pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True
+    pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True, node: int = 0
 ) -> tuple[str, ...]:
-    """Return the `ssh` command for a shell on a pod, or for `command` there.
+    """Return the `ssh` command for a shell on a machine of a pod, or for `command` there.
 
     This function connects to the pod once, to learn its host key and the right user.
 
     Raises:
+        InputError: The pod has fewer machines.
         ProviderError: The pod is this computer, or has no address yet.
         MachineError: The pod cannot be reached, or rejects the login.
     """
@@ -249,8 +250,11 @@ async def pod_ssh_command(
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.remote.ssh import ssh_argv
 
-    entered, _ = await log_in_to_pod(pod, pod_login(lookup))
-    target = pod_target(entered, lookup)
+    if 0 < len(pod.addresses) <= node:
+        name, has = clean_line(pod.name or pod.id, 60), plural(len(pod.addresses), "machine")
+        raise InputError(f"{name} has {has}, and none has the number {node}", fix="The first is 0.")
+    entered, _ = await log_in_to_pod(pod, pod_login(lookup), node)
+    target = pod_target(entered, lookup, node)
     if target is None:
         raise ProviderError("this machine needs no login")
     return await asyncio.to_thread(ssh_argv, target, KnownHosts(), command, tty=tty)

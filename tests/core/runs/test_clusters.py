@@ -23,10 +23,10 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.prime.schemas import parse_offer
 from hudtui.core.compute.provider import ProvisionFailed
-from hudtui.core.compute.registry import pod_login
+from hudtui.core.compute.registry import pod_login, pod_ssh_command
 from hudtui.core.compute.skypilot import SkyPilotProvider
 from hudtui.core.compute.values import Offer, Order, Pod, Query
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import close_hosts, find_host
 from hudtui.core.runs.again import request_again
@@ -343,6 +343,21 @@ async def test_a_launch_that_breaks_on_one_node_leaves_no_node(
     summary = store.summary(record.id)
     assert (summary.state, summary.machine) == ("failed", "released")
     assert len(sim.pods) == 1 and not sim.alive
+
+
+async def test_a_shell_opens_on_any_machine_of_a_cluster(
+    sim: PrimeSimulator, prime: PrimeProvider
+) -> None:
+    await prime.create(Order("hudtui-test-1", await offer_of(prime, 2)))
+    await asyncio.to_thread(sim.clock.advance, 600)
+    pod = await prime.find("hudtui-test-1")
+    assert pod is not None
+    for node in (0, 1):
+        argv = await pod_ssh_command(pod, {}.get, ("sh", "-c", "echo $HOSTNAME"), tty=False, node=node)
+        done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True)
+        assert done.stdout == f"hudtui-test-1-{node}\n", done.stderr
+    with pytest.raises(InputError, match="has 2 machines, and none has the number 2"):
+        await pod_ssh_command(pod, {}.get, node=2)
 
 
 async def test_a_cluster_with_fewer_gpus_on_one_of_its_machines_is_ended(
