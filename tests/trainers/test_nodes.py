@@ -151,6 +151,7 @@ def test_a_rehearsal_on_a_rented_cluster_is_one_run_and_leaves_no_machine(
         found, said = rehearse(folder, *options, **world)
         (pod,) = sim.pods.values()
         assert (pod.nodes, pod.offer["gpuCount"]) == (2, 16) and not sim.alive
+        assert [node["host"] for node in found["nodes"]] == [f"pod:{pod.name}.1"]
     run = folder / ".hudtui" / "runs" / found["id"]
     rows = [row for row in read_rows(run / "out" / "metrics.jsonl") if "reward" in row]
     assert [row["step"] for row in rows] == [1, 2, 3]

@@ -464,20 +464,22 @@ class Monitor:
         """
 
         async def one(peer: RunFolder) -> tuple[NodeView, StatusReport]:
+            name = machine.record.spec.peers[peer.node - 1]  # also where its results are here
             try:
                 async with answering(peer.host.name, within=_NODE_WAIT):
                     status = await read_status(peer.host, peer.path("status.json"))
             except (MachineError, RunError) as error:
                 problem = clean_line(error_sentence(error), 300)
-                return NodeView(peer.node, peer.host.name, "", problem=problem), StatusReport()
+                return NodeView(peer.node, name, "", problem=problem), StatusReport()
             status = status or StatusReport()
             silent = None
             if summary.active and status.heartbeat is not None and status.state not in END_STATES:
                 silent = seen.node_silence(peer.node, status.heartbeat, time.monotonic())
-            over = not summary.active and status.state != ""
+            gone = machine.record.spec.rent is not None and not summary.holds_machine
+            over = not summary.active and not gone and status.state != ""
             view = NodeView(
                 peer.node,
-                peer.host.name,
+                name,
                 status.state,
                 status.why,
                 silent,

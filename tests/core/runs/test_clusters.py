@@ -35,6 +35,7 @@ from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, run_remote
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace
 from hudtui.sim import PrimeSimulator
@@ -326,6 +327,10 @@ async def test_a_stop_ends_the_whole_cluster_and_its_guards_were_on_each_node(
     assert len(sim.pods) == 1 and not sim.alive
     home = store.folder / f"{record.id}.node-1"
     assert "begun node 1" in (home / "logs" / "train-1.log").read_text()
+    status = home / "status.json"  # as where the machine was gone before its run had ended there
+    status.write_text(json.dumps({**json.loads(status.read_text()), "state": "running"}))
+    (node,) = (await Monitor(store).view(record.id)).nodes
+    assert (node.host, node.left) == (f"pod:hudtui-{record.id}.1", False)
 
 
 async def test_a_launch_that_breaks_on_one_node_leaves_no_node(
@@ -353,7 +358,9 @@ async def test_a_shell_opens_on_any_machine_of_a_cluster(
     pod = await prime.find("hudtui-test-1")
     assert pod is not None
     for node in (0, 1):
-        argv = await pod_ssh_command(pod, {}.get, ("sh", "-c", "echo $HOSTNAME"), tty=False, node=node)
+        argv = await pod_ssh_command(
+            pod, {}.get, ("sh", "-c", "echo $HOSTNAME"), tty=False, node=node
+        )
         done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True)
         assert done.stdout == f"hudtui-test-1-{node}\n", done.stderr
     with pytest.raises(InputError, match="has 2 machines, and none has the number 2"):
