@@ -4,6 +4,7 @@ what is never left behind."""
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -59,9 +60,10 @@ class World:
         self,
         person: ScriptedPerson,
         on: Callable[[Any], Awaitable[None]] | None = None,
+        cloud_id: str = "1H100.80S",
         **more: Any,
     ) -> list[Ordered | ProvisionStep | Rented]:
-        request = RentRequest(await self.offer(), **more)
+        request = RentRequest(await self.offer(cloud_id), **more)
         seen: list[Ordered | ProvisionStep | Rented] = []
         async with aclosing(
             rent(self.project, request, self.prime, self.ledger, person, sleep=self.sleep)
@@ -280,6 +282,25 @@ async def test_the_guard_gets_the_time_that_the_charged_price_leaves(
     record = world.ledger.get(pod.name)
     assert record is not None and record.until is not None and given == [record.until]
     assert (record.until - record.created) / 3600 == pytest.approx(hours, abs=0.05)
+
+
+async def test_each_machine_of_a_cluster_has_a_guard_with_the_limits_of_now(world: World) -> None:
+    person = ScriptedPerson(True)
+    last = (await world.rent(person, cloud_id="h100-cluster-2"))[-1]
+    assert isinstance(last, Rented) and len(last.pod.addresses) == 2
+    assert "16 × H100_80GB on 2 machines" in person.titles[0]
+    homes = world.sim.homes(last.pod.id)
+
+    def told() -> list[float]:
+        rules = [json.loads((home / ".hudtui-guard" / "guard.json").read_text()) for home in homes]
+        return [float(each["max_seconds"]) for each in rules]
+
+    first = told()
+    assert len(first) == 2 and first[0] == pytest.approx(first[1], abs=5)
+    limits = Limits(max_hours=0.25, run_budget=None, day_budget=None)
+    text = await change_limits(last.pod, limits, world.prime, world.ledger, {}.get)
+    assert "after 0.2" in text, text
+    assert all(now <= 900 for now in told()) and len(world.sim.alive) == 1
 
 
 async def test_changed_limits_are_kept_and_reach_the_guard(world: World) -> None:
