@@ -514,6 +514,7 @@ DEFECTS = {
     "long notes end the server": ("calls-break", room(write=too_long)),
     "files stay": ("left-behind", room(closed=leave_file)),
     "a process stays": ("left-behind", room(closed=leave_process)),
+    "the paint is dry": ("tool-broken", room(paint=lambda self, colour: fail("the paint is dry"))),
 }
 """Environments with one defect, and the check that is to find it."""
 

@@ -603,6 +603,7 @@ _REFUSED = re.compile(
     "is punished.",
     "Correct the tool's input schema.",
     severity="medium",
+    explains=("tool-broken",),
 )
 def _schema_refuses(facts: Facts) -> Sign | None:
     calls: dict[str, list[tuple[Played, bool]]] = {}
@@ -612,6 +613,28 @@ def _schema_refuses(facts: Facts) -> Sign | None:
     refusing = {tool: tries for tool, tries in calls.items() if all(bad for _, bad in tries)}
     proofs = [(tries[0][0], f"{tool} refuses its arguments") for tool, tries in refusing.items()]
     return _sign(f"Calls that the schema allows are refused: {', '.join(refusing)}", proofs)
+
+
+@check(
+    "tool-broken",
+    "A tool answers every call with an error, also those of a good player: a task that needs it is "
+    "solved without it, or not at all.",
+    "Read what the tool says, and start the server with what it needs.",
+    severity="medium",
+    needs="good",
+)
+def _tool_broken(facts: Facts) -> Sign | None:
+    calls: dict[str, list[tuple[Played, Turn]]] = {}
+    for one, turn, tool in _calls(one for one in facts.open if one.player != "malformed"):
+        calls.setdefault(tool, []).append((one, turn))
+    proofs = []
+    for tool, tries in calls.items():
+        failed = all(turn.is_error for _, turn in tries)
+        good = [(one, turn) for one, turn in tries if one.player in facts.good]
+        if failed and good and len(tries) >= _FEWEST:
+            proofs.append((good[0][0], f"{tool}: {good[0][1].observation}"))
+    names = ", ".join(words.partition(":")[0] for _, words in proofs)
+    return _sign(f"Every call of {names} fails, whoever makes it", proofs)
 
 
 @check(
