@@ -14,12 +14,16 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).parent)]
 
-from from_zero import CANDIDATES, Candidate, Play, done, player  # noqa: E402
+from from_zero import CANDIDATES, NPM, WORDS, Candidate, Play, call, done, player  # noqa: E402
 from support.scripted_chat import scripted_chat  # noqa: E402
 
 
@@ -32,6 +36,83 @@ def convert(zone: str, hour: str) -> Play:
     )
 
 
+def write_file(word: str) -> Play:
+    """Return a task for the files of a folder."""
+    return Play(
+        f"Write the word {word} into the file answer.txt.",
+        [
+            {
+                "call": call("read_text_file", path="answer.txt"),
+                "expect": {"equals": word, "error": False},
+                "name": "written",
+            }
+        ],
+        (f'<tool>write_file("answer.txt", "{word}")</tool>', done()),
+    )
+
+
+def plant(word: str) -> Play:
+    """Return a task for a table of a database."""
+    return Play(
+        f"Insert the name {word} into the column name of the table trees.",
+        [
+            {
+                "call": call("read_query", query="SELECT name FROM trees"),
+                "expect": {"contains": word, "error": False},
+                "name": "planted",
+            }
+        ],
+        (f"<tool>write_query(\"INSERT INTO trees VALUES ('{word}')\")</tool>", done()),
+        (call("create_table", query="CREATE TABLE trees (name TEXT)"),),
+    )
+
+
+NUMBERS = {word: 17 * at + 23 for at, word in enumerate(WORDS)}
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Serves a number for each word, and no more."""
+
+    def do_GET(self) -> None:
+        number = NUMBERS.get(self.path.strip("/"))
+        text = f"<html><body><p>It is {number}.</p></body></html>".encode()
+        self.send_response(404 if number is None else 200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def pages() -> Iterator[str]:
+    """Serve the pages on loopback; give their address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def fetch(url: str) -> Candidate:
+    """Return mcp-server-fetch with tasks for the pages."""
+    plays = tuple(
+        Play(
+            f"Which number does the page {url}/{word} name? Say it.",
+            [{"reply": {"number": number}, "name": "said"}],
+            (f'<tool>fetch("{url}/{word}")</tool>', done(f"It is {number}.")),
+        )
+        for word, number in NUMBERS.items()
+    )
+    return Candidate(
+        "mcp-server-fetch",
+        ("uvx", "mcp-server-fetch", "--ignore-robots-txt", "--allow-private-ips"),
+        "fetch",
+        plays,
+    )
+
+
 ZONES = {"Asia/Tokyo": "21", "Asia/Dubai": "16", "Asia/Bangkok": "19", "America/Bogota": "07"}
 MORE = (
     Candidate(
@@ -39,6 +120,20 @@ MORE = (
         ("uvx", "mcp-server-time"),
         "convert_time",
         tuple(convert(zone, hour) for zone, hour in ZONES.items()),
+    ),
+    Candidate(
+        "server-filesystem",
+        (*NPM, "@modelcontextprotocol/server-filesystem@2026.8.31", "."),
+        "write_file,read_text_file,list_directory",
+        tuple(map(write_file, WORDS)),
+        {"cwd": "${EPISODE_DIR}"},
+    ),
+    Candidate(
+        "mcp-server-sqlite",
+        ("uvx", "--with", "mcp==1.30.0", "mcp-server-sqlite@2025.4.25", "--db-path", "trees.db"),
+        "read_query,write_query,list_tables,describe_table",
+        tuple(map(plant, WORDS)),
+        {"cwd": "${EPISODE_DIR}"},
     ),
 )
 
@@ -83,9 +178,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", help="the name of one server")
     given = parser.parse_args()
-    for one in (*CANDIDATES, *MORE):
-        if given.only in (None, one.name):
-            print(f"== {one.name}\n{look(one, given.folder.resolve() / one.name)}", flush=True)
+    with pages() as url:
+        for one in (*CANDIDATES, *MORE, fetch(url)):
+            if given.only in (None, one.name):
+                print(f"== {one.name}\n{look(one, given.folder.resolve() / one.name)}", flush=True)
 
 
 if __name__ == "__main__":
