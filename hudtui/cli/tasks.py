@@ -211,7 +211,7 @@ async def new(
     ] = None,
     setup: Annotated[
         list[str] | None,
-        typer.Option("--setup", metavar="CALL", help="Set-up call: 'TOOL(PARAMETER=VALUE, …)'."),
+        typer.Option("--setup", metavar="CALL", help="Setup call: 'TOOL(PARAMETER=VALUE, …)'."),
     ] = None,
     expect: Annotated[
         list[str] | None,
@@ -259,7 +259,7 @@ async def new(
     ] = None,
     share: Annotated[
         bool,
-        typer.Option("--allow-setup-tools", help="The agent may call the set-up tools, too."),
+        typer.Option("--allow-setup-tools", help="The agent may call the setup tools, too."),
     ] = False,
     own_folder: Annotated[
         bool,

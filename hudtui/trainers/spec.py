@@ -231,7 +231,7 @@ class ToolEnvironment:
             row: The other columns of the dataset, which are not used.
 
         Returns:
-            The task's prompt with what its set-up answered. Where the environment fails again and
+            The task's prompt with what its setup answered. Where the environment fails again and
             again, words that say so: the episode is over then, and has no reward.
 
         Raises:

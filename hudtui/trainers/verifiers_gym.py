@@ -2,7 +2,7 @@
 
 `vf-eval hud-vf-gym`. verifiers finds a taskset, a harness and an environment by a module's name;
 `hud_vf_gym` and `buckeye_vf_gym` export those of this module. An episode is the one of
-`hudtui eval`: a connection of its own, the task's set-up, the interpreter of replies, and the
+`hudtui eval`: a connection of its own, the task's setup, the interpreter of replies, and the
 rubric, so that equal replies have equal rewards. Replies come through verifiers' interception
 server, which records them.
 

@@ -143,13 +143,13 @@ def _not_set_up(one: Played) -> str:
 @check(
     "setup-fails",
     "A task that cannot be set up costs time in each step and teaches nothing.",
-    "Try the task with `hudtui tasks test`, and mend its set-up call or leave the task out.",
+    "Try the task with `hudtui tasks test`, and mend its setup call or leave the task out.",
     severity="high",
     needs="any",
 )
 def _setup_fails(facts: Facts) -> Sign | None:
     at_times, mostly = _broken(facts, _not_set_up)
-    title = f"The set-up of {_of(len(mostly or at_times), len(facts.tasks))} fails"
+    title = f"The setup of {_of(len(mostly or at_times), len(facts.tasks))} fails"
     if mostly:
         return Sign(title, mostly)
     return _sign(f"{title} at times", at_times, "medium")
@@ -472,7 +472,7 @@ def _too_easy(facts: Facts) -> Sign | None:
     "by-chance",
     "The same replies earn next to nothing or full marks: the reward is a matter of chance, which "
     "a group takes for a difference between the replies.",
-    "Seed what is random in the set-up call, and let the evaluation be exact.",
+    "Seed what is random in the setup call, and let the evaluation be exact.",
     severity="high",
     needs="alone",
     explains=(*_COMPARISONS, "unreachable", "not-repeatable", "crowd"),
@@ -485,7 +485,7 @@ def _by_chance(facts: Facts) -> Sign | None:
     "not-repeatable",
     "The same replies give different rewards. In a group this difference is taken for one between "
     "the replies.",
-    "Seed what is random in the set-up call, and let the evaluation be exact.",
+    "Seed what is random in the setup call, and let the evaluation be exact.",
     severity="medium",
     needs="alone",
     explains=("errors-pay", "injection", "unreachable"),
@@ -511,7 +511,7 @@ def _varying(facts: Facts, least: float) -> Sign | None:
 @check(
     "leak",
     "What one episode does is there in the next: rewards depend on what was played before.",
-    "Reset everything in the set-up call, or give each episode a place of its own with "
+    "Reset everything in the setup call, or give each episode a place of its own with "
     "`${EPISODE_DIR}`.",
     severity="high",
     needs="alone",

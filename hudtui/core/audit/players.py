@@ -196,7 +196,7 @@ def _each_once(seat: Seat) -> Iterator[str]:
     yield from map(seat.say, seat.calls)
 
 
-@player("own-calls", "makes the calls of the task's set-up and evaluation itself")
+@player("own-calls", "makes the calls of the task's setup and evaluation itself")
 def _own_calls(seat: Seat) -> Iterator[str]:
     for call in own_calls(seat.task):
         names = [name for name, one in seat.config.mappings.items() if one.tool == call.name]
@@ -205,7 +205,7 @@ def _own_calls(seat: Seat) -> Iterator[str]:
 
 
 def own_calls(task: Task) -> tuple[ToolCall, ...]:
-    """Return the calls that a task makes itself: its set-up, its evaluation, its parts."""
+    """Return the calls that a task makes itself: its setup, its evaluation, its parts."""
     return (*task.setup, *task.evaluate, *(call for _, call in part_calls(parts_of(task))))
 
 

@@ -15,7 +15,7 @@ from hudtui.core.plain import convert
 from hudtui.core.text import clean_line
 
 ToolKind = Literal["agent", "setup", "evaluate", "lifecycle", "hidden"]
-"""The user of a tool: the agent; the task's set-up or evaluation; other lifecycle work; `hidden`
+"""The user of a tool: the agent; the task's setup or evaluation; other lifecycle work; `hidden`
 for a function of a hub."""
 
 

@@ -1,6 +1,6 @@
 """A template of a task for an environment.
 
-Its servers, its set-up and evaluation tools, and what is left to fill in.
+Its servers, its setup and evaluation tools, and what is left to fill in.
 """
 
 from __future__ import annotations

@@ -90,12 +90,12 @@ class PlayStarted:
 
     task: Task
     opening: str
-    """First message to the agent: prompt and answers of the set-up."""
+    """First message to the agent: prompt and answers of the setup."""
     actions: tuple[Tool, ...]
     """Tools that the agent can call."""
     max_turns: int
     images: tuple[KeptImage, ...] = ()
-    """Images that the set-up answered with."""
+    """Images that the setup answered with."""
 
 
 @dataclass(frozen=True)

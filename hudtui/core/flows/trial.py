@@ -1,6 +1,6 @@
 """Test a task.
 
-Set it up and evaluate it at once, which shows a broken set-up or evaluator before anything is
+Set it up and evaluate it at once, which shows a broken setup or evaluator before anything is
 trained on it. A task with a `solution` is set up once more, on a connection of its own, and its
 solution is played, which shows whether the task can be solved.
 """

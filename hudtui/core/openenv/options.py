@@ -15,7 +15,7 @@ class ServeRequest:
     config: Path | None = None
     """The configuration of the actions; None: every tool of the environment is an action."""
     tasks: str | None = None
-    """The task file; None: one task without prompt, set-up and evaluation, in `source`."""
+    """The task file; None: one task without prompt, setup and evaluation, in `source`."""
     source: str | None = knob(None, "Environment to play in, instead of the one each task names.")
     host: str = knob("127.0.0.1", "Address to listen at.")
     port: int = knob(8000, "Port to listen at; 0 chooses a free one.", minimum=0, maximum=65535)

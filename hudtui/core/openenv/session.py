@@ -140,7 +140,7 @@ class EpisodeSession:
             The observation: what the agent is shown first. Its reward is null.
 
         Raises:
-            Refused: There is no such task, the environment cannot be started, or the task's set-up
+            Refused: There is no such task, the environment cannot be started, or the task's setup
                 failed.
         """
         choice = read_choice(data)

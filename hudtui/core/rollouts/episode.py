@@ -1,6 +1,6 @@
 """Playing one episode.
 
-Set-up, then reply and call in turn, then evaluation, whatever happened in between.
+Setup, then reply and call in turn, then evaluation, whatever happened in between.
 
 `EpisodePlayer` is the episode as an object that is stepped from outside: by `drive` with a policy,
 by a person who types the replies, by a trainer that advances many episodes together. None of its
@@ -21,7 +21,7 @@ Scores (spec in `hudtui.core.gym.rubric`):
   episode with `error`; so does a call that the connection cannot carry out.
   `info["evaluation_error"]` says what is wrong with an evaluation.
 - The user's own parts of the reward (`rubric.reward`) are asked once, when all else is known.
-- An episode whose set-up failed, or whose connection broke, is not evaluated.
+- An episode whose setup failed, or whose connection broke, is not evaluated.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class EpisodePlayer:
         return self._evaluation
 
     async def start(self) -> tuple[Message, ...]:
-        """Make the task's set-up calls. Returns the conversation that the first reply answers."""
+        """Make the task's setup calls. Returns the conversation that the first reply answers."""
         self._began = perf_counter()
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         taught = self.dialect.teach(self.actions, self.config.parser.use_thinking)

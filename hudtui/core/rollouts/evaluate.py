@@ -207,7 +207,7 @@ async def evaluate(
         timeout: Seconds for one call; None for the session's own limit.
         images: Show images, or not, whatever the policies say.
         reuse: Play one episode after the other over one connection where the tasks name the same
-            servers: for environments that are slow to start and whose set-up resets them.
+            servers: for environments that are slow to start and whose setup resets them.
         resume: Continue the evaluation in `out_dir`: episodes recorded there are not played again,
             broken ones are.
         lookup: Returns the values of the tasks' variables, which are masked in the records.

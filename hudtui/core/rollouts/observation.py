@@ -176,7 +176,7 @@ def join(
 ) -> Observation:
     """Several observations as one, behind a text that is kept whole.
 
-    A task's prompt with what its set-up answered.
+    A task's prompt with what its setup answered.
     """
     shown = tuple(observations)
     text = shorten(

@@ -428,7 +428,7 @@ def example_count(episode: Episode) -> int:
 def opening_of(episode: Episode) -> Any:
     """The content of the first message about the task.
 
-    Its prompt and what the set-up answered; None without one.
+    Its prompt and what the setup answered; None without one.
     """
     prompts = [message for message in episode.messages if message.get("role") == "user"][
         example_count(episode) :

@@ -162,9 +162,9 @@ class Episode:
     info: Mapping[str, Any] = field(default_factory=dict)
     """Facts that the caller keeps with the episode: policy, seed, step, model."""
     started_at: str | None = None
-    """ISO 8601 time (UTC) at which the set-up began."""
+    """ISO 8601 time (UTC) at which the setup began."""
     images: tuple[KeptImage, ...] = ()
-    """Images that the set-up answered with."""
+    """Images that the setup answered with."""
 
     @property
     def ok(self) -> bool:

@@ -68,7 +68,7 @@ class StepTime:
     run: str
     """Id of that run."""
     besides: float | None = None
-    """Seconds of paid machine time besides the steps: set-up, downloads, results. None if not
+    """Seconds of paid machine time besides the steps: setup, downloads, results. None if not
     measured."""
 
 
@@ -83,7 +83,7 @@ class Forecast:
     step: StepTime | None = None
     """The measured time of a step; None if it is not known yet."""
     seconds: float | None = None
-    """Expected duration in seconds: of the steps, and of set-up and results if that was
+    """Expected duration in seconds: of the steps, and of setup and results if that was
     measured."""
     expected: float | None = None
     """Expected cost in `currency`; None if it is not known, or the machine is the user's own."""

@@ -16,7 +16,7 @@ from hudtui.core.text import did_you_mean
 
 _LISTS = ("allowed_tools", "disallowed_tools")
 SHARES = "allow_setup_tools"
-"""Field of `agent_config` that opens the set-up tools to the agent."""
+"""Field of `agent_config` that opens the setup tools to the agent."""
 _SHOWS = ("append_setup_output", "append_setup_tool")
 """The second name is what HUD called the first one later."""
 _FLAGS = (*_SHOWS, SHARES)
@@ -40,7 +40,7 @@ class AgentSettings:
     disallowed: tuple[str, ...] = ()
     """The same of tools that they cannot reach. This wins over `allowed`."""
     shows_setup: bool = True
-    """True if the agent sees what the set-up calls answered."""
+    """True if the agent sees what the setup calls answered."""
     shares_setup: bool = False
     """True if the agent may call the tools that set the task up, also without a mapping."""
 

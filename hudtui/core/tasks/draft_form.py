@@ -455,7 +455,7 @@ class DraftForm:
     # ----------------------------------------------------------------------------------------------
 
     def add_setup(self, tool: Tool) -> None:
-        """Add a set-up call. An agent's own tool is shared with it."""
+        """Add a setup call. An agent's own tool is shared with it."""
         self.setup.append(_Call.new(tool))
         self.shares = self.shares or tool.kind == "agent"
 

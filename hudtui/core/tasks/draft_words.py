@@ -33,7 +33,7 @@ class DraftWords:
     variables: list[str] = field(default_factory=list)
     """`NAME=VALUES`."""
     share: bool = False
-    """The agent may call the set-up tools."""
+    """The agent may call the setup tools."""
 
     @property
     def is_given(self) -> bool:

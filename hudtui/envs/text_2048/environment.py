@@ -134,7 +134,7 @@ class GameTable:
     """One player's table: the game of one connection, and the tools that act on it.
 
     Args:
-        seed: Seed of the game that is on the table before any set-up.
+        seed: Seed of the game that is on the table before any setup.
     """
 
     def __init__(self, seed: int | None = None) -> None:

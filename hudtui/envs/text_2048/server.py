@@ -49,7 +49,7 @@ def build(seed: int | None = None) -> Server[Any]:
     """The MCP server.
 
     Args:
-        seed: Seed of the game that is on every table before its first set-up; None for a different
+        seed: Seed of the game that is on every table before its first setup; None for a different
             one each.
     """
     tables: OrderedDict[str, GameTable] = OrderedDict()

@@ -133,7 +133,7 @@ def serve(
     """Serve one client until it closes our standard input, or no longer reads our standard output.
 
     Args:
-        seed: Seed of the game that is on the table before any set-up.
+        seed: Seed of the game that is on the table before any setup.
         incoming: Where requests come from; standard input by default.
         outgoing: Where answers go; standard output by default. What else is printed then goes to
             standard error.

@@ -1,4 +1,4 @@
-"""The panes of an episode: its set-up, the turns, the next reply, and the actions."""
+"""The panes of an episode: its setup, the turns, the next reply, and the actions."""
 
 from __future__ import annotations
 

@@ -413,7 +413,7 @@ class TaskPage(Dialog["str | None"]):
 
     async def _added(self, kind: str, add: Callable[[], None]) -> None:
         add()
-        self._shared.value = self.form.shares  # a set-up call may tick it
+        self._shared.value = self.form.shares  # a setup call may tick it
         self._touch()
         await self._rebuild(last=kind)
 
