@@ -68,6 +68,18 @@ class _Shared:
             with formatter.section(title):
                 formatter.write_dl(groups[title])
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write what may cost money, at the end of the help."""
+        from hudtui.cli.effects import EFFECTS
+
+        words: list[str] = []
+        while ctx.parent is not None:
+            words, ctx = [ctx.info_name, *words], ctx.parent
+        effect = EFFECTS.get(" ".join(words).removesuffix(" run"))
+        if effect is not None and effect.costs:
+            formatter.write_paragraph()
+            formatter.write_text(f"May cost money: {effect.costs}.")
+
 
 def _hidden(parameter: Any) -> Any:
     twin = copy(parameter)

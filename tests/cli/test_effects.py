@@ -48,6 +48,15 @@ def test_what_costs_money_asks_or_is_a_model_that_somebody_named() -> None:
             assert takes(COMMANDS[words], "--base-url"), words
 
 
+def test_help_says_what_may_cost_money() -> None:
+    for words, effect in EFFECTS.items():
+        told = hudtui(*words.split(), "--help").stdout
+        assert ("May cost money" in told) == bool(effect.costs), words
+    assert (
+        "May cost money: the machine, until it is ended." in hudtui("pods", "create", "-h").stdout
+    )
+
+
 def test_the_page_for_agents_names_what_costs_money() -> None:
     rule = AGENTS[AGENTS.index("1. **Spend") : AGENTS.index("2. **Show")]
     named = set(re.findall(r"`hudtui ([a-z ]+)`", rule))
