@@ -237,7 +237,7 @@ def choose(
         offers, query=query, spec=wanted, order=order, hours=hours, fit=fit, market=market
     )
     if not selection.found:
-        raise _nothing(selection, wanted, query.nodes or 1)
+        raise _nothing(selection, wanted, query.nodes)
     sound = tuple(offer for offer in selection.found if offer not in selection.doubts)
     if not sound:
         raise _only_doubtful(selection)
@@ -264,7 +264,7 @@ def _objections(
         yield OfferMismatch("type", "it has no GPU")
     if query.nodes is not None and offer.nodes != query.nodes:
         yield OfferMismatch("nodes", f"it is {_machines(offer.nodes)}")
-    own = offer.gpu_count if query.nodes is None else offer.node_gpus
+    own = _counted(offer, query.nodes)
     count = (
         query.gpu_count
         if query.gpu_count is not None
@@ -279,8 +279,8 @@ def _objections(
         or (own > count and offer.provider in OWN_PROVIDERS)
     )
     if not enough:
-        each = "" if offer.nodes == 1 else " on each machine"
-        yield OfferMismatch("count", f"it has {own} GPU{'s' * (own != 1)}{each}, not {count}")
+        told = f"{own} GPU{'s' * (own != 1)}{_each(offer, query.nodes, ' on each machine')}"
+        yield OfferMismatch("count", f"it has {told}, not {count}")
     if offer.gpu_count % offer.nodes and query.nodes is not None:
         text = f"its {offer.gpu_count} GPUs are not equally many on {offer.nodes} machines"
         yield OfferMismatch("nodes", text)
@@ -306,6 +306,15 @@ def _objections(
         yield OfferMismatch("cloud", f"it is {clean_line(offer.cloud or offer.provider, 30)}'s")
     if offer.stock.lower() in _NONE:
         yield OfferMismatch("stock", "there is none left")
+
+
+def _counted(offer: Offer, nodes: int | None) -> int:
+    """GPUs that a count means: of each machine where a number of machines is asked for."""
+    return offer.gpu_count if nodes is None else offer.node_gpus
+
+
+def _each(offer: Offer, nodes: int | None, words: str) -> str:
+    return words if offer.nodes > 1 and nodes is not None else ""
 
 
 def _machines(count: int) -> str:
@@ -495,10 +504,6 @@ def _only_doubtful(selection: OfferSelection) -> InputError:
 
 _HINTS: dict[str, Callable[[Offer], str]] = {
     "nodes": lambda offer: f"with --nodes {offer.nodes}",
-    "count": lambda offer: (
-        f"with {offer.node_gpus} GPU{'s' * (offer.node_gpus != 1)}"
-        f"{' on each' if offer.nodes > 1 else ''}"
-    ),
     "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'unknown'}",
     "vram": lambda offer: f"with --min-vram {offer.gpu_memory or 0:g}",
     "price": lambda offer: "at a higher --max-price",
@@ -508,7 +513,14 @@ _HINTS: dict[str, Callable[[Offer], str]] = {
 }
 
 
-def _nearest_counts(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> list[Offer]:
+def _count_hint(offer: Offer, nodes: int | None) -> str:
+    count = _counted(offer, nodes)
+    return f"with {count} GPU{'s' * (count != 1)}{_each(offer, nodes, ' on each')}"
+
+
+def _nearest_counts(
+    rejected: Sequence[RejectedOffer], spec: GpuSpec | None, nodes: int | None
+) -> list[Offer]:
     """Return the cheapest offers with the next smaller and the next larger number of GPUs.
 
     Only offers that lack nothing but the number count.
@@ -521,13 +533,13 @@ def _nearest_counts(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> 
     only.sort(key=lambda offer: (not offer.price.stated, price_in_usd(offer)))
     if spec is None:
         return only[:1]
-    sizes = {offer.node_gpus for offer in only}
+    sizes = {_counted(offer, nodes) for offer in only}
     near = {
         max((size for size in sizes if size < spec.count), default=None),
         min((size for size in sizes if size > spec.count), default=None),
     }
     return [
-        next(offer for offer in only if offer.node_gpus == size)
+        next(offer for offer in only if _counted(offer, nodes) == size)
         for size in sorted(size for size in near if size)
     ]
 
@@ -547,12 +559,14 @@ def _nearest_nodes(rejected: Sequence[RejectedOffer], nodes: int) -> list[Offer]
     return [next(offer for offer in only if offer.nodes == number) for number in near]
 
 
-def _nothing(selection: OfferSelection, spec: GpuSpec | None, nodes: int = 1) -> InputError:
+def _nothing(
+    selection: OfferSelection, spec: GpuSpec | None, nodes: int | None = None
+) -> InputError:
     rejected = [
         item for item in selection.rejected if item.offer not in selection.doubts
     ] or selection.rejected
     what = f"no offer fits {spec}" if spec is not None else "no offer fits"
-    if nodes > 1:
+    if nodes is not None and nodes > 1:
         what += f" on each of {nodes} machines" if spec is not None else f" on {nodes} machines"
     if not rejected:
         return InputError(what, why="There are no offers at all at the moment.")
@@ -573,11 +587,10 @@ def _nothing(selection: OfferSelection, spec: GpuSpec | None, nodes: int = 1) ->
     ):
         if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
             near.setdefault(item.objections[0].kind, item.offer)
-    counts_near = _nearest_counts(of_type, spec)
-    pairs = [(kind, offer) for kind, offer in near.items() if kind not in ("count", "nodes")]
-    pairs += [("count", offer) for offer in counts_near]
-    pairs += [("nodes", offer) for offer in _nearest_nodes(of_type, nodes)]
-    hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in pairs]
+    pairs = [(_HINTS[kind](offer), offer) for kind, offer in near.items() if kind != "nodes"]
+    pairs += [(_count_hint(offer, nodes), offer) for offer in _nearest_counts(of_type, spec, nodes)]
+    pairs += [(_HINTS["nodes"](offer), offer) for offer in _nearest_nodes(of_type, nodes or 1)]
+    hints = [f"{hint}: {_brief(offer)}" for hint, offer in pairs]
     return InputError(
         what,
         why=f"{len(of_type)} of the kind are left out: {why}." if of_type else None,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -368,3 +369,23 @@ def test_the_nearest_numbers_of_gpus_are_named(wanted: str, near: list[str]) -> 
     with pytest.raises(InputError) as caught:
         choose(market, spec=parse_spec(wanted))
     assert re.findall(r"\d+x(?= H100)", caught.value.fix or "") == near
+
+
+def test_a_cluster_counts_by_all_gpus_unless_a_number_of_machines_is_asked_for() -> None:
+    cluster = replace(offer("c", count=16, price=35.0), nodes=2)
+    assert choose([cluster], spec=parse_spec("16xH100")).offer is cluster
+    said = {
+        None: ("it has 16 GPUs, not 12", "Nearest, with 16 GPUs: 16x"),
+        2: ("it has 8 GPUs on each machine, not 12", "Nearest, with 8 GPUs on each: 16x"),
+    }
+    market = [offer("one", count=8, price=17.0), cluster]
+    for nodes, (reason, near) in said.items():
+        query, spec = Query(nodes=nodes), parse_spec("12xH100")
+        rejected = select([cluster], query=query, spec=spec).rejected
+        assert [item.reason for item in rejected] == [reason]
+        with pytest.raises(InputError) as caught:
+            choose([cluster], query=query, spec=spec)
+        assert near in (caught.value.fix or "")
+    with pytest.raises(InputError, match="no offer fits 12xH100") as caught:
+        choose(market, spec=parse_spec("12xH100"))
+    assert re.findall(r"\d+x(?= H100)", caught.value.fix or "") == ["8x", "16x"]
