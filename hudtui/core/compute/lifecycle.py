@@ -475,7 +475,8 @@ class _Attempt:
             ProvisionFailed: It is another machine.
         """
         gpus, complaint = await find_gpus(self.hosts[node])
-        which = f" on machine {node}" if self.nodes > 1 else ""
+        machines = max(self.nodes, _machines(pod))
+        which = f" on machine {node} of {machines}" if machines > 1 else ""
         if complaint is not None and NO_DEVICES in complaint:
             self._require_chosen((kind_of("CPU_NODE"),), 0, f"no GPU{which}, by its driver")
         if gpus:
@@ -483,13 +484,11 @@ class _Attempt:
                 kind_of(gpu.name, None if gpu.memory_mib is None else gpu.memory_mib / 1024)
                 for gpu in gpus
             ]
-            # of several machines that were not ordered as such, this is one
-            count = len(gpus) * self.nodes if len(pod.addresses) == self.nodes else 0
             size = (
                 "" if gpus[0].memory_mib is None else f" with {gpus[0].memory_mib / 1024:.0f} GiB"
             )
             told = f"{len(gpus)} x {gpus[0].name}{size}{which}, by its driver"
-            self._require_chosen(kinds, count, told)
+            self._require_chosen(kinds, len(gpus) * self.nodes, told)
 
     def _require_chosen(self, given: Sequence[GpuKind], count: int, told: str) -> None:
         offer = self.offer
@@ -524,8 +523,8 @@ class _Attempt:
         while True:
             pod = self.pod
             self.compare(pod)
-            complete = pod.stage == "ready" and len(pod.addresses) >= self.nodes
-            state = (pod.stage, pod.status, pod.progress, min(len(pod.addresses), self.nodes))
+            complete = _is_complete(pod, self.nodes)
+            state = (pod.stage, pod.status, pod.progress, min(_machines(pod), self.nodes))
             if state != before:
                 before, changed = state, self.clock()
                 yield self.step(*_pod_state(pod, self.nodes))
@@ -711,12 +710,22 @@ def _dearer(pod: Pod, order: Order) -> str:
     )
 
 
+def _machines(pod: Pod) -> int:
+    """How many machines a pod's logins lead to: one that is told twice is one."""
+    return len({(address.host, address.port) for address in pod.addresses})
+
+
+def _is_complete(pod: Pod, nodes: int) -> bool:
+    """Whether each of its machines may let in."""
+    return pod.stage == "ready" and _machines(pod) >= nodes
+
+
 def _pod_state(pod: Pod, nodes: int) -> tuple[ProvisionStage, str]:
     word = clean_line(pod.status) or pod.stage
-    if pod.stage == "ready" and len(pod.addresses) >= nodes:
+    if _is_complete(pod, nodes):
         return "trying", f"logging in to {', '.join(map(str, pod.addresses[:nodes]))}"
     if pod.stage == "ready" and pod.addresses:
-        return "installing", f"{len(pod.addresses)} of {nodes} machines have an address"
+        return "installing", f"{_machines(pod)} of {nodes} machines have an address"
     if pod.stage in ("installing", "ready"):
         return "installing", f"installing: {word}" + (
             "" if pod.progress is None else f", {pod.progress} %"

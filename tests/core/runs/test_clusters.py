@@ -257,6 +257,21 @@ def test_gpus_that_are_not_equally_many_on_all_machines_are_no_cluster() -> None
     assert rejected.reason == "its 20 GPUs are not equally many on 3 machines"
 
 
+async def test_an_offer_in_both_lists_is_a_cluster(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters = default_clusters()
+    with PrimeSimulator(offers=clusters, clusters=clusters) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
+        (offer,) = (await provider.offers()).found
+        await provider.close()
+        assert offer.nodes == 2
+        prepared = await prepare(project, store, request(gpus="16xH100"))
+        assert prepared.record is None, "one machine of two would train, at the price of both"
+
+
 # --- clusters that are rented ---------------------------------------------------------------------
 
 
@@ -392,11 +407,17 @@ async def test_a_cluster_with_fewer_gpus_on_one_of_its_machines_is_ended(
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
-    [(3, "given: 3 machines"), (1, "is stuck: 1 of 2 machines have an address")],
+    ("ordered", "told", "words"),
+    [
+        (2, (0, 1, 0), "given: 3 machines"),
+        (2, (0,), "is stuck: 1 of 2 machines have an address"),
+        (2, (1, 1), "is stuck: 1 of 2 machines have an address"),
+        (1, (0, 1), "given: 8 x H100_80GB (simulated) with 80 GiB on machine 0 of 2"),
+    ],
 )
 async def test_a_cluster_with_another_number_of_machines_is_ended(
-    told: int,
+    ordered: int,
+    told: tuple[int, ...],
     words: str,
     sim: PrimeSimulator,
     prime: PrimeProvider,
@@ -408,11 +429,11 @@ async def test_a_cluster_with_another_number_of_machines_is_ended(
     def other(pod: SimPod, now: float) -> dict[str, Any]:
         found = connection(pod, now)
         ways = found["sshConnection"]
-        more = {"sshConnection": [ways[node % 2] for node in range(told)]} if ways else {}
+        more = {"sshConnection": [ways[node] for node in told]} if ways else {}
         return found | more
 
     monkeypatch.setattr(SimPod, "connection", other)
-    offer = await offer_of(prime, 2)
+    offer = replace(await offer_of(prime, 2), nodes=ordered)
     ledger = Ledger(tmp_path / "pods.db")
     now = 0.0
 

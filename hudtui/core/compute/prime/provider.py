@@ -128,12 +128,12 @@ class PrimeProvider:
             for row in rows:
                 offer = parse_offer(row, self.name, cluster=kind == clusters)
                 if offer is not None:
-                    before = found.get(offer.id)
-                    found[offer.id] = (
-                        offer
-                        if before is None or offer.price.hourly < before.price.hourly
-                        else before
-                    )
+                    before = found.setdefault(offer.id, offer)
+                    cheapest = min(before, offer, key=lambda one: one.price.hourly)
+                    # What one of the lists calls a cluster is one: it would train on one machine
+                    # of several, at the price of all.
+                    nodes = max(before.nodes, offer.nodes)
+                    found[offer.id] = replace(cheapest, nodes=nodes)
         fatal = next(
             (
                 error
