@@ -13,7 +13,7 @@ Models with tool calls of their own play hudtui's tasks.
 
 Each rollout plays a task in an environment of its own. The tools of the model are the actions of
 the configuration, and `done`. The reward is that of the configuration's rubric. It is the same
-episode as in `hudtui eval`: equal calls, equal rewards.
+episode as in `hudtui eval` with the dialect `native`: equal calls, equal rewards.
 """
 
 from __future__ import annotations
@@ -358,6 +358,7 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     """Environment of a plan, and the tools that an agent can call there."""
     from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.flows.serve import list_actions, served_tasks
+    from hudtui.core.gym.config import with_dialect
     from hudtui.core.openenv.options import ServeRequest
     from hudtui.core.openenv.session import ServedTasks
     from hudtui.core.rollouts.evaluate import connector
@@ -371,6 +372,7 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     config = await asyncio.to_thread(
         load_playable_config, folder / plan.config, folder, reward=plan.reward
     )
+    config = with_dialect(config, "native")
     request = ServeRequest(tasks=plan.tasks, source=plan.source, split=plan.split, limit=plan.limit)
     tasks, _ = await served_tasks(request, config, settings)
     timeout = settings.client_timeout if plan.timeout is None else plan.timeout

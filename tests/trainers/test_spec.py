@@ -19,7 +19,8 @@ from support.ready_python import ReadyPython
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError, RunError
-from hudtui.core.gym.config import load_config
+from hudtui.core.gym.config import load_config, with_dialect
+from hudtui.core.gym.dialects.known import DIALECTS
 from hudtui.core.rollouts.evaluate import connector
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.tasks.read import read_tasks
@@ -120,6 +121,27 @@ async def test_scripted_episodes_have_the_rewards_of_the_same_replies_in_an_eval
         spec.reward_funcs, prompts=[], completions=[], environments=environments, task_id=[]
     )
     assert rewards == expected and len(set(rewards)) > 1
+
+
+@pytest.mark.parametrize("dialect", ["text", "hermes", "native"])
+async def test_its_episodes_are_native_ones_whatever_the_configuration_reads(
+    spec: HudtuiSpec, own_world: Path, dialect: str
+) -> None:
+    (own_world / "c.yaml").write_text(f"parser: {{dialect: {dialect}}}\n{CONFIG}")
+    native = with_dialect(load_config(own_world / "c.yaml"), "native")
+    task = read_tasks(own_world / "tasks.json").tasks[0]
+    write = DIALECTS["native"].write
+    for moves in ((), ("left", "sideways", "up")):
+        environment = spec.environment_factory()
+        await asyncio.to_thread(environment.reset, task_id=task.id, prompt=[])
+        for move in moves:
+            await asyncio.to_thread(environment.move, direction=move)
+        [reward] = await asyncio.to_thread(spec.reward_funcs, environments=[environment])
+        replies = [*(write("move", {"direction": move}) for move in moves), "I am done."]
+        connect = connector(None, own_world, LOOKUP, timeout=60)
+        async with connect(task.mcp_config) as session:
+            episode = await play(session, native, task, ReplayPolicy(replies))
+        assert reward == episode.scores.reward, moves
 
 
 def test_the_factory_can_be_pickled_and_the_rewards_may_come_from_elsewhere(

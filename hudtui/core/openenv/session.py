@@ -218,10 +218,14 @@ class EpisodeSession:
     async def finish(self) -> float | None:
         """End the episode as a `done` of the agent would, unless it is over.
 
+        A model that calls tools by itself ends it by a reply without a call, which counts.
+
         Returns:
             The reward; None where no episode has begun, and where it broke off.
         """
         if self._episode is None and self._player is not None:
+            if self._player.dialect.schemas == "apart":
+                self._player.say("")
             self._episode = await self._player.finish("done")
             self._served.on_episode(self._player.task, self._episode)
         return (
