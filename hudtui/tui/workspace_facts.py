@@ -64,6 +64,7 @@ def load_facts(folder: Path) -> Facts:
             lock_error=lock_error,
             configs_wrong=VERDICTS.configs(workspace),
             tasks_wrong=VERDICTS.tasks(workspace),
+            dialects=VERDICTS.dialects(workspace),
             rents=rents(settings.get, demo=True),
         )
     }

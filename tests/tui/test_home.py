@@ -593,3 +593,19 @@ async def test_the_curve_of_many_steps_is_smoothed_and_no_taller_than_it_can_be_
             pane.show(RunRead("a", curve=curve))
             assert (pane.text(80, 20) != curves([ChartLine(curve, style)], 80, 20)) is smoothed
         assert pane.styles.max_height is not None and pane.styles.max_height.value < 30
+
+
+async def test_home_names_the_dialect_of_the_configuration(
+    open_app: Callable[..., Any], settle: Any, project: Path, screen_text: Any
+) -> None:
+    (project / "configs").mkdir()
+    (project / "configs" / "a.yaml").write_text(
+        "parser: {dialect: native}\naction_mappings: {left: {_tool: move}}\n"
+    )
+    async with open_app(project) as (running, pilot):
+        for _ in range(400):
+            if "native" in running.facts.step("mapping").detail:
+                break
+            await pilot.pause(0.05)
+        await settle(pilot)
+        assert "1 config, native" in screen_text(running)

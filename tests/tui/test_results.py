@@ -1088,3 +1088,23 @@ async def test_parts_of_ones_own_are_columns_of_the_groups(project: Path, width:
         await pilot.press("F")
         await until(pilot, lambda: "not solved, done too early" in screen_text(app))
         assert screen.failures.listed[0].numbers == (0, 1, 2)
+
+
+async def test_enter_shows_a_folded_native_reply_whole_and_folds_it_again(
+    open_app: Any, project: Path
+) -> None:
+    call = '<tool_call>\n{"name": "left", "arguments": {}}\n</tool_call>'
+    episode = own_episode(dialect="native")
+    turns = tuple(replace(turn, reply=f"<think>So.</think>\n{call}") for turn in episode.turns)
+    folder = project / "outputs" / "mine"
+    folder.mkdir(parents=True)
+    write_own(folder / "traces.jsonl", replace(episode, turns=turns))
+    async with open_app(project, size=(160, 45)) as (_, pilot):
+        pane = (await opened(pilot)).episode
+        await until(pilot, lambda: "… thought: So." in text_of(pane))
+        assert "<tool_call>" not in text_of(pane) and "→ move(" in text_of(pane)
+        pane.first_focus().focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "<tool_call>" in text_of(pane))
+        await pilot.press("enter")
+        await until(pilot, lambda: "<tool_call>" not in text_of(pane))

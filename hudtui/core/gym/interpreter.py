@@ -25,7 +25,7 @@ DONE = "done"
 
 _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
-_CUT = "the reply was cut off at its limit of tokens, without a whole call; write less before it"
+_CUT = "the reply was cut off at its limit of tokens, without a whole call; write less"
 _new = tuple.__new__
 
 ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
@@ -534,7 +534,7 @@ def _cut_off(meaning: Interpretation) -> Interpretation:
     refused = error is not None and error.stage == "tags" and parts.tool is not None
     if refused or (meaning.action is not None and parts.tool is not None):
         return meaning
-    why = f"{_CUT}: {error.message}" if error is not None and error.stage == "syntax" else _CUT
+    why = f"{_CUT} ({error.message})" if error is not None and error.stage == "syntax" else _CUT
     return _meaning(parts._replace(tags=False), None, ReplyProblem("tags", why))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.runs.values import RunSummary
@@ -59,12 +59,14 @@ def project_steps(
     lock_error: str | None = None,
     configs_wrong: FileErrors = FileErrors(),
     tasks_wrong: FileErrors = FileErrors(),
+    dialects: Sequence[str] = (),
     rents: bool = False,
 ) -> tuple[ProjectStep, ...]:
     """Return the five steps in order.
 
     `analysis` is the last analysis of an environment, `lock_error` the reason why the lock file
-    cannot be read, and `rents` says whether there is a key for renting machines.
+    cannot be read, `dialects` the forms of calls other than `text`, and `rents` says whether there
+    is a key for renting machines.
     """
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)
@@ -77,7 +79,7 @@ def project_steps(
     )
     mapping = _step(
         "mapping",
-        plural(configs, "config") if configs else None,
+        ", ".join((plural(configs, "config"), *dialects)) if configs else None,
         "no config",
         "Generate a config from the environment.",
         "Edit and check it.",
@@ -170,11 +172,19 @@ def _run_step(runs: Sequence[RunSummary], *, ready: bool) -> ProjectStep:
     return ProjectStep("run", "done", detail, "See its result, or start another run.")
 
 
+class _Found(NamedTuple):
+    """What a file holds."""
+
+    errors: int
+    dialect: str = ""
+    """Of a configuration, where it is not `text`."""
+
+
 class FileChecks:
     """Checks the files of a project. Each file is checked once, and again after a change."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[tuple[int, int], int]] = {}
+        self._known: dict[Path, tuple[tuple[int, int], _Found]] = {}
         self._running = Lock()
 
     def configs(self, workspace: Workspace) -> FileErrors:
@@ -185,6 +195,11 @@ class FileChecks:
         """Return the errors found so far in the task files."""
         return self._errors_in(workspace, workspace.task_files)
 
+    def dialects(self, workspace: Workspace) -> tuple[str, ...]:
+        """Return the forms of calls, other than `text`, that the configurations name so far."""
+        found = (self._known[path][1].dialect for path in workspace.configs if path in self._known)
+        return tuple(dict.fromkeys(name for name in found if name))
+
     def check(self, workspace: Workspace) -> bool:
         """Check new and changed files, without the tools of any environment.
 
@@ -193,24 +208,24 @@ class FileChecks:
         with self._running:
             before = dict(self._known)
             for path in workspace.configs:
-                self._check(path, CONFIG_SIZE, _config_errors)
+                self._check(path, CONFIG_SIZE, _look_at_config)
             for path in workspace.task_files:
                 if path.suffix in _CHECKED:
-                    self._check(path, TASKS_SIZE, _task_errors)
+                    self._check(path, TASKS_SIZE, _look_at_tasks)
             return self._known != before
 
-    def _check(self, path: Path, limit: int, count: Callable[[Path], int]) -> None:
+    def _check(self, path: Path, limit: int, look: Callable[[Path], _Found]) -> None:
         stamp = _stamp(path)
         if stamp is None or stamp[1] > limit:
             self._known.pop(path, None)
         elif path not in self._known or self._known[path][0] != stamp:
-            self._known[path] = (stamp, count(path))
+            self._known[path] = (stamp, look(path))
 
     def _errors_in(self, workspace: Workspace, paths: Sequence[Path]) -> FileErrors:
         wrong = [
-            (path, self._known[path][1])
+            (path, self._known[path][1].errors)
             for path in paths
-            if path in self._known and self._known[path][1]
+            if path in self._known and self._known[path][1].errors
         ]
         if not wrong:
             return FileErrors()
@@ -229,20 +244,27 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-def _config_errors(path: Path) -> int:
+def _look_at_config(path: Path) -> _Found:
     from hudtui.core.files import read_text
+    from hudtui.core.gym.config import parse_config
+    from hudtui.core.gym.dialects.known import DEFAULT
     from hudtui.core.gym.lint.check import lint
 
     try:
-        return sum(finding.severity == "error" for finding in lint(read_text(path), name=path.name))
+        text = read_text(path)
     except HudtuiError:
-        return 1
+        return _Found(1)
+    errors = sum(finding.severity == "error" for finding in lint(text, name=path.name))
+    config, _ = parse_config(text, name=path.name)
+    dialect = DEFAULT if config is None else config.parser.dialect
+    return _Found(errors, "" if dialect == DEFAULT else dialect)
 
 
-def _task_errors(path: Path) -> int:
+def _look_at_tasks(path: Path) -> _Found:
     from hudtui.core.tasks.read import read_tasks
 
     try:
-        return sum(problem.severity == "error" for problem in read_tasks(path).problems)
+        errors = sum(problem.severity == "error" for problem in read_tasks(path).problems)
     except HudtuiError:
-        return 1
+        errors = 1
+    return _Found(errors)

@@ -18,6 +18,7 @@ from hudtui.tui.results.transcript import (
     Beside,
     TranscriptPage,
     episode_name,
+    folds,
     head_lines,
     message_page,
     reward_text,
@@ -72,6 +73,13 @@ class EpisodePane(ViewsPane):
             "Scroll to the turn before.",
             "left",
             when=(_TURNS,),
+        ),
+        AppAction(
+            "episode.unfold",
+            "Whole replies",
+            "Show replies and answers whole, with the marks of their calls; again folds them.",
+            "enter",
+            palette=False,
         ),
         AppAction(
             "episode.later",
@@ -129,6 +137,7 @@ class EpisodePane(ViewsPane):
         self._place: object = None
         self._group: Callable[[], Sequence[Content]] = tuple
         self._page = TranscriptPage()
+        self._folded = True
         self._recorded: Transcript | None = None
         self._head = CalmStatic(classes="episode-head")
         self._sheet = Sheet()
@@ -288,6 +297,7 @@ class EpisodePane(ViewsPane):
                 picture=picture,
                 hint=hint,
                 most=most,
+                folded=self._folded,
             )
         if self.view == "record":
             if transcript is None and self._recorded is not None:
@@ -345,6 +355,8 @@ class EpisodePane(ViewsPane):
         """Offer the keys for matches only during a search."""
         if action_id in ("episode.next-match", "episode.previous-match"):
             return self._wanted is not None
+        if action_id == "episode.unfold":
+            return self.view == "turns" and self.transcript is not None and folds(self.transcript)
         return super().offers(action_id)
 
     @property
@@ -381,6 +393,12 @@ class EpisodePane(ViewsPane):
 
     def action_previous_match(self) -> None:
         self._move("found", -1)
+
+    def action_unfold(self) -> None:
+        """Show replies whole, or fold them, at the same turn."""
+        turn, self._folded = self.turn, not self._folded
+        self._draw(whole=True)
+        self.go_to_turn(turn)
 
     def action_later(self) -> None:
         self.post_message(self.Turned(1))

@@ -39,6 +39,10 @@ _OPENING = 6
 """Number of lines of the system prompt shown above the turns; the view of the messages shows
 all."""
 _CALL = 600
+_FOLDED = 160
+"""Characters of a text that is folded to one line."""
+_ANSWER = 12
+"""Lines of an answer that is folded."""
 _MUTED = "$foreground-muted"
 _CHANGED = "bold $warning"
 
@@ -202,6 +206,7 @@ def turn_page(
     picture: Picture = lambda image: (),
     hint: str = "",
     most: int | None = None,
+    folded: bool = False,
 ) -> TranscriptPage:
     """Return the opening, each reply with its calls and the answer, and the end.
 
@@ -213,10 +218,14 @@ def turn_page(
         hint: Text for the note of the first image: how to open it.
         most: Number of lines after which the remaining turns are left out; None for the whole
             episode.
+        folded: Show thoughts on one line, calls without their marks, and the beginnings of answers;
+            see `folds`.
     """
     out = _Lines(wanted)
     starts: list[int] = []
     images = images_by_turn(transcript)
+    dialect = _dialect_of(transcript)
+    folded = folded and folds(transcript) and beside is None and wanted is None
 
     def add_images(turn: int) -> None:
         for number, image in images.get(turn, ()):
@@ -245,7 +254,11 @@ def turn_page(
         out.add(_plain_line(""))
         starts.append(len(out.lines))
         out.add(_turn_title(turn, beside.turn(turn.number) if beside is not None else None))
-        _add_turn(out, turn, beside, _dialect_of(transcript))
+        if folded:
+            _add_reply(out, turn, dialect)
+            _add_answer(out, turn, (), most=_ANSWER)
+        else:
+            _add_turn(out, turn, beside, dialect)
         add_images(turn.number)
         left = len(transcript.turns) - len(starts)
         if most is not None and len(out.lines) >= most and left:
@@ -309,6 +322,17 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None, dialect:
     reply = clean(turn.reply)
     if reply:
         out.text(reply, spans=[*_thoughts(reply, dialect), *changed("reply")])
+    _add_answer(out, turn, changed("observation"))
+
+
+def _add_answer(
+    out: _Lines,
+    turn: TranscriptTurn,
+    spans: Iterable[tuple[int, int, str]],
+    *,
+    most: int | None = None,
+) -> None:
+    """Add the calls of a turn, and what the agent was shown; of that at most so many lines."""
     for call in turn.calls:
         out.add(_call_text(call))
     if (
@@ -320,9 +344,45 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None, dialect:
         out.add(Content.styled("→ the agent declared the task done", "$accent"))
     if turn.observation:
         style, lead = ("$error", "✗ ") if turn.is_error else ("", "  ")
-        out.text(clean(turn.observation), style, lead=lead, spans=changed("observation"))
+        lines = clean(turn.observation).split("\n")
+        left = 0 if most is None or len(lines) <= most + 2 else len(lines) - most
+        out.text("\n".join(lines[: len(lines) - left]), style, lead=lead, spans=spans)
+        if left:
+            out.add(Content.styled(f"  … {plural(left, 'more line')}", _MUTED))
     elif turn.is_error:
         out.add(Content.styled("✗ no answer", "$error"))
+
+
+def folds(transcript: Transcript) -> bool:
+    """Return whether an episode can be folded: its calls have marks that are no text to read."""
+    return _dialect_of(transcript).name != DEFAULT
+
+
+def _add_reply(out: _Lines, turn: TranscriptTurn, dialect: Dialect) -> None:
+    """Add a reply with its thought on one line, and without the marks of its calls."""
+    reply = clean(turn.reply)
+    parts = dialect.read(reply, True).parts
+    open_thought = next((part.start for part in parts.spans if part.kind == "unclosed"), None)
+    thought = clean(turn.thought) or parts.think or ""
+    if not thought and open_thought is not None:
+        thought = reply[open_thought:]
+    said = dialect.spoken(reply)
+    said = "" if said == parts.tool else said
+    if thought:
+        out.add(_folded("thought", thought))
+    if said:
+        out.text(said)
+    if parts.tool and not turn.calls:
+        out.add(_folded("call", parts.tool))
+    if reply.strip() and not (thought or said or parts.tool):
+        out.text(reply)
+
+
+def _folded(what: str, text: str) -> Content:
+    """A text on one line, with the number of its lines."""
+    lines = text.strip().count("\n") + 1
+    more = f" ({lines} lines)" if lines > 1 else ""
+    return Content.styled(f"… {what}: {clean_line(text, _FOLDED)}{more}", _MUTED)
 
 
 def _dialect_of(transcript: Transcript) -> Dialect:

@@ -136,3 +136,16 @@ def test_files_are_checked_once_and_again_when_they_change(tmp_path: Path) -> No
     assert verdicts.tasks(workspace).errors >= 1 and "tasks.json" in verdicts.tasks(workspace).text
     config.write_bytes(bytes(range(256)))
     assert verdicts.check(workspace) and verdicts.configs(workspace).errors == 1
+
+
+def test_the_dialects_of_configurations_are_named(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    for name, dialect in (("a", "native"), ("b", "text"), ("c", "hermes"), ("d", "native")):
+        text = f"parser: {{dialect: {dialect}}}\naction_mappings: {{left: {{_tool: move}}}}\n"
+        (tmp_path / "configs" / f"{name}.yaml").write_text(text)
+    workspace, checks = open_workspace(tmp_path), FileChecks()
+    assert checks.dialects(workspace) == ()
+    assert checks.check(workspace) and checks.dialects(workspace) == ("native", "hermes")
+    steps = project_steps(workspace, dialects=checks.dialects(workspace))
+    assert steps[1].detail == "4 configs, native, hermes"
+    assert project_steps(workspace)[1].detail == "4 configs"
