@@ -560,7 +560,13 @@ def test_the_very_offer_or_cloud_or_region_can_be_named(
         for offer in offers
         if offer["provider"] == "prime" and not offer["price"]["prepaid_hours"]
     ]
-    dear = max(rented, key=lambda offer: offer["price"]["hourly"])
+    cluster = max(rented, key=lambda offer: offer["nodes"])
+    refused = json.loads(hudtui(*words, "--offer", cluster["short"], code=2).stdout)["checks"]
+    (machine,) = (check for check in refused if check["name"] == "machine")
+    assert machine["text"] == f"offer {cluster['short']} has 2 machines, and the run 1"
+    assert machine["fix"] == "Take another offer.", "the engine works on one machine"
+    single = [offer for offer in rented if offer["nodes"] == 1]
+    dear = max(single, key=lambda offer: offer["price"]["hourly"])
     machine = json.loads(hudtui(*words, "--offer", dear["short"]).stdout)["machine"]
     assert machine["hourly"] == dear["price"]["hourly"] and "you have chosen" in " ".join(
         machine["choice"]["reasons"]

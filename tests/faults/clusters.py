@@ -179,15 +179,16 @@ def killed(draw: random.Random, seed: int) -> Outcome:
     """The app is killed at an event, and once more on the way."""
     event, moment = EVENTS[seed % len(EVENTS)], draw.choice(LATE)
     with world(make=planned()) as one:
-        said = []
+        said: list[str] = []
         code, told = one.app(event, moment)
-        if code != KILLED:
-            said.append(f"was not killed at {event}: {told}")
+        missed = [] if code == KILLED else [f"was not killed at {event}: {told}"]
         if draw.random() < 0.3:
             one.app(draw.choice(EVENTS[seed % len(EVENTS) :]), draw.choice(LATE))
         to_the_end(one, said)
         states = "finished|failed" if one.ordered == 0 else "finished"
-        return judged(one, "kill -9", f"{moment} {event}", said, states=states, words="")
+        found = judged(one, "kill -9", f"{moment} {event}", said, states=states, words="")
+        found.broken += missed
+        return found
 
 
 def created(draw: random.Random, _: int) -> Outcome:

@@ -138,6 +138,16 @@ class Doomed(RunStore):
         self._meet(label(kind, data or {}), "after")
         return event
 
+    def append_together(self, run: str, events: Any) -> tuple[RunEvent, ...]:
+        """The same for what is written down in one transaction."""
+        events = list(events)
+        for kind, data, _ in events:
+            self._meet(label(kind, data), "before")
+        added = super().append_together(run, events)
+        for kind, data, _ in events:
+            self._meet(label(kind, data), "after")
+        return added
+
     def mirror(self, run: str, lines: Any) -> tuple[RunEvent, ...]:
         """The same for what the machine tells."""
         lines = list(lines)

@@ -619,7 +619,7 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
     request, by_user = work.request, ("you have chosen it",)
     if request.offer is not None:
         offer = _clustered(request.offer, request, provider)
-        _require_nodes(offer, request.node_count)
+        _require_nodes(offer, request)
         return OfferChoice(offer, by_user)
     if not provider.features.paid:
         raise InputError(
@@ -629,7 +629,7 @@ def _choose_offer(work: Work, provider: Provider, market: Sequence[Offer]) -> Of
         return _choose_of(_payable(market, work.limits), work, market)
     named = find_offer(market, request.offer_name)
     if named is not None:
-        _require_nodes(named, request.node_count)
+        _require_nodes(named, request)
         return OfferChoice(named, by_user)
     text = f"{provider.title} has no offer {clean_line(request.offer_name, 40)}"
     fix = "hudtui pods offers lists the current offers; with --gpus the cheapest is taken."
@@ -642,15 +642,17 @@ def _clustered(offer: Offer, request: RunRequest, provider: Provider) -> Offer:
     return offer.times(request.node_count) if several else offer
 
 
-def _require_nodes(offer: Offer, nodes: int) -> None:
+def _require_nodes(offer: Offer, request: RunRequest) -> None:
     """Check that an offer has as many machines as the run.
 
     Raises:
         InputError: It has more or fewer, or its GPUs are not spread evenly over them.
     """
+    nodes = request.node_count
     if offer.nodes != nodes:
         text = f"offer {offer.short} has {plural(offer.nodes, 'machine')}, and the run {nodes}"
-        raise InputError(text, fix=f"Take all of them (--nodes {offer.nodes}), or another offer.")
+        all_of = f"Take all of them (--nodes {offer.nodes}), or another offer."
+        raise InputError(text, fix=all_of if request.features.nodes else "Take another offer.")
     if offer.gpu_count % nodes:
         raise InputError(
             f"the {offer.gpu_count} GPUs of offer {offer.short} are not equally many on its "
