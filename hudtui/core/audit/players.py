@@ -232,9 +232,10 @@ def _plain(seat: Seat) -> Iterator[str]:
     yield seat.say(f"{DONE}()", "word ")
 
 
-@player("random", "makes random calls that the schemas allow, and ends at a random turn", repeats=0)
+@player("random", "makes random calls that the schemas allow, to the last turn", repeats=0)
 def _random(seat: Seat) -> Iterator[str]:
-    for _ in range(seat.random.randint(1, seat.config.max_turns)):
+    # A model that has only learned to call does so; ends at random turns would make rewards differ.
+    for _ in range(seat.config.max_turns):
         if not seat.actions:
             return
         place = seat.random.randrange(len(seat.actions))
