@@ -89,6 +89,8 @@ action_mappings:
 ACTION = "  {way}: {{_tool: go, _parser: {{positional: []}}, direction: {{static: {way}}}}}\n"
 CLAIM = "  claim: {_tool: claim, _parser: {positional: []}}\n"
 RATE = '"learning_rate": 1e-3'
+GROUPS = '"num_generations": 4,\n    "max_tokens": 48'
+PARSER = "    parser = config.parser\n"
 TASKS, HELD_OUT = 24, 4
 
 
@@ -101,7 +103,7 @@ class Sabotage:
     """Signatures of which one has to be found; empty for none at all."""
     server: str = ""
     """What the environment spoils."""
-    changes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By file of hudtui what is replaced in it, and by what."""
 
 
@@ -112,30 +114,29 @@ SABOTAGES = (
         "hackable reward",
         frozenset({"reward-hacking"}),
         "hackable",
-        {"core/training/recipe.py": (RATE, RATE.replace("1e-3", "6e-3"))},
+        {"core/training/recipe.py": {RATE: RATE.replace("1e-3", "6e-3")}},
     ),
     Sabotage("failing tools", frozenset({"tools-fail"}), "tools"),
     Sabotage(
         "learning rate x100",
         frozenset({"reward-collapse", "kl-blow-up"}),
-        changes={"core/training/recipe.py": (RATE, RATE.replace("1e-3", "1e-1"))},
+        changes={"core/training/recipe.py": {RATE: RATE.replace("1e-3", "1e-1")}},
     ),
     Sabotage(
         "mask inverted",
         frozenset({"wrong-tokens"}),
         changes={
-            "trainers/rollout.py": ("transcript.mask,", "[1 - one for one in transcript.mask],")
+            "trainers/rollout.py": {"transcript.mask,": "[1 - one for one in transcript.mask],"}
         },
     ),
     Sabotage(
         "broken template",
         frozenset({"unreadable-replies"}),
         changes={
-            "trainers/grpo.py": (
-                "    parser = config.parser\n",
-                "    parser = config.parser\n    tokenizer.chat_template = "
+            "trainers/grpo.py": {
+                PARSER: f"{PARSER}    tokenizer.chat_template = "
                 "tokenizer.chat_template[:-11] + '<tool>{% endif %}'\n",
-            )
+            }
         },
     ),
 )
@@ -174,11 +175,13 @@ def changed_copy(folder: Path, sabotage: Sabotage) -> Path:
     if not sabotage.changes:
         return ROOT
     shutil.copytree(ROOT / "hudtui", folder / "hudtui")
-    for name, (old, new) in sabotage.changes.items():
+    for name, changes in sabotage.changes.items():
         path = folder / "hudtui" / name
         text = path.read_text()
-        assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
-        path.write_text(text.replace(old, new))
+        for old, new in changes.items():
+            assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+            text = text.replace(old, new)
+        path.write_text(text)
     return folder
 
 
