@@ -94,8 +94,8 @@ MESSAGE_STAYS = 8.0
 MESSAGES_KEPT = 100
 
 _READS_FIRST = 4.0
-"""Seconds that a screen asked for at the start has for what it shows, before others are imported.
-"""
+"""Seconds that a screen asked for at the start has for what it shows, before the project is read
+and others are imported."""
 
 _ABOUT = {
     "app.message",
@@ -390,10 +390,12 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
             self.keymap = keymap
             self.set_keymap(keymap)
             self.home.query_one(StepBar).refresh()  # was drawn with the usual keys
-        self.reload()
-        if self._opens is not None:
+        if self._opens is None:
+            self.reload()
+        else:
             name, given = self._opens
             self.open_screen(name, **given)
+            self.set_timer(_READS_FIRST, self.reload)
         for endless in (self._keep_up(), self._keep_asking()):
             self.run_worker(endless, name="forever", group="forever")
         if complaints:
