@@ -40,7 +40,13 @@ from hudtui.core.compute.watchdog import POWER_OFF, guard_key, terminate_rule
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.process import boot_clock
 from hudtui.core.remote.host import Disconnected, FileRefused, Host
-from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_address
+from hudtui.core.remote.hosts import (
+    ensure_reachable,
+    find_host,
+    forget_address,
+    open_host,
+    save_address,
+)
 from hudtui.core.runs.launch import (
     Lookup,
     available_secrets,
@@ -56,6 +62,7 @@ from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.run_lock import is_managed, lock_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.text import plural
 from hudtui.core.workspace import STATE_FOLDER
 
 if TYPE_CHECKING:
@@ -228,9 +235,7 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
     await remote.grant(limits)
     await remote.append("limits", limits.to_json())
     if (await remote.summary()).started is not None:
-        rules = await remote.rules()
-        for node in remote.nodes:
-            await node.rule(remote.rules_of(node, rules))
+        await remote.rule()
 
 
 class _StoppedEarly(RunError):
@@ -264,6 +269,8 @@ class RemoteRun:
         self.warned: set[str] = set()
         self.told: set[str] = set()
         self.unwanted = False
+        self.untold: set[int] = set()
+        """Numbers of the nodes whose guards may lack rules that the others have."""
         self.joined = False
         """True if this process has started the run on its machine, or has joined it."""
         self.begun = begun
@@ -647,11 +654,35 @@ class RemoteRun:
             async for event in events:
                 yield event
             await self.arm(self.machine, await self.rules())
+            self.untold = {node.node for node in self.nodes[1:]}
             async with aclosing(self.revive()) as revived:
                 async for event in revived:
                     yield event
             open_ports.push_async_callback(opened.pop_all().aclose)
         self.joined = True
+
+    async def rule(self) -> None:
+        """Send the guard of each machine its rules; one that does not answer keeps them from none.
+
+        Raises:
+            MachineError: A machine does not answer, and its guard has the old rules.
+        """
+        rules, failures = await self.rules(), list[MachineError]()
+        if len(self.nodes) == 1:
+            await self.machine.rule(rules)
+            return
+        for node in self.nodes:
+            try:
+                await ensure_reachable(node.host, within=self.context.within)
+                await node.rule(self.rules_of(node, rules))
+            except MachineError as error:
+                failures.append(error)
+        if failures:
+            raise MachineError(
+                f"the guards of run {self.run} keep their old limits on "
+                f"{plural(len(failures), 'machine')} of {len(self.nodes)}",
+                why="; ".join(map(error_sentence, failures)),
+            )
 
     async def arm(self, node: RunFolder, rules: Mapping[str, Any]) -> None:
         """Start the watchdog on a machine, with its key if there is one."""
@@ -748,7 +779,8 @@ class RemoteRun:
                 ):
                     yield said
                 await self.check_exists(error)
-                await self.ask_others(error)
+                if away:
+                    await self.ask_others(error)
             except RunError as error:  # the machine keeps its events until the store can be written
                 away = False
                 self.tell(error)
@@ -801,7 +833,8 @@ class RemoteRun:
         """Start supervisors and watchdogs again after a reboot, on each machine.
 
         They continue the run, or record its end. Node 0 comes last, as at the start. Another node
-        that does not answer is not waited for: node 0 says what became of it.
+        that does not answer is not waited for: node 0 says what became of it. Guards that lack
+        rules get them once their node answers.
         """
         for node in (*self.nodes[1:], self.machine):
             began, bound = time.monotonic(), self.context.within if node.node else None
@@ -812,10 +845,23 @@ class RemoteRun:
                 if not node.node:
                     raise
                 continue
-            if status.supervisor is not None or status.ended:
+            running = status.supervisor is not None or status.ended
+            if running and node.node not in self.untold:
                 continue
-            await self.arm(node, await self.rules())
-            await node.start(available_secrets(self.record.plan, self.lookup))
+            try:
+                await self.arm(node, await self.rules())
+                self.untold.discard(node.node)
+                if running:
+                    continue
+                await node.start(available_secrets(self.record.plan, self.lookup))
+            except MachineError as error:  # node 0 has to be started nevertheless
+                if not node.node:
+                    raise
+                lacks = "its guard keeps its old rules" if running else "it is not started again"
+                said = f"{node.title}: {lacks}: {error_sentence(error)}"
+                if event := await self.append("note", {"message": said}, once=f"note:{said}"):
+                    yield event
+                continue
             whose = f"the supervisor of {node.title}" if node.node else "its supervisor"
             text = f"{whose} had ended, perhaps with a reboot of the machine, and was started again"
             if status.status is not None:

@@ -291,15 +291,16 @@ def record(sim: PrimeSimulator, prime: PrimeProvider, store: RunStore) -> RunRec
     return made
 
 
+async def managed(record: RunRecord, store: RunStore, broker: RentalContext) -> None:
+    async with aclosing(run_remote(record.id, store, broker)) as events:
+        async for _ in events:
+            pass
+
+
 async def working(record: RunRecord, store: RunStore, broker: RentalContext) -> Any:
     """Manage a run until both nodes work; returns the task that manages it."""
 
-    async def manage() -> None:
-        async with aclosing(run_remote(record.id, store, broker)) as events:
-            async for _ in events:
-                pass
-
-    managing = asyncio.create_task(manage())
+    managing = asyncio.create_task(managed(record, store, broker))
     hosts = [find_host(name) for name in (record.host, *record.spec.peers)]
     while True:
         assert not managing.done(), managing.exception()
@@ -346,6 +347,60 @@ async def test_a_stop_ends_the_whole_cluster_and_its_guards_were_on_each_node(
     status.write_text(json.dumps({**json.loads(status.read_text()), "state": "running"}))
     (node,) = (await Monitor(store).view(record.id)).nodes
     assert (node.host, node.left) == (f"pod:hudtui-{record.id}.1", False)
+
+
+async def test_a_guard_that_was_away_has_the_new_limits_once_it_is_back(
+    sim: PrimeSimulator, prime: PrimeProvider, store: RunStore, record: RunRecord
+) -> None:
+    broker = replace(broker_of(sim, prime), look=0.2)
+    managing = await working(record, store, broker)
+    (pod,) = sim.alive
+    before = await guarded(record)
+    managing.cancel()
+    await asyncio.wait([managing])
+    sim.unplug(pod.id, 1)
+    limits = replace(record.spec.limits, run_budget=30.0)
+    with pytest.raises(HudtuiError) as caught:
+        await change_limits(record.id, store, broker, limits)
+    assert "old limits on 1 machine of 2" in str(caught.value)
+    sim.plug(pod.id, 1)
+    first, other = await guarded(record)
+    assert first["max_seconds"] > before[0]["max_seconds"], "what answers is told"
+    assert other == before[1]
+    managing = asyncio.create_task(managed(record, store, broker))
+    while (await guarded(record))[1]["count_from"] == before[1]["count_from"]:
+        assert not managing.done(), managing.exception()
+        await asyncio.sleep(0.1)
+    await end_remote_run(record.id, store, broker)
+    await managing
+    assert len(sim.pods) == 1 and not sim.alive
+
+
+async def test_node_0_comes_back_where_another_node_cannot(
+    sim: PrimeSimulator, prime: PrimeProvider, store: RunStore, record: RunRecord
+) -> None:
+    broker = replace(broker_of(sim, prime), look=0.2)
+    managing = await working(record, store, broker)
+    managing.cancel()
+    await asyncio.wait([managing])
+    (pod,) = sim.alive
+    for node in (0, 1):
+        sim.lose(pod.id, node)
+        sim.plug(pod.id, node)
+    guard = sim.homes(pod.id)[1] / f"{record.folder}.node-1" / "guard.json"
+    guard.unlink()
+    guard.mkdir()
+    managing = asyncio.create_task(managed(record, store, broker))
+    awaited = {"it is not started again", "its supervisor had ended"}
+    while awaited:
+        assert not managing.done(), (managing.exception(), awaited)
+        await asyncio.sleep(0.1)
+        said = [str(event.data.get("message")) for event in store.events(record.id)]
+        awaited = {words for words in awaited if not any(words in text for text in said)}
+    summary = await end_remote_run(record.id, store, broker)
+    await managing
+    assert summary.machine == "released"
+    assert len(sim.pods) == 1 and not sim.alive
 
 
 async def test_a_launch_that_breaks_on_one_node_leaves_no_node(
