@@ -189,9 +189,11 @@ async def put_watchdog(
             await ledger.run(_grant_again, ledger, pod.name)
         return await _watch(hosts, pod, provider, ledger, lookup)
     except HudtuiError as error:
-        where = "the machine" if len(hosts) == 1 else f"all of its {len(hosts)} machines"
         told = "; ".join(error.lines())
-        return f"No guard is on {where}, which costs money until you end it: {told}"
+        if len(hosts) > 1:
+            lack = f"Not each of its {len(hosts)} machines has a guard"
+            return f"{lack}, and they cost money until you end them: {told}"
+        return f"No guard is on the machine, which costs money until you end it: {told}"
 
 
 async def change_limits(
@@ -225,13 +227,26 @@ async def change_limits(
     await ledger.run(_write_limits, ledger, pod.name, limits)
     if run is not None or pod.stage != "ready":
         return ""
+    nodes = 1
+    hosts: list[Host] = []
+    silent: HudtuiError | None = None
     try:
         record = await ledger.run(ledger.get, pod.name)
         nodes = record.order.offer.nodes if record is not None and record.order is not None else 1
-        hosts = [(await log_in_to_pod(pod, pod_login(lookup), node))[1] for node in range(nodes)]
-        return await _watch(hosts, pod, provider, ledger, lookup)
+        for node in range(nodes):
+            try:
+                hosts.append((await log_in_to_pod(pod, pod_login(lookup), node))[1])
+            except HudtuiError as error:  # it keeps no limit from the others
+                silent = silent or error
+        told = await _watch(hosts, pod, provider, ledger, lookup) if hosts else ""
+        if silent is not None:
+            raise silent
+        return told
     except HudtuiError as error:
-        return f"The guard on the machine keeps its old limits: {'; '.join(error.lines())}"
+        lack = "The guard on the machine keeps its old limits"
+        if nodes > 1:
+            lack = f"Not each of the guards on its {nodes} machines has the new limits"
+        return f"{lack}: {'; '.join(error.lines())}"
 
 
 def _grant_again(ledger: Ledger, name: str) -> None:
@@ -267,10 +282,17 @@ async def _watch(
     """
     record = await ledger.run(ledger.get, pod.name)
     until = record.until if record else None
-    promises = [
-        await watchdog.start_watchdog(host, until, provider, pod.id, lookup=lookup)
-        for host in hosts
-    ]
+    promises: list[watchdog.WatchdogPromise | None] = []
+    failures: list[HudtuiError] = []
+    for host in hosts:
+        try:
+            promises.append(
+                await watchdog.start_watchdog(host, until, provider, pod.id, lookup=lookup)
+            )
+        except HudtuiError as error:  # the others have theirs
+            failures.append(error)
+    if failures:
+        raise failures[0]
     if record is not None and record.why == UNGUARDED:
         with contextlib.suppress(MachineError):  # a full disk takes no guard away
             await ledger.run(ledger.update, record.name, why="")

@@ -74,8 +74,8 @@ class World:
                     await on(step)
         return seen
 
-    async def rented(self) -> Pod:
-        last = (await self.rent(ScriptedPerson(True)))[-1]
+    async def rented(self, cloud_id: str = "1H100.80S") -> Pod:
+        last = (await self.rent(ScriptedPerson(True), cloud_id=cloud_id))[-1]
         assert isinstance(last, Rented)
         return last.pod
 
@@ -241,6 +241,50 @@ async def test_a_guard_that_cannot_start_is_said_and_the_pod_stays(
         last.guard
         == "No guard is on the machine, which costs money until you end it: no python3 there"
     )
+
+
+async def test_a_machine_without_a_guard_takes_none_from_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = await world.rented()
+    guarded: list[str] = []
+
+    async def start(host: Any, *_: Any, **__: Any) -> None:
+        if host == "first":
+            raise MachineError("no python3 there")
+        guarded.append(host)
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", start)
+    hosts: Any = ["first", "other"]
+    told = await put_watchdog(hosts, pod, world.prime, world.ledger, {}.get)
+    assert guarded == ["other"]
+    assert told == (
+        "Not each of its 2 machines has a guard, and they cost money until you end them: "
+        "no python3 there"
+    )
+
+
+async def test_a_machine_that_is_away_keeps_no_limit_from_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = await world.rented("h100-cluster-2")
+    guarded: list[float | None] = []
+
+    async def start(host: Any, until: float | None, *_: Any, **__: Any) -> None:
+        await host.run(["true"], timeout=5)
+        guarded.append(until)
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", start)
+    known = await world.prime.get(pod.id)
+    assert known is not None and len(known.addresses) == 2
+    world.sim.unplug(pod.id, 1)
+    limits = Limits(max_hours=2, run_budget=None, day_budget=None)
+    told = await change_limits(
+        known, limits, world.prime, world.ledger, world.project.settings().get
+    )
+    assert told.startswith("Not each of the guards on its 2 machines has the new limits: ")
+    record = world.ledger.get(pod.name)
+    assert record is not None and guarded == [record.until]
 
 
 async def test_new_limits_reach_the_guard_through_the_ledger(
