@@ -300,6 +300,8 @@ def moving(frames: Sequence[Frame], poster: int) -> str:
             "<title>hudtui: a reply, a run, its curves, its episodes</title>",
             "<style>",
             f"text{{font:20px {FONT};white-space:pre}}",
+            # Rectangles touch: with soft edges, the page shines through between them.
+            "g rect{shape-rendering:crispEdges}",
             f".f{{animation:{whole:.2f}s step-end infinite}}",
             ".caption{fill:#e5b450;font-weight:bold}",
             *looks,

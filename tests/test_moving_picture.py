@@ -35,6 +35,11 @@ def test_the_committed_picture_is_small_and_needs_nothing_else() -> None:
     assert "screenshots/moving.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_rectangles_that_touch_have_no_seams() -> None:
+    svg = PICTURE.read_text(encoding="utf-8")
+    assert re.search(r"^g rect\{shape-rendering:crispEdges\}$", svg, re.MULTILINE)
+
+
 @pytest.mark.timeout(300)
 def test_the_script_films_the_real_app(tmp_path: Path) -> None:
     script = [sys.executable, str(ROOT / "scripts" / "moving_picture.py"), "--run", "played"]
@@ -49,6 +54,7 @@ def test_the_script_films_the_real_app(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     svg = out.read_text(encoding="utf-8")
     assert len(list(frames.glob("*.svg"))) > 20 and length(svg) > 10
+    assert "g rect{shape-rendering:crispEdges}" in svg
     seen = words(svg).replace("\xa0", " ")
     for what in (*SCENES, "did you mean", '"direction": "left"', "finished", "turn 1", "move"):
         assert what in seen, what

@@ -12,6 +12,7 @@ import typer
 from hudtui.cli import console, runlog
 from hudtui.cli import runs as runs_group
 from hudtui.cli.options import Json
+from hudtui.core.diagnosis.likelihood import FEWEST
 
 if TYPE_CHECKING:
     from hudtui.core.diagnosis.values import Diagnosis, Finding
@@ -140,7 +141,9 @@ def _print(name: str, diagnosis: Diagnosis) -> None:
         if finding.episodes:
             words = shlex.join(["hudtui", "rollouts", "list", name, *finding.episodes.split()])
             console.out(f"  episodes: {clean_line(words)}")
-    if diagnosis.unseen:
+    if diagnosis.steps < FEWEST:
+        console.say(f"a run is judged from step {FEWEST} on")
+    elif diagnosis.unseen:
         console.say(f"not seen, as the run has no such numbers: {', '.join(diagnosis.unseen)}")
 
 

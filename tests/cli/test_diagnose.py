@@ -39,6 +39,13 @@ def test_a_sound_run_and_its_json() -> None:
     assert "waits-for-tools" in told["unseen"]
 
 
+def test_a_short_run_does_not_lack_numbers_but_steps() -> None:
+    path = written("metrics.jsonl", healthy("rising", 0)[:5])
+    done = hudtui("runs", "diagnose", path)
+    assert "not enough evidence yet in 5 steps" in done.stdout
+    assert "judged from step 20 on" in done.stderr and "no such numbers" not in done.stderr
+
+
 def test_a_finding_as_json() -> None:
     path = written("metrics.jsonl", sick("kl-blow-up", "strong", 0))
     told = json.loads(hudtui("runs", "diagnose", path, "--json", code=1).stdout)

@@ -283,10 +283,12 @@ def _process_failed(
         ):
             return _not_here(spec, stderr)
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        yourself = f"Try it yourself: {clean_line(secrets.hide(spec.where), 300)}"
+        near = _near(spec) if spec.contained and NEVER_PULL in spec.args else None
         return ConnectError(
             f"the server {name} {ended}{'' if connected else ' before it answered'}",
             why=stderr or "It wrote nothing to standard error.",
-            fix=f"Try it yourself: {clean_line(secrets.hide(spec.where), 300)}",
+            fix=f"Did you mean {near}? {yourself}" if near else yourself,
         )
     detail = _answer(error) or _stray(process, secrets)
     return ConnectError(
@@ -296,10 +298,15 @@ def _process_failed(
     )
 
 
+def _near(spec: ServerSpec) -> str | None:
+    """The environment whose name is like that of an image."""
+    return did_you_mean(clean_line(spec.image or "", 120), [entry.name for entry in BUNDLED])
+
+
 def _not_here(spec: ServerSpec, stderr: str) -> ConnectError:
     """A single word was named that is neither an environment nor an image on this computer."""
     word = clean_line(spec.image or "", 120)
-    near = did_you_mean(word, [entry.name for entry in BUNDLED])
+    near = _near(spec)
     fetch = (
         f"An image is fetched by `{spec.command} pull {word}`, or if its tag is named: "
         f"{word}:latest."

@@ -294,14 +294,15 @@ class _Asked:
         return {"group": self.group, "subject": self.subject, "command": self.command}
 
 
-def _asked(config: GymConfig, work: Work, folder: Path) -> _Asked:
+def _asked(config: GymConfig, work: Work, folder: Path, task_file: Path | None = None) -> _Asked:
     request, job = work.request, work.job
     trains = request.trains and job is not None
     turns = job.recipe.max_turns if trains and job is not None else request.max_turns
     subject = f"openai:{job.recipe.model}" if trains and job is not None else None
     group = job.recipe.num_generations if trains and job is not None else request.group
     config_name = _as_typed(str(request.config or config.path or ""), folder)
-    words = ["hudtui", "eval", _as_typed(request.tasks or "TASKS", folder), "-c", config_name]
+    tasks = _as_typed(str(request.tasks or task_file or "TASKS"), folder)
+    words = ["hudtui", "eval", tasks, "-c", config_name]
     if subject is not None:
         words += ["-p", subject, "-r", str(group)]
     if turns is not None and turns != config.max_turns:
@@ -379,5 +380,6 @@ def _known_before(prepared: Preparation, folder: Path, store: RunStore) -> Known
         return None
     held_out = 0 if work.job is None else work.job.recipe.held_out
     tasks = inputs.tasks[: len(inputs.tasks) - held_out] or inputs.tasks
-    asked = _asked(config_in(inputs.config, inputs.config_file), work, folder)
+    config = config_in(inputs.config, inputs.config_file)
+    asked = _asked(config, work, folder, inputs.task_file)
     return known_of(tasks, asked.played, stored_measures(folder, store), **asked.known)

@@ -248,6 +248,18 @@ async def test_a_single_word_is_never_fetched_from_a_registry(
     assert "--pull=never" not in parse_source("nosuch:latest", folder=tmp_path).servers[0].args
 
 
+async def test_a_misspelled_environment_is_told_where_no_engine_runs(
+    install: Install, tmp_path: Path
+) -> None:
+    install(docker="echo 'docker: Cannot connect to the Docker daemon' >&2; exit 125")
+    for word, hint in (("text2048", "Did you mean text-2048? Try it"), ("nosuch", "Try it")):
+        with pytest.raises(ConnectError, match="exit code 125") as error:
+            async with connect(parse_source(word, folder=tmp_path).mcp_config()):
+                pass
+        assert (error.value.fix or "").startswith(hint)
+        assert "Cannot connect" in (error.value.why or "")
+
+
 @pytest.mark.parametrize(
     ("says", "lacks"),
     [

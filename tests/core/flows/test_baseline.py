@@ -252,6 +252,7 @@ async def test_a_baseline_is_no_part_of_a_rehearsal(project: Project) -> None:
     (check,) = [one for one in prepared.checks if one.name == "baseline"]
     assert "greedy 0.50" in check.text and "org/model was not evaluated" in check.text
     assert "-p openai:org/model -r 16" in (check.fix or "")
+    assert "hudtui eval tasks.json -c" in (check.fix or ""), "the file that was found is named"
     inside = str(project.folder / "tasks.json")
     prepared, _ = await with_baseline(
         await prepare(project, model="org/model", rehearse=False, tasks=inside), project
