@@ -631,6 +631,8 @@ async def run_eval(
         Untrusted: The tasks name a server that the user has not agreed to.
         HudtuiError: No episode can succeed; see `evaluate`.
     """
+    from hudtui.core.gym.lint.prompt import two_forms
+
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     config = await asyncio.to_thread(
@@ -657,6 +659,8 @@ async def run_eval(
         if notice is not None:
             yield Notice("warning", notice)
     if (notice := judging_actions(config, tasks)) is not None:
+        yield Notice("warning", notice)
+    if (notice := two_forms(config)) is not None:
         yield Notice("warning", notice)
     at_once = min(request.concurrency, len(tasks) * request.group)
     if at_once > 1 and request.source is None:

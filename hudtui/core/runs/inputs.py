@@ -112,6 +112,7 @@ def read_inputs(
         *file_checks,
         fine("config", f"{name}: {actions}{calls}"),
         *policy_checks,
+        *_forms(work, config),
         *_size(work, config, workspace),
         *_scores(work, config, tasks),
     )
@@ -129,6 +130,17 @@ def _calls(config: GymConfig, dialect: str | None) -> str:
 
     spoken = with_dialect(config, dialect).parser.dialect
     return "" if spoken == DEFAULT else f", calls in the dialect {spoken}"
+
+
+def _forms(work: Work, config: GymConfig) -> Iterator[Check]:
+    """Check that the prompt teaches the calls that are read."""
+    from hudtui.core.gym.config import with_dialect
+    from hudtui.core.gym.lint.prompt import two_forms
+
+    told = two_forms(with_dialect(config, work.dialect))
+    if told is not None:
+        fix = "Take the usage lines out of system_prompt: the tools' schemas say the same."
+        yield warning("config", told, fix)
 
 
 def _size(work: Work, config: GymConfig, workspace: Workspace) -> Iterator[Check]:

@@ -74,6 +74,14 @@ async def test_from_files_to_a_summary(project, monkeypatch):
     assert finished.out_dir == prepared.out_dir and finished.out_dir.parent == project / "outputs"
 
 
+@pytest.mark.parametrize(("dialect", "told"), [(None, False), ("native", True), ("hermes", True)])
+async def test_a_prompt_that_teaches_another_form_of_calls_is_told(project, dialect, told):
+    (project / "c.yaml").write_text("system_prompt: Say <tool>left()</tool> or so.\n" + CONFIG)
+    events = await carry_out(project, dialect=dialect)
+    words = [event.message for event in events if isinstance(event, Notice)]
+    assert any("teaches calls in <tool> tags" in one for one in words) is told
+
+
 async def test_a_login_counts_without_a_question_and_its_tokens_reach_no_trace(project, odd_http):
     world = await OAuthWorld.start(odd_http)
     settings = load_settings(project, HUD)

@@ -83,6 +83,18 @@ async def test_the_dialect_is_said_and_checked_with_the_plan(
     assert "config" in [check.name for check in missing]
 
 
+async def test_a_prompt_that_teaches_another_form_of_calls_is_told(
+    project: Path, store: RunStore
+) -> None:
+    file = project / "play.yaml"
+    file.write_text("system_prompt: Say <tool>left()</tool> or so.\n" + file.read_text())
+    asked = RunRequest(host="local", policy="random")
+    for dialect in ("native", None):
+        prepared = await _prepare(project, store, replace(asked, dialect=dialect))
+        warned = [check.text for check in prepared.checks if check.state == "warning"]
+        assert any("teaches calls" in text for text in warned) is (dialect is not None)
+
+
 async def test_many_tokens_of_tools_are_said_with_the_plan(project: Path, store: RunStore) -> None:
     tools = (
         Tool("move", "Push the tiles. " * 2_000, {"type": "object"}),

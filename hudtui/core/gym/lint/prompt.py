@@ -20,6 +20,7 @@ from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.findings import MAPPINGS, Fix, TextEdit
 from hudtui.core.gym.lint.report import PROMPT, LintReport
 from hudtui.core.gym.reply import Call, ParseFailure, parse_call
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.text import clean_line, confident_match, did_you_mean
 
 CHAT_MARKS = re.compile(
@@ -167,14 +168,26 @@ def check_prompt(
     return reader.examples
 
 
+def two_forms(config: GymConfig) -> str | None:
+    """Return a warning if the prompt teaches calls of the dialect `text`, and another one is read.
+
+    None where there is nothing to warn of.
+    """
+    dialect = config.parser.dialect
+    if dialect == AUTO or DIALECTS[dialect].schemas == "none":
+        return None
+    if not usage_examples(config.system_prompt):
+        return None
+    return (
+        f"the prompt teaches calls in <tool> tags, and this configuration reads {dialect}: a "
+        "model learns two forms"
+    )
+
+
 def _check_forms(report: LintReport, usages: Sequence[UsageExample]) -> None:
     """Report calls of the dialect `text` in the prompt of another one."""
-    dialect = report.config.parser.dialect
-    if usages and dialect != AUTO:
-        message = (
-            f"the prompt teaches calls in <tool> tags, and this configuration reads {dialect}: a "
-            "model learns two forms"
-        )
+    message = two_forms(report.config)
+    if message is not None:
         first = usages[0]
         report.add_in_prompt("two-forms", "warning", message, first.start, len(first.text))
 
