@@ -113,7 +113,8 @@ async def generate_scenarios_from_hud(
         key=api_key or os.environ.get("OPENAI_API_KEY"),
     )
     async with ChatEndpoint(model, options) as endpoint:
-        answer, _ = await endpoint.complete([{"role": "user", "content": question}])
+        reply = await endpoint.complete([{"role": "user", "content": question}])
+    answer = reply.text
     found = [
         task
         for index, one in enumerate(_array(answer))

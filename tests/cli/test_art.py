@@ -17,6 +17,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.flows.art import plan_art
 from hudtui.core.project import open_project
+from hudtui.core.rollouts.chat import Completion
 
 ROOT = Path(__file__).parents[2]
 CONFIG = (
@@ -280,7 +281,7 @@ async def test_a_model_that_writes_odd_tasks(monkeypatch):
     ]
 
     async def complete(self, messages):
-        return json.dumps(tasks)
+        return Completion(json.dumps(tasks), cut=False)
 
     monkeypatch.setattr("hudtui.core.rollouts.chat.ChatEndpoint.complete", complete)
     tools = {"move": Tool("move"), "evaluate": Tool("evaluate", kind="evaluate")}

@@ -420,7 +420,7 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         await until(pilot, lambda: app.screen.is_modal)
         screen._tell(screen.rented, RunEvent(screen.rented.id, 1, 0.0, "started", {}))
         await pilot.press("n")
-        await until(pilot, lambda: app.screen.NAME == "run")
+        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "run")
         await app.rented.give_up()
 
 

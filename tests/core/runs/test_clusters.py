@@ -457,7 +457,7 @@ async def test_a_cluster_with_fewer_gpus_on_one_of_its_machines_is_ended(
                 pass
     told = " ".join(caught.value.lines())
     assert "chosen: 16 x H100_80GB on 2 machines" in told and "given: 7 x H100_80GB" in told
-    assert "on machine 1, by its driver" in told and "was ended, and that was verified" in told
+    assert "on machine 1 of 2, by its driver" in told and "was ended, and that was verified" in told
     assert len(sim.pods) == 1 and not sim.alive and ledger.records() == ()
 
 
