@@ -147,7 +147,8 @@ async def start(film: Film, rehearsal: bool) -> None:
     else:
         await film.press("ctrl+g")
     await film.until(lambda: app.screen.NAME == "run", "the run")
-    await film.until(lambda: "running" in words(app.export_screenshot()), "that it runs")
+    begun = re.compile("running|finished|failed")  # a short one may be over at the first look
+    await film.until(lambda: begun.search(words(app.export_screenshot())), "that it runs")
 
 
 async def curve(film: Film) -> None:
