@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,14 +185,14 @@ def changed_copy(folder: Path, sabotage: Sabotage) -> Path:
     return folder
 
 
-def rehearse(place: Path, sabotage: Sabotage, given: argparse.Namespace) -> dict[str, Any]:
-    """Return the diagnosis of a rehearsal."""
-    shutil.rmtree(place, ignore_errors=True)
-    project = place / "project"
-    write_project(project, sabotage)
-    code = changed_copy(place / "code", sabotage)
+def spoiled_hudtui(place: Path, sabotage: Sabotage, trainer: Path) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a command of a spoiled hudtui and returns its JSON.
+
+    It runs in `place / "project"`; it exits where a command fails.
+    """
+    project, code = place / "project", changed_copy(place / "code", sabotage)
     python = place / "python"  # the paths of a plan are its own
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{code}" exec "{given.trainer.absolute()}" "$@"\n')
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{code}" exec "{trainer.absolute()}" "$@"\n')
     python.chmod(0o755)
     env = {**os.environ, "PYTHONPATH": str(code), "HUDTUI_TRUST": str(project)}
     env |= {"HUDTUI_TRAINER_PYTHON": str(python), "OMP_NUM_THREADS": "1"}
@@ -211,6 +211,14 @@ def rehearse(place: Path, sabotage: Sabotage, given: argparse.Namespace) -> dict
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
+    return hudtui
+
+
+def rehearse(place: Path, sabotage: Sabotage, given: argparse.Namespace) -> dict[str, Any]:
+    """Return the diagnosis of a rehearsal."""
+    shutil.rmtree(place, ignore_errors=True)
+    write_project(place / "project", sabotage)
+    hudtui = spoiled_hudtui(place, sabotage, given.trainer)
     words = ("--steps", str(given.steps), "--seed", str(given.seed))
     settings = ("--set", f"held_out={HELD_OUT}")
     run = hudtui("rl", "tasks.json", "-c", "gym.yaml", "--rehearse", *words, *settings, "--yes")

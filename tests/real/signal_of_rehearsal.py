@@ -14,16 +14,14 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sabotages import GROUPS, RATE, Sabotage, changed_copy
+from sabotages import GROUPS, RATE, Sabotage, spoiled_hudtui
 
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Episode
@@ -86,27 +84,7 @@ def main() -> int:
     shutil.rmtree(place, ignore_errors=True)
     project = place / "project"
     write_project(project)
-    code = changed_copy(place / "code", STILL)
-    python = place / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{code}" exec "{given.trainer.absolute()}" "$@"\n')
-    python.chmod(0o755)
-    env = {**os.environ, "PYTHONPATH": str(code), "HUDTUI_TRUST": str(project)}
-    env |= {"HUDTUI_TRAINER_PYTHON": str(python), "OMP_NUM_THREADS": "1"}
-
-    def hudtui(*words: str) -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-m", "hudtui", *words, "--json"],
-            cwd=project,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if not done.stdout.startswith("{") or done.returncode not in (0, 1):
-            raise SystemExit(f"{' '.join(words)}\n{done.stdout}\n{done.stderr}")
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
+    hudtui = spoiled_hudtui(place, STILL, given.trainer)
     audit = hudtui("env", "audit", "gym.yaml", "tasks.json", "--limit", "6")
     signal = audit["signal"]
     print(
