@@ -23,7 +23,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).parent)]
 
-from from_zero import CANDIDATES, NPM, WORDS, Candidate, Play, call, done, player  # noqa: E402
+from from_zero import (  # noqa: E402
+    CANDIDATES,
+    NPM,
+    WORDS,
+    Candidate,
+    Play,
+    by_call,
+    call,
+    done,
+    player,
+)
 from support.scripted_chat import scripted_chat  # noqa: E402
 
 
@@ -40,13 +50,9 @@ def write_file(word: str) -> Play:
     """Return a task for the files of a folder."""
     return Play(
         f"Write the word {word} into the file answer.txt.",
-        [
-            {
-                "call": call("read_text_file", path="answer.txt"),
-                "expect": {"equals": word, "error": False},
-                "name": "written",
-            }
-        ],
+        by_call(
+            "written", call("read_text_file", path="answer.txt"), {"equals": word, "error": False}
+        ),
         (f'<tool>write_file("answer.txt", "{word}")</tool>', done()),
     )
 
@@ -55,13 +61,11 @@ def plant(word: str) -> Play:
     """Return a task for a table of a database."""
     return Play(
         f"Insert the name {word} into the column name of the table trees.",
-        [
-            {
-                "call": call("read_query", query="SELECT name FROM trees"),
-                "expect": {"contains": word, "error": False},
-                "name": "planted",
-            }
-        ],
+        by_call(
+            "planted",
+            call("read_query", query="SELECT name FROM trees"),
+            {"contains": word, "error": False},
+        ),
         (f"<tool>write_query(\"INSERT INTO trees VALUES ('{word}')\")</tool>", done()),
         (call("create_table", query="CREATE TABLE trees (name TEXT)"),),
     )

@@ -67,6 +67,11 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
+def by_call(name: str, asked: dict[str, Any], expect: Any) -> list[dict[str, Any]]:
+    """Return an evaluation by what a call answers."""
+    return [{"call": asked, "expect": expect, "name": name}]
+
+
 def done(text: str = "") -> str:
     """Return a last reply."""
     return f"{text} <tool>done()</tool>"
@@ -77,16 +82,14 @@ def remember(word: str) -> Play:
     entity = [{"name": word, "entityType": "tree", "observations": ["is old"]}]
     return Play(
         f"Remember the tree {word}, of the type tree, with the observation: is old",
-        [
-            {
-                "call": call("open_nodes", names=[word]),
-                "expect": [
-                    {"json": {"path": "entities[0].entityType", "equals": "tree"}},
-                    {"contains": "is old"},
-                ],
-                "name": "kept",
-            }
-        ],
+        by_call(
+            "kept",
+            call("open_nodes", names=[word]),
+            [
+                {"json": {"path": "entities[0].entityType", "equals": "tree"}},
+                {"contains": "is old"},
+            ],
+        ),
         (f"<tool>create_entities({json.dumps(entity)})</tool>", done()),
     )
 
@@ -115,7 +118,7 @@ def think(number: int) -> Play:
     expected = {"json": {"path": "thoughtHistoryLength", "number": number + 1}}
     return Play(
         f"Note {number} thoughts, one after the other.",
-        [{"call": counted, "expect": expected, "name": "thoughts"}],
+        by_call("thoughts", counted, expected),
         (*thoughts, done()),
     )
 
@@ -133,13 +136,11 @@ def branch(word: str) -> Play:
     """Return a task for git."""
     return Play(
         f"Create the branch {word} in the repository of the folder `.`, and change to it.",
-        [
-            {
-                "call": call("git_branch", repo_path=".", branch_type="local"),
-                "expect": [{"contains": word}, {"contains": f"* {word}"}],
-                "name": "branch",
-            }
-        ],
+        by_call(
+            "branch",
+            call("git_branch", repo_path=".", branch_type="local"),
+            [{"contains": word}, {"contains": f"* {word}"}],
+        ),
         (
             f'<tool>git_create_branch(".", "{word}")</tool>',
             f'<tool>git_checkout(".", "{word}")</tool>',
@@ -152,13 +153,11 @@ def write_cell(cell: str, number: int) -> Play:
     """Return a task for a workbook."""
     return Play(
         f"Write the number {number} into the cell {cell} of the sheet Sheet1 of book.xlsx.",
-        [
-            {
-                "call": call("read_range", path="book.xlsx", sheet="Sheet1", range=cell),
-                "expect": {"contains": str(number), "error": False},
-                "name": "cell",
-            }
-        ],
+        by_call(
+            "cell",
+            call("read_range", path="book.xlsx", sheet="Sheet1", range=cell),
+            {"contains": str(number), "error": False},
+        ),
         (f'<tool>write_range("book.xlsx", "Sheet1", "{cell}", [[{number}]])</tool>', done()),
         (call("create_workbook", path="book.xlsx"),),
     )
@@ -229,13 +228,7 @@ def write_file(word: str) -> Play:
     """Return a task for the server of --smoke."""
     return Play(
         f"Write the word {word} into the file {word}.txt.",
-        [
-            {
-                "call": call("look"),
-                "expect": {"json": {"path": f'["{word}.txt"]', "contains": word}},
-                "name": "written",
-            }
-        ],
+        by_call("written", call("look"), {"json": {"path": f'["{word}.txt"]', "contains": word}}),
         (f'<tool>write("{word}.txt", "{word}")</tool>', done()),
     )
 
