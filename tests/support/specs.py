@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.runs.inputs import read_inputs
 from hudtui.core.runs.preflight import check
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.resolve import resolve
@@ -19,6 +20,7 @@ def spec_of(request: RunRequest, workspace: Workspace) -> RunSpec:
     settings = load_settings(workspace.folder, workspace.platform)
     work = read_work(request, workspace.folder, settings)
     site = RunSite(request.host or LOCAL, gpus=2)
-    checks = check(work, site, workspace, settings, TaskReader())
+    inputs = read_inputs(work, workspace, settings, TaskReader())
+    checks = check(work, site, inputs, workspace, settings)
     assert checks.inputs.task_file is not None and checks.inputs.config is not None, checks.results
     return resolve(work, site, checks, workspace)

@@ -37,6 +37,8 @@ class Demand:
     """The engine that trains: each shares the GPUs in its own way."""
     nodes: int = 1
     """Machines that train together."""
+    opening: int = 0
+    """Estimated tokens before a task in every request; 0 where they are unknown."""
 
     @property
     def advice(self) -> str:

@@ -24,6 +24,7 @@ from hudtui.core.workspace import Workspace, last_dataset_name, lost_dataset_nam
 
 if TYPE_CHECKING:
     from hudtui.core.environment.engine import PushProgress
+    from hudtui.core.gym.prompt_size import PromptSize
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.lockfile import LockFile
     from hudtui.core.runs.work import Work
@@ -56,6 +57,8 @@ class Inputs:
     """Files with the code of the configuration's own reward, the named file first."""
     selected: Selected | None = None
     """The choice among the tasks; None where all are taken."""
+    opening: int = 0
+    """Estimated tokens that stand before a task in every request, as far as they are known."""
 
     @property
     def local_image(self) -> LockFile | None:
@@ -108,15 +111,16 @@ def read_inputs(
         task_file = _copy(tasks, source, workspace) if tasks else None
     actions = plural(len(config.mappings), "action") if config.mappings else "the tools as they are"
     policy_checks = _policy(work.request, config)
+    size = _size(work, config, workspace)
     checks = (
         *file_checks,
         fine("config", f"{name}: {actions}{calls}"),
         *policy_checks,
         *_forms(work, config),
-        *_size(work, config, workspace),
+        *_size_checks(work, size),
         *_scores(work, config, tasks),
     )
-    return Inputs(checks, lock, tasks, task_file, config, config_file, code, selected)
+    return Inputs(checks, lock, tasks, task_file, config, config_file, code, selected, size.total)
 
 
 def _calls(config: GymConfig, dialect: str | None) -> str:
@@ -143,22 +147,30 @@ def _forms(work: Work, config: GymConfig) -> Iterator[Check]:
         yield warning("config", told, fix)
 
 
-def _size(work: Work, config: GymConfig, workspace: Workspace) -> Iterator[Check]:
-    """Check how many tokens prompt and schemas have, where the environment's tools are known.
+def _size(work: Work, config: GymConfig, workspace: Workspace) -> PromptSize:
+    """Return how many tokens prompt and schemas have, where the environment's tools are known.
 
     They are those of the last analysis, if it has every tool of the configuration.
     """
     from hudtui.core.environment.cache import latest_analysis
     from hudtui.core.gym.action_tools import action_tools
     from hudtui.core.gym.config import with_dialect
-    from hudtui.core.gym.prompt_size import prompt_size, size_warning
+    from hudtui.core.gym.interpreter import DONE
+    from hudtui.core.gym.prompt_size import prompt_size
 
     config = with_dialect(config, work.dialect)
     found = latest_analysis(workspace.folder)
     tools = {} if found is None else {tool.name: tool for tool in found.tools}
-    if not all(mapping.tool in tools for mapping in config.mappings.values()):
+    mapped = (mapping.tool for mapping in config.mappings.values() if mapping.name != DONE)
+    if not all(tool in tools for tool in mapped):
         tools = {}
-    size = prompt_size(config, action_tools(config, tools))
+    return prompt_size(config, action_tools(config, tools))
+
+
+def _size_checks(work: Work, size: PromptSize) -> Iterator[Check]:
+    """Check that prompt and schemas leave room for a reply, and are worth their tokens."""
+    from hudtui.core.gym.prompt_size import size_warning
+
     learns = work.request.features.trains or work.request.rehearse
     recipe = work.job.recipe if work.job is not None and learns else None
     room = None if recipe is None else recipe.max_seq_len - recipe.max_tokens

@@ -21,7 +21,7 @@ from hudtui.core.runs.checks import (
     refused,
     warning,
 )
-from hudtui.core.runs.inputs import OWN_VARIABLES, Inputs, read_inputs, task_lookup
+from hudtui.core.runs.inputs import OWN_VARIABLES, Inputs, task_lookup
 from hudtui.core.runs.judge import (
     judge_checks,
     judge_port,
@@ -37,9 +37,7 @@ from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from hudtui.core.lockfile import LockFile
-    from hudtui.core.runs.inputs import Measurer
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.read import TaskReader
     from hudtui.core.training.model import ModelAssessment
 
 _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
@@ -79,19 +77,12 @@ class Checks:
 
 
 def check(
-    work: Work,
-    site: RunSite,
-    workspace: Workspace,
-    settings: Settings,
-    read: TaskReader,
-    measure: Measurer | None = None,
+    work: Work, site: RunSite, inputs: Inputs, workspace: Workspace, settings: Settings
 ) -> Checks:
-    """Check everything that a run needs, those of its machine included.
+    """Check everything that a run needs, those of its inputs and its machine included.
 
-    Reads files, and the Hub where tasks or the model are there; writes at most a copy of the tasks
-    into `.hudtui/`.
+    Reads files, and the Hub where the model is there.
     """
-    inputs = read_inputs(work, workspace, settings, read, measure)
     model = _assess(work, site, inputs, workspace, settings)
     servers = tuple(_servers(inputs, settings))
     routes = tuple(_routes(servers)) if site.remote else ()

@@ -1,7 +1,8 @@
 """Prepare a run from a request: `hudtui rl` and the screen Launch show the result.
 
-The request is read (`work`), its machine is chosen (`site`), everything it needs is checked
-(`preflight`), and what was found becomes its spec (`resolve`), which the engine plans.
+The request and its files are read (`work`, `inputs`), its machine is chosen (`site`), everything it
+needs is checked (`preflight`), and what was found becomes its spec (`resolve`), which the engine
+plans.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.remote.hosts import LOCAL, find_host, pod_host
 from hudtui.core.runs.checks import Check, missing, refused, warning
-from hudtui.core.runs.inputs import Inputs
+from hudtui.core.runs.inputs import Inputs, read_inputs
 from hudtui.core.runs.launch import draft_run
 from hudtui.core.runs.preflight import check
 from hudtui.core.runs.request import RunRequest
@@ -104,10 +105,13 @@ async def prepare_run(
 
     folder, read = workspace.folder, read or TaskReader()
     work = await asyncio.to_thread(read_work, request, folder, settings)
+    inputs = await asyncio.to_thread(read_inputs, work, workspace, settings, read, measure)
+    if work.job is not None:
+        work = replace(work, job=replace(work.job, opening=inputs.opening))
     site = await choose_machine(
         work, folder, settings, providers=providers, starts=starts, look_at=look_at
     )
-    checks = await asyncio.to_thread(check, work, site, workspace, settings, read, measure)
+    checks = await asyncio.to_thread(check, work, site, inputs, workspace, settings)
     seen = Preparation(checks.results, choice=site.choice, work=work, inputs=checks.inputs)
     if not checks.complete:
         return seen

@@ -491,7 +491,8 @@ def _cpu_check(name: str, machine: Hardware, demand: Demand) -> Check:
             "not fit into memory"
         )
         return warning("memory", text)
-    cost = cpu_estimate(demand.recipe, demand.shape, demand.recipe.max_turns or _TURNS)
+    turns = demand.recipe.max_turns or _TURNS
+    cost = cpu_estimate(demand.recipe, demand.shape, turns, demand.opening)
     has = (machine.memory_bytes or 0) / 2**30
     free = (machine.memory_free_bytes or 0) / 2**30
     if machine.memory_bytes is not None and cost.floor > has:

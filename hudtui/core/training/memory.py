@@ -83,7 +83,7 @@ _PROMPT = 200
 
 @dataclass(frozen=True)
 class CpuEstimate:
-    """Return the memory of a training on a processor, good to a factor of two or three."""
+    """The memory of a training on a processor, good to a factor of two or three."""
 
     floor: float
     """GiB of the weights, the gradients, the optimizer's state and the libraries."""
@@ -93,10 +93,14 @@ class CpuEstimate:
     """Seconds of a step on a quiet machine."""
 
 
-def cpu_estimate(recipe: Recipe, shape: ModelShape, turns: int) -> CpuEstimate:
-    """Estimate a training on a processor, in 32 bits."""
+def cpu_estimate(recipe: Recipe, shape: ModelShape, turns: int, opening: int = 0) -> CpuEstimate:
+    """Estimate a training on a processor, in 32 bits.
+
+    `opening` are the tokens of the system prompt and the tools' schemas, as far as they are known.
+    """
     episodes = recipe.batch_size * recipe.gradient_accumulation
-    length = min(recipe.max_seq_len, _PROMPT + turns * (recipe.max_tokens + _PROMPT // 3))
+    before = max(_PROMPT, opening)
+    length = min(recipe.max_seq_len, before + turns * (recipe.max_tokens + _PROMPT // 3))
     trained = adapter_parameters(recipe, shape) if recipe.lora else shape.parameters
     floor = (shape.parameters * 4 + trained * 16) / GIB + OVERHEAD
     kept = shape.depth * (4 if recipe.gradient_checkpointing else 68)

@@ -185,6 +185,33 @@ async def test_a_named_model_is_trained_on_a_cpu_where_it_fits(
     assert "has no visible GPU" in missing.text, "the usual model is not meant for a CPU"
 
 
+async def test_tools_that_take_many_tokens_count_in_the_memory_of_a_cpu(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (project / "play.yaml").open("a") as config:
+        config.write("  done: {_parser: {positional: []}}\n")
+    _machine_without_gpu(monkeypatch, gib=64, free=60)
+    small = {"batch_size": 16, "max_seq_len": 2048, "max_tokens": 16, "max_turns": 2}
+    asked = RunRequest(host="local", model="org/tiny-135M", settings=small, dialect="hermes")
+
+    async def said() -> str:
+        checks = (await _prepare(project, store, asked)).checks
+        (memory,) = [check for check in checks if check.name == "memory"]
+        return memory.text
+
+    def gib(text: str) -> int:
+        return int(text.partition(" GiB of memory")[0].rpartition(" ")[2])
+
+    source = parse_source("text-2048", folder=project, lookup={}.get)
+    texts = []
+    for words in (1, 400):
+        tool = Tool("move", "Push the tiles. " * words, {"type": "object"})
+        save_analysis(source, Analysis("text-2048", Server("t", "1"), tools=(tool,)))
+        texts.append(await said())
+    few, many = texts
+    assert gib(many) > 2 * gib(few), texts
+
+
 async def test_a_machine_that_was_rented_with_gpus_trains_nothing_on_its_processors(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
