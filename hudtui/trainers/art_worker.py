@@ -40,12 +40,11 @@ from openai.types.chat import ChatCompletion
 
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, MachineError
-from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import connector, secrets_of
 from hudtui.core.rollouts.judging import Judges
-from hudtui.core.rollouts.outcome import METRICS, TRACES, unshown_answers, unshown_tools
+from hudtui.core.rollouts.outcome import METRICS, TRACES, EpisodeRemarks
 from hudtui.core.rollouts.telemetry import Status, Telemetry
 from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.settings import Settings, load_settings
@@ -134,8 +133,7 @@ class Gatherer:
         self._seats = asyncio.Semaphore(AT_ONCE)
         self._open: dict[int, tuple[str, float]] = {}
         self._spoke = time.monotonic()
-        self._told_of_range = False
-        self._told_of_tools: set[str] = set()
+        self._remarks = EpisodeRemarks(rollouts.config)
 
     async def groups(
         self,
@@ -183,15 +181,7 @@ class Gatherer:
             f"turns={metrics['num_turns']} stop={episode.stop} "
             f"seconds={episode.seconds.get('total', 0.0):.1f}{told}"
         )
-        if (
-            not self._told_of_range
-            and (warning := reward_warning(episode.scores.task_completion)) is not None
-        ):
-            self._told_of_range = True
-            self._say(f"warning: task {clean_line(task.id, 60)}: {warning}")
-        names = [name for name in unshown_tools(episode) if name not in self._told_of_tools]
-        if (text := unshown_answers(names, self._rollouts.config.observations)) is not None:
-            self._told_of_tools.update(names)
+        for text in self._remarks.about(episode):
             self._say(f"warning: {text}")
         return one
 

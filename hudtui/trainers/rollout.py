@@ -21,12 +21,11 @@ from hudtui.core.environment.values import Session
 from hudtui.core.errors import RunError
 from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.prompt_size import MANY_TOKENS, PromptSize, size_warning
-from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.judging import Judges
-from hudtui.core.rollouts.outcome import unshown_answers, unshown_tools
+from hudtui.core.rollouts.outcome import EpisodeRemarks
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
@@ -72,8 +71,11 @@ class EpisodeRunner:
     pauses: Sequence[float] = PAUSES
     """See `steps.play_step`."""
     _said: set[str] = field(default_factory=set)
-    _told_of_range: bool = False
+    _remarks: EpisodeRemarks = field(init=False)
     _measured: bool = False
+
+    def __post_init__(self) -> None:
+        self._remarks = EpisodeRemarks(self.config)
 
     @property
     def most_turns(self) -> int:
@@ -253,18 +255,9 @@ class EpisodeRunner:
                 f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward: its own "
                 "parts alone count"
             )
-
-        names = [name for one in played for name in unshown_tools(one.episode)]
-        if (text := unshown_answers(names, self.config.observations)) is not None:
-            self._say(text)
-        outside = (
-            text
-            for one in played
-            if (text := reward_warning(one.episode.scores.task_completion)) is not None
-        )
-        if not self._told_of_range and (text := next(outside, None)) is not None:
-            self._told_of_range = True
-            self.warn(text)
+        for one in played:
+            for text in self._remarks.about(one.episode):
+                self.warn(text)
 
     def _look_at_size(self, player: EpisodePlayer, messages: Sequence[Message], whole: int) -> None:
         """Warn of a prompt of many tokens, once; a `whole` one has the task's text, too."""

@@ -32,7 +32,6 @@ from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import temporary_folder
 from hudtui.core.gym.dialects.marked import as_function
-from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
@@ -40,7 +39,7 @@ from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, TokenUsage, is_
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import connector, read_playable_tasks, secrets_of
 from hudtui.core.rollouts.judging import Judges
-from hudtui.core.rollouts.outcome import unshown_answers, unshown_tools
+from hudtui.core.rollouts.outcome import EpisodeRemarks
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry
 from hudtui.core.rollouts.trace import episode_to_json, redact
@@ -375,16 +374,8 @@ class HUDGym(vf.Harness[HUDGymConfig]):
             gym.telemetry.end(episode.info["trace"], episode, gym.secrets(episode.task_id))
             for text in gym.telemetry.warnings():
                 _say(f"warning: {clean_line(text, 300)}")
-        if (
-            not gym.told_of_range
-            and (told := reward_warning(episode.scores.task_completion)) is not None
-        ):
-            gym.told_of_range = True
-            _say(f"warning: task {clean_line(episode.task_id, 80)}: {told}")
-        names = [name for name in unshown_tools(episode) if name not in gym.told_of_tools]
-        if (hidden := unshown_answers(names, gym.config.observations)) is not None:
-            gym.told_of_tools.update(names)
-            _say(f"warning: {hidden}")
+        for text in gym.remarks.about(episode):
+            _say(f"warning: {text}")
         if episode.stop == "error":
             return  # verifiers records the error; such an episode has no rewards
         trace.info[RECORD] = redact(
@@ -495,10 +486,6 @@ class _Loaded:
         settings = load_settings(folder, choose_platform(folder, play.platform))
         settings.require_trust()
         self.telemetry: Telemetry | None = None
-        self.told_of_range = False
-        """The user knows of a reward outside 0 to 1."""
-        self.told_of_tools: set[str] = set()
-        """Tools whose answers hold more than the agent is shown; the user knows of them."""
         self._settings = settings
         self.play = play
         self.timeout = settings.client_timeout if play.timeout is None else play.timeout
@@ -515,6 +502,7 @@ class _Loaded:
             *([warning.message] if warning is not None else []),
         ):
             _say(f"warning: {clean_line(text, 500)}")
+        self.remarks = EpisodeRemarks(self.config)
         self.tasks = read.tasks
         self.by_id = {task.id: task for task in read.tasks}
         self.connect = connector(play.source, folder, self._lookup, timeout=self.timeout)

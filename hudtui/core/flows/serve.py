@@ -16,7 +16,6 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
-from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.plain import to_plain
@@ -28,7 +27,7 @@ from hudtui.core.rollouts.evaluate import (
     secrets_of,
 )
 from hudtui.core.rollouts.judging import Judges
-from hudtui.core.rollouts.outcome import TRACES
+from hudtui.core.rollouts.outcome import TRACES, EpisodeRemarks
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
 from hudtui.core.rollouts.trace import write_episode
@@ -116,7 +115,7 @@ async def serve_environment(
     out = folder / request.out_dir if request.out_dir is not None else None
     over: asyncio.Queue[EpisodeDone | Notice | BaseException] = asyncio.Queue()
     count = 0
-    told = False
+    remarks = EpisodeRemarks(config)
 
     about = {"tasks": len(tasks), "tool": "hudtui env serve"}
     opened = await asyncio.to_thread(open_telemetry, config, settings, out, about=about)
@@ -125,7 +124,7 @@ async def serve_environment(
         yield Notice("warning", opened)
 
     def keep(task: Task, episode: Episode) -> None:
-        nonlocal count, told
+        nonlocal count
         count += 1
         hidden = (
             secrets_of(task.mcp_config, lookup) if out is not None or telemetry is not None else ()
@@ -142,9 +141,8 @@ async def serve_environment(
             except InputError as error:
                 over.put_nowait(error)
         over.put_nowait(EpisodeDone(count, 0, replace(episode, messages=()), 0))
-        if not told and (text := reward_warning(episode.scores.task_completion)) is not None:
-            told = True
-            over.put_nowait(Notice("warning", f"task {clean_line(task.id, 80)}: {text}"))
+        for text in remarks.about(episode):
+            over.put_nowait(Notice("warning", text))
 
     served = ServedTasks(
         tasks,

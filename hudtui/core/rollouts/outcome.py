@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from hudtui.core.gym.rubric import reward_warning
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import ENDED, Episode, is_solved, plain_number
 from hudtui.core.tasks.expectation import JudgedPart
@@ -145,6 +147,26 @@ def unshown_answers(names: Iterable[str], observations: str) -> str | None:
     return f"answers of {listed} hold more than the agent is shown: their {what}; " + (
         "`observations: both` in the configuration shows all of it"
     )
+
+
+class EpisodeRemarks:
+    """What is worth a warning in episodes that come one by one; each thing is said once."""
+
+    def __init__(self, config: GymConfig) -> None:
+        self._observations = config.observations
+        self._told_of_range = False
+        self._told_of_tools: set[str] = set()
+
+    def about(self, episode: Episode) -> Iterator[str]:
+        """Yield sentences about an episode that were not said of an earlier one."""
+        outside = reward_warning(episode.scores.task_completion)
+        if outside is not None and not self._told_of_range:
+            self._told_of_range = True
+            yield f"task {clean_line(episode.task_id, 80)}: {outside}"
+        names = [name for name in unshown_tools(episode) if name not in self._told_of_tools]
+        self._told_of_tools.update(names)
+        if (text := unshown_answers(names, self._observations)) is not None:
+            yield text
 
 
 def _numbers(value: Any) -> dict[str, Any]:

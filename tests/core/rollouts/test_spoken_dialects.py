@@ -18,6 +18,7 @@ from hudtui.core.openenv.session import EpisodeSession, ServedTasks
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy
 from hudtui.core.rollouts.episode import EpisodePlayer, drive
 from hudtui.core.rollouts.outcome import (
+    EpisodeRemarks,
     cut_replies,
     other_dialects,
     outcome_of,
@@ -464,6 +465,8 @@ async def test_what_is_shown_of_answers_is_one_thing_on_every_road(
     names = unshown_tools(episode)
     assert names == outcome_of(episode).unshown == (("move",) if warned else ())
     assert (unshown_answers(names, observations) is not None) is warned
+    remarks = EpisodeRemarks(config)
+    assert [len(list(remarks.about(episode))) for _ in range(2)] == [int(warned), 0]
     client = EpisodeSession(ServedTasks([task], config, connect))
     await client.reset({})
     answer = await client.step({"type": "call_tool", "tool_name": "left", "arguments": {}})
