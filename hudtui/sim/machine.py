@@ -26,7 +26,7 @@ import asyncssh
 
 from hudtui.sim.account import SimAccount
 from hudtui.sim.pod import SimPod
-from hudtui.sim.state import MARK, NODE_MARK, end_all
+from hudtui.sim.state import MARK, NODE_MARK, StateFolder, end_all
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TOOLS = ("tmux", "git", "rsync", "uv", "python3")
@@ -255,19 +255,14 @@ class PodNode:
         self.host_key(fresh=True)
         await self.reopen()
 
-    async def destroy(self) -> None:
-        """End what runs on the machine, and remove it."""
+    async def end(self) -> None:
+        """Drop every connection, and end what runs on the machine."""
         await self.close()
-        await asyncio.to_thread(self.wipe)
+        await asyncio.to_thread(self.halt)
 
     def halt(self) -> None:
         """End what runs on the machine."""
         end_all(self.token, NODE_MARK)
-
-    def wipe(self) -> None:
-        """End what runs on the machine and remove its files."""
-        self.halt()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class _Files(asyncssh.SFTPServer):
@@ -510,12 +505,12 @@ class PodFleet:
 
     Args:
         account: What should be up.
-        root: Folder of all machines; a short path.
+        folder: Where the machines lie, and who removes them.
     """
 
-    def __init__(self, account: SimAccount, root: Path) -> None:
+    def __init__(self, account: SimAccount, folder: StateFolder) -> None:
         self._account = account
-        self._root = root
+        self._folder = folder
         self._up: dict[str, list[PodNode]] = {}
         self._rekeyed: set[str] = set()
         self._lock = asyncio.Lock()
@@ -528,19 +523,35 @@ class PodFleet:
             for pod_id in [
                 pod_id for pod_id in self._up if not self._account.pods[pod_id].machine_up(now)
             ]:
-                for node in self._up.pop(pod_id):
-                    await node.destroy()
+                await self._destroy(self._up.pop(pod_id))
             for pod in list(self._account.pods.values()):
                 if pod.machine_up(now):
                     if pod.id not in self._up:
                         await self._start(pod)
                     await self._rekey(pod, now)
 
-    async def _start(self, pod: SimPod) -> None:
-        nodes = [
+    async def clear(self) -> None:
+        """Destroy what an earlier simulator left of pods that are over by now."""
+        now = self._account.settle()
+        for pod in self._account.pods.values():
+            if not pod.machine_up(now):
+                await self._destroy([one for one in self._nodes(pod) if one.folder.exists()])
+
+    async def _destroy(self, nodes: list[PodNode]) -> None:
+        """End machines for good; their files go in the background."""
+        for node in nodes:
+            await node.end()
+        for node in nodes:
+            self._folder.discard(node.folder)
+
+    def _nodes(self, pod: SimPod) -> list[PodNode]:
+        return [
             PodNode(pod, index, folder, lambda: self._account.clock.now() >= pod.login_from)
-            for index, folder in enumerate(folders(self._root, pod))
+            for index, folder in enumerate(folders(self._folder.machines, pod))
         ]
+
+    async def _start(self, pod: SimPod) -> None:
+        nodes = self._nodes(pod)
         wanted = pod.ports or [0] * len(nodes)
         pod.ports = [await node.open(port) for node, port in zip(nodes, wanted, strict=True)]
         self._up[pod.id] = nodes
@@ -558,13 +569,13 @@ class PodFleet:
 
     def homes(self, pod_id: str) -> list[Path]:
         """The home folders of a pod's machines."""
-        return [folder / "home" for folder in folders(self._root, self._account.pods[pod_id])]
+        pod = self._account.pods[pod_id]
+        return [folder / "home" for folder in folders(self._folder.machines, pod)]
 
-    async def close(self, *, wipe: bool) -> None:
-        """Stop listening and end every process; with `wipe`, remove the machines too."""
+    async def close(self) -> None:
+        """Stop listening and end every process; machines of a simulator that lasts stay."""
         async with self._lock:
             for nodes in self._up.values():
                 for node in nodes:
-                    await node.close()
-                    await asyncio.to_thread(node.wipe if wipe else node.halt)
+                    await node.end()
             self._up.clear()

@@ -319,7 +319,7 @@ class PrimeSimulator:
         return self
 
     async def _open(self) -> None:
-        self._fleet = PodFleet(self.account, self._folder.machines)
+        self._fleet = PodFleet(self.account, self._folder)
         self._app_state.sync = self.sync
         app = make_app(self._app_state, control_routes(self))
         self.listener = Listener(app, self._port or self._port_before)
@@ -332,6 +332,7 @@ class PrimeSimulator:
             await self.listener.open()
         self._app_state.refuse = self.listener.refuse
         self._app_state.origin = f"http://127.0.0.1:{self.listener.port}"
+        await self._fleet.clear()
         await self.sync()
         if self.clock.rate:
             self._ticker = asyncio.create_task(self._tick())
@@ -362,7 +363,7 @@ class PrimeSimulator:
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self.listener.close()
         self._save()
-        await self._fleet.close(wipe=not self._folder.lasting)
+        await self._fleet.close()
         # What is still joined to a machine's process ends now that the processes have.
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if others:

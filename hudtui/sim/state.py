@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -98,6 +99,8 @@ def end_all(token: str, variable: str = MARK) -> int:
 
 
 _PREFIX = "hs-"
+_ASIDE = "gone-"
+"""How folders of machines begin that are only left to remove."""
 _PARENT = Path(
     "/tmp"
     # not below the state: sockets lie there, and their paths may have little more than a hundred
@@ -123,6 +126,8 @@ class StateFolder:
         self._folder = folder
         self._lock: TextIO | None = None
         self._written = ""
+        # One is enough: it is the disk that takes so long.
+        self._removals = ThreadPoolExecutor(1, thread_name_prefix="removals")
         self.saved: dict[str, Any] | None = None
         """What the simulator before left here."""
         if folder is not None:
@@ -140,9 +145,11 @@ class StateFolder:
             if not _own(known):
                 known = None  # another user was quicker: `_PARENT` is everybody's
         self.machines = known or Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_PARENT))
+        for aside in self.machines.glob(f"{_ASIDE}*"):
+            self._remove(aside)  # its simulator was killed before it was done
         if folder is None:
-            remove_leftovers()
             self._lock = _claim(self.machines)
+            self._discard_leftovers()
 
     @property
     def lasting(self) -> bool:
@@ -161,8 +168,44 @@ class StateFolder:
             )
             self._written = text
 
+    def discard(self, folder: Path) -> None:
+        """Take a folder from its place at once, and remove it in the background.
+
+        A machine may hold gigabytes of packages, and nobody should wait minutes for their end.
+        """
+        with contextlib.suppress(FileNotFoundError):  # who clears /tmp was quicker
+            aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=self.machines))
+            try:
+                folder.rename(aside / folder.name)
+            finally:
+                self._remove(aside)
+
+    def _remove(self, folder: Path) -> None:
+        self._removals.submit(shutil.rmtree, folder, ignore_errors=True)
+
+    def _discard_leftovers(self) -> None:
+        """Clear up after simulators that kept nothing and were killed.
+
+        What their pods started is ended.
+        """
+        for mark in _PARENT.glob(f"{_PREFIX}*/claimed"):
+            try:
+                if not _own(mark.parent):
+                    continue
+                with mark.open() as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    for token in mark.parent.glob("*/token"):
+                        end_all(token.read_text())
+                    self.discard(mark.parent)
+            except OSError:
+                continue  # its simulator lives, or another one clears up already
+
     def close(self) -> None:
-        """Release the folder to the next simulator, and remove what no simulator needs."""
+        """Remove what no simulator needs, and release the folder to the next one.
+
+        Blocks until what was discarded is gone.
+        """
+        self._removals.shutdown()
         if self.lasting:
             with contextlib.suppress(OSError):  # machines are left
                 self.machines.rmdir()
@@ -211,24 +254,3 @@ def _claim(machines: Path) -> TextIO:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     machines.joinpath("claim").rename(machines / "claimed")
     return lock
-
-
-def remove_leftovers() -> int:
-    """Clear up after simulators that kept nothing and were killed.
-
-    End what their pods started; returns how many there were.
-    """
-    found = 0
-    for mark in _PARENT.glob(f"{_PREFIX}*/claimed"):
-        try:
-            if not _own(mark.parent):
-                continue
-            with mark.open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for token in mark.parent.glob("*/token"):
-                    end_all(token.read_text())
-                shutil.rmtree(mark.parent, ignore_errors=True)
-                found += 1
-        except OSError:
-            continue  # its simulator lives, or another one clears up already
-    return found

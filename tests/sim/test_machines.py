@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -122,6 +125,33 @@ def test_the_end_of_the_simulator_ends_everything(connect, key_pair, ssh):
     assert not processes_of(token) and not home.exists()
 
 
+def test_the_end_of_a_pod_does_not_wait_for_its_files(
+    connect, key_pair, ssh, monkeypatch, tmp_path
+):
+    may_go = threading.Event()
+    rmtree = shutil.rmtree
+
+    def slow(path: Any, **more: Any) -> None:
+        assert may_go.wait(60)
+        rmtree(path, **more)
+
+    with PrimeSimulator(state=tmp_path / "state") as sim:
+        monkeypatch.setattr(shutil, "rmtree", slow)
+        sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
+        api = connect(sim)
+        pod = api.ready("h100-cluster-2")
+        for way in pod["sshConnection"]:
+            ssh(way, "echo big > package; tmux new -d -s run 'sleep 600'")
+        token, homes = sim.pods[pod["id"]].token, sim.homes(pod["id"])
+        assert processes_of(token) and all((home / "package").exists() for home in homes)
+        assert api.http.delete(f"/pods/{pod['id']}").json() == {"status": "TERMINATED"}
+        assert not processes_of(token) and not any(home.exists() for home in homes)
+        left = [path for path in homes[0].parents[1].rglob("package") if path.is_file()]
+        assert len(left) == 2, "the files go later"
+        may_go.set()
+    assert not homes[0].parents[1].exists(), "the end of the simulator waits for them"
+
+
 def test_a_reclaimed_machine_is_gone(api, ssh, sim):
     sim.scenario("spot-reclaim")
     pod = api.ready("1H100.80S-spot")
@@ -188,9 +218,11 @@ def test_several_nodes(api, ssh):
 
 
 @contextlib.contextmanager
-def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+def started(
+    *argv: str, program: tuple[str, ...] = ("-m", "hudtui.sim")
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "hudtui.sim", *argv], stdout=subprocess.PIPE, text=True
+        [sys.executable, *program, *argv], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout
@@ -201,6 +233,16 @@ def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]
 
 def header(told: dict[str, str]) -> dict[str, str]:
     return {"Authorization": f"Bearer {told['key']}"}
+
+
+def ordered(http: httpx2.Client, cloud_id: str = "1H100.80S", **more: Any) -> dict[str, Any]:
+    """The answer to the order of a pod."""
+    offers = http.get("/api/v1/availability/gpus", params={"cloud_id": cloud_id}).json()["items"]
+    order = {name: offers[0][name] for name in ("cloudId", "gpuType", "socket", "gpuCount")}
+    order |= {"dataCenterId": offers[0]["dataCenter"], **more}
+    body = {"pod": order, "provider": {"type": offers[0]["provider"]}}
+    made: dict[str, Any] = http.post("/api/v1/pods/", json=body).json()
+    return made
 
 
 def test_signals_in_a_burst_end_it():
@@ -222,15 +264,7 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path)
             "/api/v1/ssh_keys/",
             json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()},
         )
-        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "1H100.80S"}).json()[
-            "items"
-        ][0]
-        order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
-            "dataCenterId": offer["dataCenter"]
-        }
-        pod = http.post(
-            "/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}}
-        ).json()
+        pod = ordered(http)
         seen = http.post("/sim/advance", json={"seconds": 60}).json()
         way = seen["pods"][0]["sshConnection"]
         assert ssh(way, "tmux new -d -s run 'sleep 600'").returncode == 0
@@ -253,6 +287,57 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path)
         assert process.wait() == 0
 
 
+_NEVER_REMOVES = (
+    "-c",
+    "import shutil, sys, threading; shutil.rmtree = lambda *_, **__: threading.Event().wait(); "
+    "from hudtui.sim.__main__ import main; sys.exit(main())",
+)
+
+
+def test_files_that_a_killed_simulator_was_removing_go_at_the_next_start(tmp_path):
+    state = tmp_path / "state"
+    with (
+        started("--state", str(state), "--rate", "0", program=_NEVER_REMOVES) as (process, told),
+        httpx2.Client(base_url=told["url"], headers=header(told)) as http,
+    ):
+        pod = ordered(http)
+        http.post("/sim/advance", json={"seconds": 60})
+        machines = Path(json.loads((state / "state.json").read_text())["machines"])
+        assert list(machines.rglob("home"))
+        http.delete(f"/api/v1/pods/{pod['id']}")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert list(machines.rglob("home"))
+    with PrimeSimulator(state=state):
+        wait_for(lambda: not list(machines.iterdir()))
+    assert not machines.exists()
+
+
+def test_a_pod_that_ended_while_no_simulator_lived_is_cleared_up(ssh, key_pair, tmp_path):
+    state = tmp_path / "state"
+    argv = ("--state", str(state), "--rate", "0", "--scenario", "spot-reclaim")
+    with (
+        started(*argv) as (process, told),
+        httpx2.Client(base_url=told["url"], headers=header(told)) as http,
+    ):
+        http.post(
+            "/api/v1/ssh_keys/",
+            json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()},
+        )
+        ordered(http, "1H100.80S-spot")
+        seen = http.post("/sim/advance", json={"seconds": 60}).json()["pods"][0]
+        told_there = ssh(
+            seen["sshConnection"], "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD $HOME"
+        )
+        token, home = told_there.stdout.split()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert processes_of(token) and Path(home).exists()
+    with PrimeSimulator(state=state, rate=1e6) as sim:
+        assert not sim.alive
+        assert not processes_of(token) and not Path(home).exists()
+
+
 def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
     with (
         started("--rate", "0") as (process, told),
@@ -262,14 +347,7 @@ def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
             "/api/v1/ssh_keys/",
             json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()},
         )
-        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][
-            0
-        ]
-        order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
-            "dataCenterId": offer["dataCenter"]
-        }
-        order["envVars"] = [{"key": "WANDB_MODE", "value": "offline"}]
-        http.post("/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}})
+        ordered(http, "cpu-8", envVars=[{"key": "WANDB_MODE", "value": "offline"}])
         way = http.post("/sim/advance", json={"seconds": 60}).json()["pods"][0]["sshConnection"]
         told_there = ssh(
             way, "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD $WANDB_MODE $HOME"
@@ -313,14 +391,7 @@ def test_simulators_of_one_seed_do_not_end_each_others_processes(ssh, key_pair):
             with httpx2.Client(
                 base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}
             ) as http:
-                offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()[
-                    "items"
-                ][0]
-                order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")}
-                order["dataCenterId"] = offer["dataCenter"]
-                http.post(
-                    "/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}}
-                )
+                ordered(http, "cpu-8")
                 sim.clock.advance(60)
                 (pod,) = http.get("/api/v1/pods/").json()["data"]
             tokens.append(
