@@ -13,6 +13,10 @@ from typing import Any
 _SMALL = "one named value; setting it again undoes it"
 _NEW_FILE = "it writes one file, and no existing one without --force"
 _COPY = "it copies to a place that you name"
+JUDGES = "models that judge, where tasks name some"
+"""What may cost money wherever tasks are evaluated."""
+_MACHINE = f"the machine; {JUDGES}"
+_MODEL = f"a model behind a paid endpoint; {JUDGES}"
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,6 @@ class Effect:
     """What may cost money; empty where nothing does."""
     no_dry_run: str = ""
     """Why the command has no `--dry-run`; empty where it has."""
-    no_json: str = ""
-    """Why the command has no `--json`; empty where it has."""
 
 
 EFFECTS: Mapping[str, Effect] = {
@@ -35,7 +37,7 @@ EFFECTS: Mapping[str, Effect] = {
         no_dry_run="only the server knows what a tool does; env show prints its schema",
     ),
     "env serve": Effect(
-        "listens on a port until Ctrl-C", no_dry_run="it changes nothing that stays"
+        "listens on a port until Ctrl-C", JUDGES, no_dry_run="it changes nothing that stays"
     ),
     "env login": Effect(
         "keeps a login of an environment", no_dry_run="a person agrees in the browser"
@@ -43,31 +45,32 @@ EFFECTS: Mapping[str, Effect] = {
     "env logout": Effect("forgets a login", no_dry_run="env logins lists what would be forgotten"),
     "env audit": Effect(
         "plays tasks of the environment",
+        JUDGES,
         no_dry_run="it attacks a grader with throw-away episodes, and keeps a report alone",
     ),
     "config init": Effect("writes a configuration", no_dry_run=_NEW_FILE),
     "rl init": Effect("writes a configuration", no_dry_run=_NEW_FILE),
-    "tasks new": Effect("writes a task file"),
+    "tasks new": Effect("writes a task file; with --test evaluates one", JUDGES),
     "tasks test": Effect(
-        "sets a task up and evaluates it", no_dry_run="tasks check tests it without the environment"
+        "sets a task up and evaluates it",
+        JUDGES,
+        no_dry_run="tasks check tests it without the environment",
     ),
     "tasks convert": Effect(
         "writes the file of --output", no_dry_run="tasks check reads the tasks alone"
     ),
     "tasks push": Effect("writes a dataset, and pushes it to the Hub without --no-push"),
     "hf": Effect("writes a dataset, and pushes it to the Hub without --no-push"),
-    "rl": Effect("starts a run; rents a machine for it unless --host names one", "the machine"),
-    "art train": Effect(
-        "starts a run; rents a machine for it unless --host names one", "the machine"
-    ),
+    "rl": Effect("starts a run; rents a machine for it unless --host names one", _MACHINE),
+    "art train": Effect("starts a run; rents a machine for it unless --host names one", _MACHINE),
     "eval": Effect(
         "plays tasks, and writes their episodes",
-        "a model behind a paid endpoint",
+        _MODEL,
         no_dry_run="config check and tasks check say what would go wrong; --limit 1 plays one task",
     ),
     "rollouts play": Effect(
         "plays a task, and writes its episode",
-        "a model behind a paid endpoint",
+        _MODEL,
         no_dry_run="it is one episode",
     ),
     "rollouts export": Effect("writes a file", no_dry_run=_NEW_FILE),
@@ -77,8 +80,8 @@ EFFECTS: Mapping[str, Effect] = {
         "continues the management of a run: fetches results, ends its machine",
         no_dry_run="it does what was agreed to at the start; runs show says what is open",
     ),
-    "runs rerun": Effect("starts a run again, on the same kind of machine", "the machine"),
-    "runs continue": Effect("starts a run from a checkpoint", "the machine"),
+    "runs rerun": Effect("starts a run again, on the same kind of machine", _MACHINE),
+    "runs continue": Effect("starts a run from a checkpoint", _MACHINE),
     "runs pull": Effect("copies results to this computer", no_dry_run=_COPY),
     "runs limits": Effect("changes limits", no_dry_run="without options it shows the limits"),
     "runs rename": Effect("names a run", no_dry_run=_SMALL),

@@ -14,7 +14,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
-from hudtui.cli.effects import EFFECTS, READ_ONLY, leaves, takes
+from hudtui.cli.effects import EFFECTS, JUDGES, READ_ONLY, leaves, takes
 from hudtui.core.compute.pods import Ledger
 from hudtui.sim import PrimeSimulator
 
@@ -34,8 +34,7 @@ def test_every_command_is_declared_once() -> None:
 
 def test_a_reason_stands_where_an_option_is_missing_and_nowhere_else() -> None:
     for words, command in COMMANDS.items():
-        why = EFFECTS[words].no_json if words in EFFECTS else READ_ONLY[words]
-        assert takes(command, "--json") != bool(why), f"--json of {words}"
+        assert takes(command, "--json") != bool(READ_ONLY.get(words)), f"--json of {words}"
     for words, effect in EFFECTS.items():
         assert takes(COMMANDS[words], "--dry-run") != bool(effect.no_dry_run), words
 
@@ -44,7 +43,7 @@ def test_what_costs_money_asks_or_is_a_model_that_somebody_named() -> None:
     for words, effect in EFFECTS.items():
         if effect.costs.startswith("the machine"):
             assert takes(COMMANDS[words], "--yes") and takes(COMMANDS[words], "--dry-run"), words
-        elif effect.costs:
+        elif effect.costs not in ("", JUDGES):
             assert takes(COMMANDS[words], "--base-url"), words
 
 
@@ -55,6 +54,12 @@ def test_help_says_what_may_cost_money() -> None:
     assert (
         "May cost money: the machine, until it is ended." in hudtui("pods", "create", "-h").stdout
     )
+
+
+def test_what_plays_or_tests_tasks_may_pay_their_judges() -> None:
+    paying = {words for words, effect in EFFECTS.items() if effect.costs.endswith(JUDGES)}
+    playing = {words for words, effect in EFFECTS.items() if re.search("play|evaluat", str(effect))}
+    assert playing <= paying and {"rl", "art train", "runs rerun", "env serve"} < paying
 
 
 def test_the_page_for_agents_names_what_costs_money() -> None:
