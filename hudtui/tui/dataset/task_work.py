@@ -288,7 +288,8 @@ def _plan(start: AuditStarted) -> tuple[str, ...]:
     """Return what an audit is about to do, in lines."""
     return (
         f"{start.played} of {start.of} tasks of {start.tasks}, with {start.config}.",
-        "Players that never look at a task play it, about 40 episodes a task.",
+        "Players that never look at a task play it, about 40 episodes a task. Then random calls "
+        "are played until it is known what a group would teach, for 20 seconds at most.",
         f"The episodes are kept in {start.out_dir}.",
         *(() if start.reach is None else (f"! {start.reach}",)),
     )
