@@ -627,14 +627,13 @@ def _tool_broken(facts: Facts) -> Sign | None:
     calls: dict[str, list[tuple[Played, Turn]]] = {}
     for one, turn, tool in _calls(one for one in facts.open if one.player != "malformed"):
         calls.setdefault(tool, []).append((one, turn))
-    proofs = []
+    broken: dict[str, tuple[Played, str]] = {}
     for tool, tries in calls.items():
-        failed = all(turn.is_error for _, turn in tries)
-        good = [(one, turn) for one, turn in tries if one.player in facts.good]
-        if failed and good and len(tries) >= _FEWEST:
-            proofs.append((good[0][0], f"{tool}: {good[0][1].observation}"))
-    names = ", ".join(words.partition(":")[0] for _, words in proofs)
-    return _sign(f"Every call of {names} fails, whoever makes it", proofs)
+        good = [(one, turn.observation) for one, turn in tries if one.player in facts.good]
+        if good and len(tries) >= _FEWEST and all(turn.is_error for _, turn in tries):
+            broken[tool] = good[0]
+    proofs = [(one, f"{tool}: {said}") for tool, (one, said) in broken.items()]
+    return _sign(f"Every call of {', '.join(broken)} fails, whoever makes it", proofs)
 
 
 @check(

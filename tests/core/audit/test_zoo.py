@@ -164,5 +164,21 @@ def test_a_signal_of_the_form_of_calls_alone_is_said(tmp_path):
     assert form.signal_line().endswith("; 0% by more than the form of calls")
 
 
+def test_a_broken_tool_is_named_whole(tmp_path):
+    def named(calls):
+        return [{**one, "name": one["name"].replace("paint", "room:paint")} for one in calls]
+
+    def solution(*goal):
+        return named(zoo.steps(*goal))
+
+    dry = {"room:paint": lambda self, colour: zoo.fail("the paint is dry")}
+    config = zoo.config(zoo.CONFIG.replace("_tool: paint", '_tool: "room:paint"'))
+    kind = zoo.room(listed=named(zoo.TOOLS), **dry)
+    found = look(tmp_path, kind, {"solution": solution}, config).findings
+    (finding,) = [one for one in found if one.signature == "tool-broken"]
+    assert finding.title == "Every call of room:paint fails, whoever makes it"
+    assert finding.evidence[0].words == "room:paint: error: the paint is dry"
+
+
 def test_every_check_has_an_environment_that_it_finds():
     assert {expected for expected, *_ in zoo.DEFECTS.values()} == set(CHECKS)
