@@ -25,7 +25,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpreter import Interpreter, open_to_agent, text_interpreter
+from hudtui.core.gym.interpreter import Interpreter, text_interpreter
 from hudtui.core.gym.lint.examples import check_examples
 from hudtui.core.gym.lint.findings import MAPPINGS, Finding, Fix, TextEdit
 from hudtui.core.gym.lint.prompt import check_prompt
@@ -112,10 +112,8 @@ def _check_sections(report: LintReport) -> None:
 
 def _check_size(report: LintReport) -> None:
     """Report a prompt whose tools take many tokens."""
-    tools = {name: tool for name, tool in (report.tools or {}).items() if open_to_agent(tool)}
-    mapped = {mapping.tool for mapping in report.config.mappings.values()}
-    tools |= {name: tool for name, tool in (report.tools or {}).items() if name in mapped}
-    text = size_warning(prompt_size(report.config, action_tools(report.config, tools)))
+    tools = action_tools(report.config, report.tools or {})
+    text = size_warning(prompt_size(report.config, tools))
     if text is not None:
         place = next((key for key in ("actions", MAPPINGS) if key in report.document.data), None)
         report.add("many-tokens", "warning", text, () if place is None else (place,))
