@@ -18,7 +18,6 @@ The exit status is 1 when a promise was broken.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -31,7 +30,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults.launch import AWAY, EVENTS, KILLED, RUN, World, be_the_app, cheapest, world
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # for `faults`, also where this runs as a program
+
+from faults.launch import AWAY, EVENTS, KILLED, RUN, World, carried_out, cheapest, world
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
@@ -349,28 +352,13 @@ def table(found: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """The command line; see the text at the top."""
-    if sys.argv[1:2] == ["--be-the-app"]:
-        be_the_app(sys.argv[2:])
-        return 0
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=150)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", default="", help="a regular expression for the kind")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = []
-    for seed in range(given.first, given.first + given.seeds):
-        if given.only and not re.search(given.only, INJECTIONS[seed % len(INJECTIONS)].__name__):
-            continue
-        found.append(injected(seed))
-        print(f"seed {seed}: {found[-1]}", file=sys.stderr, flush=True)
-    print(table(found))
-    if given.json:
-        given.json.write_text(json.dumps([vars(one) for one in found], indent=1))
-    return 1 if any(one.broken for one in found) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        carried_out(
+            sys.argv[1:],
+            150,
+            lambda seed: INJECTIONS[seed % len(INJECTIONS)].__name__,
+            injected,
+            table,
+        )
+    )

@@ -38,6 +38,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -723,34 +724,60 @@ def table(found: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """The command line; see the text at the top."""
-    if sys.argv[1:2] == ["--be-the-app"]:
-        be_the_app(sys.argv[2:])
-        return 0
+def carried_out(
+    argv: list[str],
+    seeds: int,
+    named: Callable[[int], str],
+    inject: Callable[[int], Any],
+    table: Callable[[list[Any]], str],
+    others: tuple[Callable[[], Any], ...] = (),
+) -> int:
+    """The command line: inject what is asked for, and print a table of what became of it.
+
+    Args:
+        argv: Its words.
+        seeds: How many, unless they say so.
+        named: The name of what a seed injects, for `--only`.
+        inject: Carries a seed out.
+        table: Tells of the outcomes.
+        others: What no seed injects; their docstrings are their names.
+
+    Returns the exit status.
+    """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", default="", help="a regular expression for the names of faults")
-    parser.add_argument("--no-others", action="store_true")
+    parser.add_argument("--only", default="", help="a regular expression for what is injected")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    if others:
+        parser.add_argument("--no-others", action="store_true")
+    given = parser.parse_args(argv)
+    wanted = [
+        (f"seed {seed}", partial(inject, seed))
+        for seed in range(given.first, given.first + given.seeds)
+        if re.search(given.only, named(seed))
+    ]
+    if others and not given.no_others:
+        wanted += [("other", one) for one in others if re.search(given.only, one.__doc__ or "")]
     found = []
-    for seed in range(given.first, given.first + given.seeds):
-        if given.only and not re.search(given.only, f"kill -9 {EVENTS[seed % len(EVENTS)]}"):
-            continue
-        found.append(killed(seed))
-        print(f"seed {seed}: {found[-1]}", file=sys.stderr, flush=True)
-    for other in () if given.no_others else OTHERS:
-        if given.only and not re.search(given.only, other.__doc__ or ""):
-            continue
-        found.append(other())
-        print(found[-1], file=sys.stderr, flush=True)
+    for name, act in wanted:
+        found.append(act())
+        print(f"{name}: {found[-1]}", file=sys.stderr, flush=True)
     print(table(found))
     if given.json:
         given.json.write_text(json.dumps([vars(one) for one in found], indent=1))
     return 1 if any(one.broken for one in found) else 0
 
 
+def main(argv: list[str]) -> int:
+    """The command line; see the text at the top."""
+    if argv[:1] == ["--be-the-app"]:
+        be_the_app(argv[1:])
+        return 0
+    return carried_out(
+        argv, 50, lambda seed: f"kill -9 {EVENTS[seed % len(EVENTS)]}", killed, table, OTHERS
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
