@@ -89,7 +89,6 @@ async def hf(
     from hudtui.core.tasks.convert import ConversionResult, TaskErrors
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, check_tasks, make_dataset
     from hudtui.core.tasks.hub import use_hub_of
-    from hudtui.core.text import plural
 
     settings = open_project().settings()
     if not no_push:
@@ -108,23 +107,16 @@ async def hf(
         token=token,
         **options,
     )
-    if dry_run:
-        checked = await follow(check_tasks(asked, settings), ConversionResult, quiet=as_json)
-        if as_json:
-            console.out_json(_answer(checked) | {"dry_run": True})
-            return
-        show_problems(checked)
-        console.out(f"{plural(checked.valid, 'task')} of {checked.total:,} can be used")
-        console.say("nothing was written or pushed")
-        return
     if yes:
         asked = take_choices(asked, settings, decided)
-    elif console.interactive() and not as_json:
+    elif not dry_run and console.interactive() and not as_json:
         found = await follow(check_tasks(asked, settings), ConversionResult)
         offers = find_choices(asked, settings, found.rewritten, found.tasks)
         asked = await _ask(asked, settings, offers, decided)
     try:
-        made = await follow(make_dataset(asked, settings), DatasetResult, quiet=as_json)
+        made = await follow(
+            make_dataset(asked, settings, dry=dry_run), DatasetResult, quiet=as_json
+        )
     except TaskErrors as error:
         if as_json:
             answer = (
@@ -137,6 +129,9 @@ async def hf(
             raise typer.Exit(error.exit_code) from None
         show_problems(error.converted)
         raise
+    if dry_run:
+        _show_dry(made.converted, as_json=as_json)
+        return
     if as_json:
         console.out_json(
             _answer(made.converted)
@@ -285,6 +280,17 @@ def _list(
             say(f"    ... and the same for {len(group) - 1:,} other tasks")
     if count > told:
         say(f"... and {count - told:,} more {severity}s; --json lists them")
+
+
+def _show_dry(converted: ConversionResult, *, as_json: bool) -> None:
+    from hudtui.core.text import plural
+
+    if as_json:
+        console.out_json(_answer(converted) | {"dry_run": True})
+        return
+    show_problems(converted)
+    console.out(f"{plural(converted.valid, 'task')} of {converted.total:,} can be used")
+    console.say("nothing was written or pushed")
 
 
 def _show(made: DatasetResult) -> None:

@@ -233,6 +233,34 @@ def test_a_dry_run_checks_and_writes_nothing() -> None:
     assert "5 tasks of 5 can be used" in shown.stdout and names(Path()) == before
 
 
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ({"prompt": ""}, ("--name", "o/n")),
+        ({"evaluate_tool": ...}, ("--name", "o/n", "--strict")),
+        ({}, ("--name", "no/good/name")),
+        ({}, ("--name", "o/n", "--remote")),
+        ({}, ()),
+        ({}, ("--no-push", "-o", "tasks.json")),
+        ({"prompt": ""}, ("--no-push", "-o", "new", "--in-place")),
+        (
+            {"mcp_config": {"a": {"url": "https://h/?api_key=sk-1234567890abcdef"}}},
+            ("--name", "o/n"),
+        ),
+    ],
+)
+def test_a_dry_run_refuses_what_the_command_refuses(
+    broken: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    Path("tasks.json").write_text(json.dumps([task(1, **broken)]))
+    before = Path("tasks.json").read_text()
+    dry = hf("tasks.json", *words, "--dry-run")
+    assert (names(), Path("tasks.json").read_text()) == (["tasks.json"], before)
+    real = hf("tasks.json", *words)
+    said = [line for line in real.stderr.splitlines() if line.startswith("error: ")]
+    assert said and dry.exit_code == real.exit_code != 0 and said[-1] in dry.stderr
+
+
 def test_yes_takes_every_offer() -> None:
     Path("hud.lock.yaml").write_text(LOCK)
     config = {

@@ -132,7 +132,7 @@ def convert(
     if source.kind == "hub":
         yield Progress("download", f"{source.repo} from the Hub")
         source = download(source, token=token)
-    _check_targets(targets, source)
+    check_targets(targets, source)
     files = bool(targets) and all(target.is_task_file for target in targets)
     layout, selection = DatasetLayout(solutions=files), selection or TaskSelection()
     # A field that first appears late needs a column from the beginning. The layout is kept, so it
@@ -146,7 +146,12 @@ def convert(
     raise InputError("this file changed while it was read", where=Location(source.name))
 
 
-def _check_targets(targets: Sequence[Target], source: TaskSource) -> None:
+def check_targets(targets: Sequence[Target], source: TaskSource) -> None:
+    """Check that a source is not overwritten.
+
+    Raises:
+        InputError: A target is the file that the tasks are read from.
+    """
     path = source.path
     for target in targets:
         if path is None or target.replaces_source or not (target.path.exists() and path.exists()):

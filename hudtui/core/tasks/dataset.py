@@ -20,7 +20,7 @@ from hudtui.core.http import is_loopback
 from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.paths import typed_path
 from hudtui.core.settings import Settings
-from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
+from hudtui.core.tasks.convert import ConversionResult, TaskErrors, check_targets, convert
 from hudtui.core.tasks.options import DatasetOptions, TaskSelection
 from hudtui.core.tasks.publish import CardFacts, Pushed, push
 from hudtui.core.tasks.read import TaskSource, find_source, lock_image, scan
@@ -149,9 +149,14 @@ def names_for(request: DatasetRequest, settings: Settings) -> tuple[str, ...]:
 
 
 def make_dataset(
-    request: DatasetRequest, settings: Settings
+    request: DatasetRequest, settings: Settings, *, dry: bool = False
 ) -> Iterator[Progress | Notice | DatasetResult]:
     """Make a dataset step by step; the last step is the result.
+
+    Args:
+        request: What to make.
+        settings: Of the project.
+        dry: Refuse what would be refused, and neither write nor push anything.
 
     Raises:
         InputError: The request is not possible, or no task can be used (`TaskErrors`: with all
@@ -174,7 +179,10 @@ def make_dataset(
     with temporary_folder("hudtui-dataset") as folder:
         targets = [target] if target is not None else []
         staged = Target(folder / "dataset", "repository")
-        if request.push:
+        check_targets(targets, find_source(request.tasks, folder=settings.folder))
+        if dry:
+            targets = [staged]
+        elif request.push:
             targets.append(staged)
         converted: ConversionResult | None = None
         for step in convert_request(request, settings, image, targets):
@@ -190,12 +198,18 @@ def make_dataset(
                 f"{some_tasks(moved, 'name')} the image {here}, which is on this computer alone: "
                 f"{_PUSH_IT}",
             )
-        if request.in_place:
-            yield from _in_place(request, settings, image, converted)
-        made = DatasetResult(converted, target.path if target is not None else None)
+        own = _own_file(request, settings, converted) if request.in_place else None
+        if request.push and here is not None:
+            yield from _refuse_local_image(converted, settings, here)
         if request.push:
-            if here is not None:
-                yield from _refuse_local_image(converted, settings, here)
+            _refuse_secrets(converted, request)
+        made = DatasetResult(converted, target.path if target is not None else None)
+        if dry:
+            yield made
+            return
+        if own is not None:
+            yield from _in_place(request, settings, image, own)
+        if request.push:
             for published in _publish(request, settings, converted, staged.path, name, image):
                 if isinstance(published, Pushed):
                     made = replace(made, pushed=published)
@@ -371,10 +385,14 @@ def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[N
         yield Notice("info", message)
 
 
-def _in_place(
-    request: DatasetRequest, settings: Settings, image: str | None, converted: ConversionResult
-) -> Iterator[Progress | Notice]:
-    """Write changed tasks into their own file, in its format."""
+def _own_file(
+    request: DatasetRequest, settings: Settings, converted: ConversionResult
+) -> Target | None:
+    """Return the tasks' own file, in its format; None where nothing in it changes.
+
+    Raises:
+        InputError: The file cannot be changed in place, or would lose tasks.
+    """
     source = find_source(request.tasks, folder=settings.folder)
     path = source.path
     form: Format | None = None
@@ -398,24 +416,25 @@ def _in_place(
         raise TaskErrors("the file stays as it is: unusable tasks would be lost", converted)
     changed = converted.duplicated + converted.inferred
     changed += converted.rewritten.get(REMOTE, 0) + converted.rewritten.get(REPLACED, 0)
-    if not changed:
-        return
-    for step in convert_request(
-        request, settings, image, [Target(path, form, replaces_source=True)]
-    ):
+    return Target(path, form, replaces_source=True) if changed else None
+
+
+def _in_place(
+    request: DatasetRequest, settings: Settings, image: str | None, own: Target
+) -> Iterator[Progress | Notice]:
+    """Write changed tasks into their own file."""
+    for step in convert_request(request, settings, image, [own]):
         if isinstance(step, Progress):
             yield step
-    yield Notice("info", f"{path.name} was changed in place")
+    yield Notice("info", f"{own.path.name} was changed in place")
 
 
-def _publish(
-    request: DatasetRequest,
-    settings: Settings,
-    converted: ConversionResult,
-    folder: Path,
-    name: str,
-    image: str | None,
-) -> Iterator[Progress | Pushed]:
+def _refuse_secrets(converted: ConversionResult, request: DatasetRequest) -> None:
+    """Refuse to publish secrets that are written out.
+
+    Raises:
+        InputError: There are some, and the user has not said that they are to be kept.
+    """
     exposed = converted.rewritten.get(SECRETS, 0)
     if exposed and not request.keep_secrets:
         raise InputError(
@@ -427,6 +446,16 @@ def _publish(
             ),
             where=Location(converted.source),
         )
+
+
+def _publish(
+    request: DatasetRequest,
+    settings: Settings,
+    converted: ConversionResult,
+    folder: Path,
+    name: str,
+    image: str | None,
+) -> Iterator[Progress | Pushed]:
     files = {
         path.relative_to(folder).as_posix(): path for path in sorted((folder / "data").iterdir())
     }
