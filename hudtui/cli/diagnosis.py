@@ -117,9 +117,7 @@ def _episodes(run: str, store: RunStore) -> MetricsReader | None:
         index = ResultIndex(results_named(run, Path.cwd(), store))
     except InputError:
         return None
-    while not index.advance(1.0).complete:
-        pass
-    return episode_numbers(index.entries)
+    return episode_numbers(index.finish())
 
 
 def _print(name: str, diagnosis: Diagnosis) -> None:

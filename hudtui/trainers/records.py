@@ -109,9 +109,7 @@ def forget_traces_after(path: Path, step: int) -> None:
 
     A resumed training plays those again.
     """
-    index = ResultIndex([ResultRun("", path, "training")])
-    while not index.advance(1.0).complete:
-        pass
-    later = [entry.offset for entry in index.entries if (entry.step or 0) > step]
+    entries = ResultIndex([ResultRun("", path, "training")]).finish()
+    later = [entry.offset for entry in entries if (entry.step or 0) > step]
     if later:
         os.truncate(path, min(later))

@@ -124,8 +124,7 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     (result,) = find_results(folder, RunStore(folder / ".hudtui"))
     assert (result.kind, result.run) == ("training", view["id"])
     index = ResultIndex([result])
-    while not index.advance().complete:
-        pass
+    index.finish()
     groups = [group for group in index.groups() if group.key.split == "train"]
     assert {group.key.step for group in groups} == {1, 2, 3}
     for group in groups:

@@ -24,8 +24,7 @@ def test_thoughts_are_those_of_the_dialect_in_which_the_episode_was_played(
     turn = replace(episode.turns[0], reply=f"{thought}\n{call}")
     trace = write_own(tmp_path / "traces.jsonl", replace(episode, turns=(turn,)))
     index = ResultIndex(results_at(trace))
-    while not index.advance(1.0).complete:
-        pass
+    index.finish()
     page = turn_page(index.read(index.entries[0]))
     muted = "".join(
         line.plain[span.start : span.end]
@@ -42,8 +41,7 @@ def lines_of(tmp_path: Path, dialect: str, reply: str, *, folded: bool, **turn: 
     changed = replace(episode.turns[0], reply=reply, **turn)
     trace = write_own(tmp_path / "traces.jsonl", replace(episode, turns=(changed,)))
     index = ResultIndex(results_at(trace))
-    while not index.advance(1.0).complete:
-        pass
+    index.finish()
     page = turn_page(index.read(index.entries[-1]), folded=folded)
     return "\n".join(line.plain for line in page.lines[page.turns[0] + 1 :])
 

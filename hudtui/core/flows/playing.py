@@ -577,10 +577,8 @@ def _recorded(file: Path, task: str) -> tuple[int, int]:
     """
     if not file.exists():
         return 0, 0
-    index = ResultIndex(results_at(file))
-    while not index.advance(1.0).complete:
-        pass
-    return len(index.entries), sum(entry.task == short_name(task) for entry in index.entries)
+    entries = ResultIndex(results_at(file)).finish()
+    return len(entries), sum(entry.task == short_name(task) for entry in entries)
 
 
 # -- what becomes of an episode

@@ -12,11 +12,9 @@ A screen or a command works in this order:
    then waits for the files to grow. The indexed part can be shown at any time:
 
        async with aclosing(follow(results)) as pieces:
-           async for progress in pieces:      # progress.complete: all files are read, as far as
-           they are written
+           async for progress in pieces:      # progress.complete: all that is written was read
                table.show(results.groups())   # ResultGroup: reward, spread, failures; cheap, cached
-               ...results.members(group)      # EpisodeEntry: reward, parts, step, stop, error,
-               tokens, seconds
+               ...results.members(group)      # EpisodeEntry: reward, parts, step, stop, error...
 
    `results.generation` changes if a file was replaced; the numbers of earlier entries are then no
    longer valid.

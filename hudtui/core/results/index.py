@@ -418,6 +418,12 @@ class ResultIndex:
                 generation=self.generation,
             )
 
+    def finish(self) -> Sequence[EpisodeEntry]:
+        """Read the files to their current end; return the entries. It may take long."""
+        while not self.advance(1.0).complete:
+            pass
+        return self.entries
+
     def _look(self, run: ResultRun) -> None:
         """Add new files of a run."""
         for path in files_of(run.path):

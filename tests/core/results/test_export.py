@@ -33,8 +33,7 @@ FORMS: tuple[ExportForm, ...] = ("jsonl", "markdown", "atif", "sft")
 
 def opened(path: Path) -> ResultIndex:
     index = ResultIndex(results_at(path))
-    while not index.advance().complete:
-        pass
+    index.finish()
     return index
 
 

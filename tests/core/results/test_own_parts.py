@@ -34,8 +34,7 @@ EPISODE = replace(own_episode(), scores=SCORES)
 
 def index(tmp_path: Path) -> ResultIndex:
     found = ResultIndex(results_at(write_own(tmp_path / "traces.jsonl", EPISODE, EPISODE)))
-    while not found.advance(1.0).complete:
-        pass
+    found.finish()
     return found
 
 
@@ -86,8 +85,7 @@ def test_own_parts_stand_beside_the_expected_ones(tmp_path: Path) -> None:
     played = [line.strip() for line in end_lines(episode).plain.splitlines()]
     assert played[1:4] == lines
     found = ResultIndex(results_at(write_own(tmp_path / "traces.jsonl", episode)))
-    while not found.advance(1.0).complete:
-        pass
+    found.finish()
     transcript = found.read(found.entries[0])
     assert transcript.own == OWN
     page = [line.plain for line in turn_page(transcript).lines]
@@ -106,8 +104,7 @@ def test_no_mean_is_shown_with_the_noise_of_its_sum(tmp_path: Path) -> None:
     outcomes = [outcome_of(episode) for episode in episodes]
     summary = summarise(outcomes, [Task("a", "", {})], 3)
     found = ResultIndex(results_at(write_own(tmp_path / "traces.jsonl", *episodes)))
-    while not found.advance(1.0).complete:
-        pass
+    found.finish()
     assert (
         summary.reward
         == metrics_line(1, outcomes, tasks=1)["reward"]

@@ -196,8 +196,7 @@ def make(tmp_path: Path) -> ResultIndex:
     )
     write_own(tmp_path / "two" / "traces.jsonl", own_episode("a", 1.0), own_episode("c", 0.0))
     index = ResultIndex(results_at(tmp_path))
-    while not index.advance().complete:
-        pass
+    index.finish()
     return index
 
 

@@ -36,8 +36,7 @@ def test_evaluations_and_results_count_alike(
     episode = Episode("t", (), (), scores, **{"stop": "done", **more})
     write_episode(tmp_path / "traces.jsonl", episode)
     index = ResultIndex(results_at(tmp_path / "traces.jsonl"))
-    while not index.advance(1.0).complete:
-        pass
+    index.finish()
     (entry,) = index.entries
     (read,) = read_outcomes(tmp_path)
     counted = [episode.solved, outcome_of(episode).solved, read.solved, entry.solved()]
