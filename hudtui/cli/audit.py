@@ -11,7 +11,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli import env as env_group
-from hudtui.cli.diagnosis import FailOn
+from hudtui.cli.diagnosis import FailOn, fail_on_findings
 from hudtui.cli.options import Json, takes_request
 from hudtui.core.audit.options import AuditOptions
 from hudtui.core.knobs import knobs_of
@@ -43,9 +43,7 @@ async def audit(
     ] = None,
     *,
     request: AuditOptions,
-    fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 at a finding as bad as this.")
-    ] = "high",
+    fail_on: FailOn = "high",
     as_json: Json = False,
 ) -> None:
     """Say whether an environment is worth a training: attack its grader.
@@ -57,7 +55,6 @@ async def audit(
 
     Exit code 1 if a finding is as bad as --fail-on says.
     """
-    from hudtui.core.diagnosis.values import SEVERITIES
     from hudtui.core.flows.audit import AuditRequest
 
     path = None if config is None else console.config_file(config)
@@ -67,9 +64,7 @@ async def audit(
     else:
         _print(ended.audit)
         console.say(f"kept in {ended.file}")
-    bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on != "never" else ()
-    if any(finding.severity in bad for finding in ended.audit.findings):
-        raise typer.Exit(console.FOUND)
+    fail_on_findings((finding.severity for finding in ended.audit.findings), fail_on)
 
 
 async def _play(request: AuditRequest) -> AuditEnded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,12 +16,24 @@ from hudtui.cli.options import Json
 from hudtui.core.diagnosis.likelihood import FEWEST
 
 if TYPE_CHECKING:
-    from hudtui.core.diagnosis.values import Diagnosis, Finding
+    from hudtui.core.diagnosis.values import Diagnosis, Finding, Severity
     from hudtui.core.runs.external import ExternalPlace
     from hudtui.core.runs.store import RunStore
     from hudtui.core.training.metrics import MetricsReader
 
-FailOn = Literal["critical", "high", "medium", "low", "never"]
+FailOn = Annotated[
+    Literal["critical", "high", "medium", "low", "never"],
+    typer.Option("--fail-on", help="Exit with 1 at a finding as bad as this."),
+]
+
+
+def fail_on_findings(severities: Iterable[Severity], fail_on: str) -> None:
+    """End the command with exit code 1 if a finding is as bad as `fail_on` says."""
+    from hudtui.core.diagnosis.values import SEVERITIES
+
+    bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on in SEVERITIES else ()
+    if not set(bad).isdisjoint(severities):
+        raise typer.Exit(console.FOUND)
 
 
 @runs_group.app.command("diagnose")
@@ -34,9 +47,7 @@ async def diagnose(
             "elsewhere (HOST:PATH); by default the newest run.",
         ),
     ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 at a finding as bad as this.")
-    ] = "high",
+    fail_on: FailOn = "high",
     as_json: Json = False,
 ) -> None:
     """Say why a training does not learn: signatures of trouble in its metrics, log and machine.
@@ -47,7 +58,6 @@ async def diagnose(
 
     Exit code 1 if a finding is as bad as --fail-on says.
     """
-    from hudtui.core.diagnosis.values import SEVERITIES
     from hudtui.core.errors import InputError
 
     async with runlog.machines():
@@ -62,9 +72,7 @@ async def diagnose(
         console.out_json({"run": name, **diagnosis.to_json()})
     else:
         _print(name, diagnosis)
-    bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on != "never" else ()
-    if any(finding.severity in bad for finding in diagnosis.findings):
-        raise typer.Exit(console.FOUND)
+    fail_on_findings((finding.severity for finding in diagnosis.findings), fail_on)
 
 
 async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
