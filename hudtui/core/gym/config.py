@@ -283,8 +283,10 @@ class _ConfigReader:
         mappings, invalid, partial = self.mappings(self.section("action_mappings"))
         unmapped = self.flag(data.get("allow_unmapped", False), ("allow_unmapped",))
         actions = self.actions(data.get("actions"), {*mappings, *invalid}, unmapped=unmapped)
+        left_out: tuple[str, ...] = ()
         if actions is not None:
             offered = {*actions, _DONE}
+            left_out = tuple(name for name in (*mappings, *invalid) if name not in offered)
             mappings = {name: one for name, one in mappings.items() if name in offered}
             invalid = {name: why for name, why in invalid.items() if name in offered}
             partial = {name: one for name, one in partial.items() if name in offered}
@@ -303,6 +305,7 @@ class _ConfigReader:
             max_turns=self.max_turns(self.section("defaults")),
             allow_unmapped=unmapped,
             actions=actions,
+            left_out=left_out,
             observations=self.choice(data, "observations", "text", OBSERVATIONS, ()),
             job=self.job(self.section("job")),
             raw=data,

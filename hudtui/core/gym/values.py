@@ -164,6 +164,8 @@ class GymConfig:
     allow_unmapped: bool = False
     actions: tuple[str, ...] | None = None
     """The names that an agent may call beside `done`; None: all. `mappings` has no other."""
+    left_out: tuple[str, ...] = ()
+    """The names in `action_mappings` that are not among `actions`."""
     observations: str = "text"
     """What an agent is shown of a tool's answer; one of `OBSERVATIONS`."""
     job: Mapping[str, Any] = field(default_factory=dict)

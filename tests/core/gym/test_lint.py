@@ -5,10 +5,12 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Tool
+from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.editing.preview import action_rows
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.gym.lint.prompt import headings, mentioned, usage_examples
@@ -864,12 +866,21 @@ MAPPING = st.dictionaries(
         st.sampled_from(["- left(): x\n  Usage: <tool>left()</tool>", "<tool>left(1)</tool>"]),
         VALUES,
     ),
+    st.one_of(st.none(), VALUES, st.lists(st.sampled_from(["left", "done", "move", "x"]))),
+    st.booleans(),
 )
 @settings(max_examples=200, deadline=None)
-def test_any_document_gets_an_answer(mappings: Any, prompt: Any) -> None:
+@example(5, "", None, True)
+@example({"left": {"_tool": "move"}}, "- left(): x", 5, True)
+def test_any_document_gets_an_answer(
+    mappings: Any, prompt: Any, actions: Any, unmapped: bool
+) -> None:
     import json
 
-    text = json.dumps({"action_mappings": mappings, "system_prompt": prompt})
+    parts = {"action_mappings": mappings, "system_prompt": prompt, "allow_unmapped": unmapped}
+    text = json.dumps(parts if actions is None else {**parts, "actions": actions})
+    if (config := parse_config(text, name="x")[0]) is not None:
+        action_rows(config, TOOLS)
     lines = text.split("\n")
     for finding in lint(text, name="x", tools=TOOLS):
         assert 1 <= finding.line <= len(lines) and finding.column >= 1

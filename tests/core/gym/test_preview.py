@@ -103,6 +103,13 @@ def test_every_action_has_a_row() -> None:
         and after[1] == rows[1]
     )
     assert action_rows(changed, None)[0].verdict == "ok"
+    fewer = config(TEXT + "actions: [go]\n")
+    assert fewer.left_out == ("jump", "bad")
+    assert [(row.action, row.verdict) for row in action_rows(fewer, TOOLS)] == [
+        ("go", "ok"),
+        ("jump", "left out"),
+        ("bad", "left out"),
+    ]
 
 
 def test_a_made_up_example_passes_transforms_and_schema() -> None:

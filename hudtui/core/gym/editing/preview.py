@@ -152,11 +152,12 @@ def action_rows(config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
     examples = prompt_examples(config)
     interpreter = text_interpreter(config, tools)
     rows = []
-    for name in config.raw.get("action_mappings") or ():
+    written = config.raw.get("action_mappings")
+    for name in written if isinstance(written, dict) else ():
         if name in config.mappings or name in config.invalid:
             usage = examples.get(name, ("",))[0]
             rows.append(_row(name, config.mappings.get(name), usage, interpreter))
-        elif not config.offers(name):
+        elif name in config.left_out:
             words = "`actions` leaves it out: no agent can call it"
             rows.append(ActionRow(name, f"{name}()", "made up", "left out", words))
     return tuple(rows)

@@ -245,13 +245,19 @@ class _PromptReader:
         if self.anything or name in self.settled:
             return
         self.settled.add(name)
+        if name in self.report.config.left_out:
+            message = (
+                f"the prompt describes `{name}`, but `actions` leaves it out; an agent that calls "
+                "it is refused"
+            )
+            self.report.add_in_prompt("described-not-mapped", "warning", message, start, len(name))
+            return
         near, sure = did_you_mean(name, self.actions), confident_match(name, self.actions)
         hint = (
             f"; did you mean `{sure or near}`?"
             if sure or near
             else "; an agent that calls it is refused"
         )
-        left_out = name in (self.report.document.data.get(MAPPINGS) or ())
         fix = None
         if sure is not None:
             calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
@@ -264,13 +270,6 @@ class _PromptReader:
             else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
         )
         message = f"the prompt describes `{name}`, but there is no such action{hint}"
-        if left_out:
-            message, fix, guess = (
-                f"the prompt describes `{name}`, but `actions` leaves it out; an agent that calls "
-                "it is refused",
-                None,
-                None,
-            )
         self.report.add_in_prompt(
             "described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess
         )

@@ -51,14 +51,15 @@ def _check_actions(report: LintReport) -> None:
     config, tools = report.config, report.tools or {}
     if not config.allow_unmapped:
         return  # the reader has reported them
-    mapped = report.document.data.get(MAPPINGS) or {}
-    for index, name in enumerate(report.document.data.get("actions") or ()):
-        if not isinstance(name, str) or name == "done" or name in mapped or name in tools:
+    known = ["done", *config.mappings, *config.invalid, *config.left_out, *tools]
+    for name in config.actions or ():
+        if name in known:
             continue
-        near = did_you_mean(name, [*mapped, *tools])
+        near = did_you_mean(name, known)
         hint = f"; did you mean `{near}`?" if near else ""
         message = f"`actions` names `{clean_line(name, 60)}`, and no action or tool is called so"
-        report.add("actions", "error", message + hint, ("actions", index), at_value=True)
+        place = ("actions", report.document.data["actions"].index(name))
+        report.add("actions", "error", message + hint, place, at_value=True)
 
 
 def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -> None:
