@@ -21,7 +21,7 @@ from openai.types.chat import ChatCompletion
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError
 from hudtui.core.gym.config import with_dialect
-from hudtui.core.gym.dialects.marked import as_function
+from hudtui.core.gym.dialects.dialect import as_function
 from hudtui.core.gym.interpreter import DONE
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import is_cut_off, reply_text

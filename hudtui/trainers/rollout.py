@@ -19,7 +19,6 @@ from typing import Any
 
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import RunError
-from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.prompt_size import MANY_TOKENS, PromptSize, size_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
@@ -146,7 +145,7 @@ class EpisodeRunner:
                     player = self._player(session, task, info)
                     messages = await player.start()
                     self._look_for_images(task, messages)
-                    tools = self._tools(player)
+                    tools = player.functions
                     transcript = self.scribe.open(messages, tools)
                     self._look_at_size(player, messages, len(transcript.ids))
                     if len(transcript.ids) > self.max_seq_len - self.max_tokens:
@@ -189,12 +188,6 @@ class EpisodeRunner:
             self._look_for_images(player.task, turn.observation)
             if player.stop is None:
                 transcript.hear(self.scribe.answers(player.answers_to(()), ended=ended))
-
-    @staticmethod
-    def _tools(player: EpisodePlayer) -> list[dict[str, Any]]:
-        """The tools that the model is given."""
-        apart = player.dialect.schemas == "apart"
-        return [as_function(tool) for tool in player.actions] if apart else []
 
     def _player(self, session: Session, task: Task, info: dict[str, Any]) -> EpisodePlayer:
         return EpisodePlayer(
@@ -264,7 +257,7 @@ class EpisodeRunner:
         if self._measured or whole < MANY_TOKENS:
             return
         self._measured = True
-        bare = len(self.scribe.open(messages).ids) if self._tools(player) else whole
+        bare = len(self.scribe.open(messages).ids) if player.functions else whole
         size = PromptSize(bare, whole - bare, len(player.actions), exact=True)
         if (text := size_warning(size)) is not None:
             self._say(text)

@@ -16,7 +16,6 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.dialects.known import DIALECTS
-from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.editing.preview import example_call, prompt_examples
 from hudtui.core.gym.interpreter import reply_in
 from hudtui.core.gym.values import GymConfig
@@ -114,7 +113,7 @@ def opening_of(config: GymConfig) -> Opening:
     dialect = DIALECTS[config.parser.dialect]
     tools = action_tools(config, {one.tool: Tool(one.tool) for one in config.mappings.values()})
     messages = config.opening(dialect.teach(tools, config.parser.use_thinking))
-    return Opening(messages, tuple(map(as_function, tools)) if dialect.schemas == "apart" else ())
+    return Opening(messages, tuple(dialect.functions(tools)))
 
 
 def openings(

@@ -31,7 +31,6 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import temporary_folder
-from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
@@ -328,8 +327,7 @@ class HUDGym(vf.Harness[HUDGymConfig]):
                 before = frozenset(state)
                 state = self.setup_state(state)
             loop = asyncio.get_running_loop()
-            apart = player.dialect.schemas == "apart"
-            tools = [as_function(tool) for tool in player.actions] if apart else []
+            tools, apart = player.functions, player.dialect.schemas == "apart"
             while player.stop is None:
                 began, spent = loop.time(), (usage.prompt_tokens, usage.completion_tokens)
                 choice = await model.choice(messages, usage=usage, tools=tools)

@@ -15,7 +15,6 @@ import torch
 
 from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResult
 from hudtui.core.gym.config import load_config, with_dialect
-from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.training.recipe import REHEARSAL, recipe_from
 from hudtui.trainers import grpo
@@ -78,11 +77,9 @@ def exact(one: TrainingEpisode, players: EpisodeRunner) -> bool:
     ]
     replies = [scribe.text(ids) for own, ids in runs if own]
     player = players._player(Lefts(), Task(id="t", prompt="", mcp_config={}), {})
-    apart = player.dialect.schemas == "apart"
-    tools = [as_function(tool) for tool in player.actions] if apart else []
     return (
         replies == [turn.reply for turn in episode.turns]
-        and one.prompt_ids == scribe.open(episode.messages[:2], tools).ids
+        and one.prompt_ids == scribe.open(episode.messages[:2], player.functions).ids
     )
 
 

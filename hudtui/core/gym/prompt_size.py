@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.dialects.known import DIALECTS
-from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.text import estimated_tokens, plural
 
@@ -37,11 +36,9 @@ def prompt_size(config: GymConfig, tools: Sequence[Tool]) -> PromptSize:
     `tools` are what the agent can call; see `action_tools`.
     """
     dialect = DIALECTS[config.parser.dialect]
-    told = {
-        "none": "",
-        "prompt": dialect.teach(tools, config.parser.use_thinking),
-        "apart": json.dumps([as_function(tool) for tool in tools], ensure_ascii=False, default=str),
-    }[dialect.schemas]
+    told = dialect.teach(tools, config.parser.use_thinking)
+    if functions := dialect.functions(tools):
+        told += json.dumps(functions, ensure_ascii=False, default=str)
     said = "\n\n".join(message["content"] for message in config.opening())
     return PromptSize(estimated_tokens(said), estimated_tokens(told), len(tools))
 

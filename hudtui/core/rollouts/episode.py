@@ -41,7 +41,6 @@ from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
 from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.dialects.known import DEFAULT, other_dialect
-from hudtui.core.gym.dialects.marked import as_function
 from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.judging import JudgeError, Judges, JudgeUsage, shown_messages
@@ -241,6 +240,11 @@ class EpisodePlayer:
     def actions(self) -> tuple[Tool, ...]:
         """Return the calls that the agent can make in this task, as tools; see `action_tools`."""
         return action_tools(self.config, self._tools, reserved=self._reserved)
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        """Return `actions` as the model is given them apart from the prompt; see `Dialect`."""
+        return self.dialect.functions(self.actions)
 
     @property
     def scores(self) -> Scores:
@@ -863,8 +867,8 @@ async def drive(
 def give_tools(complete: Complete, player: EpisodePlayer) -> None:
     """Give a policy the tools of an episode, where it has to call them by itself."""
     take_tools = getattr(complete, "take_tools", None)
-    if take_tools is not None and player.dialect.schemas == "apart":
-        take_tools([as_function(tool) for tool in player.actions])
+    if take_tools is not None:
+        take_tools(player.functions)
 
 
 def was_cut(complete: Complete | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -53,3 +53,23 @@ class Dialect:
     """Returns a tool's answer as the text of the message that shows it."""
     several: bool = False
     """True if a reply may make several calls; `parser.parallel` says which are played."""
+
+    def functions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
+        """Return the tools that a request, or a chat template, is given apart from the prompt.
+
+        Empty where the dialect keeps none apart.
+        """
+        return [as_function(tool) for tool in tools] if self.schemas == "apart" else []
+
+
+def as_function(tool: Tool) -> dict[str, Any]:
+    """Return a tool in the form of an OpenAI request."""
+    schema = tool.input_schema or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(schema),
+        },
+    }

@@ -18,7 +18,7 @@ from hudtui.core.gym.dialects.blocks import (
     reading,
     scan,
 )
-from hudtui.core.gym.dialects.dialect import Reading
+from hudtui.core.gym.dialects.dialect import Reading, as_function
 from hudtui.core.gym.dialects.objects import (
     Fault,
     call_of,
@@ -232,19 +232,6 @@ def _behind_mark(text: str, match: re.Match[str]) -> tuple[Sequence[Block], int]
 
 # -- words for the prompt
 # --------------------------------------------------------------------------------------------------
-
-
-def as_function(tool: Tool) -> dict[str, Any]:
-    """Return a tool in the form of an OpenAI request."""
-    schema = tool.input_schema or {"type": "object", "properties": {}}
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(schema),
-        },
-    }
 
 
 def _taught(tools: Sequence[Tool], thinking: bool, write: Any) -> str:
