@@ -113,16 +113,18 @@ def unshown(result: ToolResult, shows: str) -> bool:
     text, structured = result.text, result.structured
     if shows == "both" or structured is None or not text or result.is_error or result.repeats_text:
         return False
-    said = set(_WORD.findall(text[:RESULT_LIMIT].lower()))
-    meant: set[str] = set()
-    for value in _leaves(structured):
-        meant.update(_WORD.findall(str(value).lower()))
+    in_text = _words(text)
+    in_structure = set[str]().union(*(_words(str(value)) for value in _leaves(structured)))
     if shows == "text":
-        said, meant = meant, said
+        hidden, shown = in_structure, in_text
     else:
-        said = {word for word in said if word.isdigit()}
-    said -= _FLAGS
-    return bool(said) and 2 * len(said - meant) >= len(said)
+        hidden, shown = {word for word in in_text if word.isdigit()}, in_structure
+    return bool(hidden) and 2 * len(hidden - shown) >= len(hidden)
+
+
+def _words(text: str) -> set[str]:
+    """The words and numbers at the beginning of a text, without flags."""
+    return {*_WORD.findall(text[:RESULT_LIMIT].lower())} - _FLAGS
 
 
 def _as_json(structured: Any) -> str:
@@ -134,15 +136,15 @@ def _as_json(structured: Any) -> str:
 
 def _leaves(value: Any) -> Iterator[Any]:
     """The texts and numbers in a JSON value, however deep; at most some thousand."""
-    level = [value]
+    rest = [value]
     for _ in range(_MOST_LEAVES):
-        if not level:
+        if not rest:
             return
-        one = level.pop()
+        one = rest.pop()
         if isinstance(one, Mapping):
-            level += one.values()
+            rest += one.values()
         elif isinstance(one, list | tuple):
-            level += one
+            rest += one
         elif isinstance(one, str | int | float) and not isinstance(one, bool):
             yield one
 
