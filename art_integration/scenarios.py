@@ -114,14 +114,16 @@ async def generate_scenarios_from_hud(
     )
     async with ChatEndpoint(model, options) as endpoint:
         reply = await endpoint.complete([{"role": "user", "content": question}])
-    answer = reply.text
     found = [
         task
-        for index, one in enumerate(_array(answer))
+        for index, one in enumerate(_array(reply.text))
         if (task := _task(one, index, judges, mcp_config or {})) is not None
     ]
     if not found:
-        raise InputError(f"{model} wrote no task that can be used", why=answer[:200])
+        fix = (
+            "Its list was cut off at a limit of tokens: ask for fewer tasks." if reply.cut else None
+        )
+        raise InputError(f"{model} wrote no task that can be used", why=reply.text[:200], fix=fix)
     return found[:num_scenarios]
 
 

@@ -280,8 +280,10 @@ async def test_a_model_that_writes_odd_tasks(monkeypatch):
         {"prompt": "b", "evaluate_tool": {"name": "evaluate"}},
     ]
 
+    replies = [Completion(json.dumps(tasks), cut=False), Completion('[{"prompt": "a"', cut=True)]
+
     async def complete(self, messages):
-        return Completion(json.dumps(tasks), cut=False)
+        return replies.pop(0)
 
     monkeypatch.setattr("hudtui.core.rollouts.chat.ChatEndpoint.complete", complete)
     tools = {"move": Tool("move"), "evaluate": Tool("evaluate", kind="evaluate")}
@@ -289,6 +291,9 @@ async def test_a_model_that_writes_odd_tasks(monkeypatch):
         SimpleNamespace(tools=tools), 2, base_url="http://127.0.0.1:9/v1"
     )
     assert [[call.name for call in task.evaluate] for task in made] == [[], ["evaluate"]]
+    with pytest.raises(InputError) as refused:
+        await generate_scenarios_from_hud(SimpleNamespace(tools=tools), 2)
+    assert refused.value.fix is not None and "ask for fewer tasks" in refused.value.fix
 
 
 def test_a_rehearsal_is_a_run_like_any_other(own_world, art_python):
