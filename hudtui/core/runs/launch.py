@@ -26,7 +26,7 @@ from hudtui.core.plain import to_plain
 from hudtui.core.process import machine_label
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
+from hudtui.core.remote.hosts import LOCAL, find_host, find_target
 from hudtui.core.runs.again import remove_unused
 from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.spec import RunSpec
@@ -45,8 +45,6 @@ _IN_MEMORY = 16 * 1024 * 1024
 """Largest size in bytes of a file that is read into memory before it is sent to a machine."""
 _RUNS_THERE = PurePosixPath(".hudtui/runs")
 """Folder of the runs on a machine behind SSH."""
-_ANSWERS = 10.0
-"""Seconds to wait for an answer of a node that others do not need."""
 _ENDS_ALONE = 20.0
 """Seconds in which the other nodes end by themselves after node 0."""
 _SAY_EVERY = 2.0
@@ -412,7 +410,7 @@ async def end_peers(record: RunRecord) -> tuple[str, ...]:
 async def _silence(peer: RunFolder) -> str | None:
     """Return a sentence about a node that does not answer; None about one that does."""
     try:
-        await ensure_reachable(peer.host, within=_ANSWERS)
+        await peer.ensure_answers()
     except MachineError as error:
         return f"{peer.title} may still run: {error_sentence(error)}"
     return None

@@ -1022,6 +1022,9 @@ class RemoteRun:
             try:
                 began = time.monotonic()
                 collected = await self.fetch()
+                for text in collected.lacking:
+                    if event := await self.append("note", {"message": text}):
+                        yield event
                 if event := await self._collected(collected, began):
                     yield event
             except HudtuiError as error:

@@ -20,7 +20,8 @@ from hudtui.core.errors import MachineError
 from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import FileChanged
-from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host
+from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, failure_text
@@ -47,8 +48,6 @@ _PATIENCE, _SILENCE = 900.0, 20.0
 """Seconds that a machine may take to list its results, and seconds in which it says nothing
 meanwhile."""
 _TRIES = 5
-_ANSWERS = 10.0
-"""Seconds to wait for an answer of a node beside node 0."""
 """Times that a file is fetched while it changes."""
 _NAMED = 5
 """Largest number of skipped files that are named."""
@@ -96,17 +95,20 @@ class FetchedResults:
     skipped: tuple[str, ...] = ()
     """Paths on the machine that were not fetched, because the plan does not list them or they are
     invalid."""
+    lacking: tuple[str, ...] = ()
+    """Sentences about the nodes whose logs could not be fetched."""
 
     @property
     def skipped_text(self) -> str | None:
-        """Return a sentence about the files that were not fetched, or None."""
+        """Return what was not fetched, with the reasons; None if all was."""
         if not self.skipped:
-            return None
+            return "; ".join(self.lacking) or None
         more = ", ..." if len(self.skipped) > _NAMED else ""
-        return (
+        skipped = (
             "not fetched, because the plan does not list it: "
             f"{', '.join(self.skipped[:_NAMED])}{more}"
         )
+        return "; ".join((*self.lacking, skipped))
 
 
 class _Listed(msgspec.Struct, frozen=True, array_like=True):
@@ -155,11 +157,11 @@ async def fetch_results(
     for peer in peers_of(machine.record):
         place = Path(node_folder(str(target), peer.node))
         try:
-            await ensure_reachable(peer.host, within=_ANSWERS)
+            await peer.ensure_answers()
             more = await fetch_node(peer, place, progress=progress)
-        except MachineError:  # a lost node keeps its logs, and nothing else
-            name = f"the logs of {peer.title}, which does not answer"
-            fetched = replace(fetched, skipped=(*fetched.skipped, name))
+        except MachineError as error:  # a lost node keeps its logs, and nothing else
+            lack = f"the logs of {peer.title} were not fetched: {error_sentence(error)}"
+            fetched = replace(fetched, lacking=(*fetched.lacking, lack))
         else:
             fetched = _together(fetched, more)
     return fetched
@@ -173,6 +175,7 @@ def _together(first: FetchedResults, more: FetchedResults) -> FetchedResults:
         first.size + more.size,
         first.fetched + more.fetched,
         (*first.skipped, *more.skipped),
+        first.lacking,
     )
 
 

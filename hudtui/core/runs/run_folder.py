@@ -19,7 +19,7 @@ from hudtui.core.errors import MachineError, RunError
 from hudtui.core.plain import convert
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Completed, Disconnected, Host, Silent
-from hudtui.core.remote.hosts import find_host
+from hudtui.core.remote.hosts import ensure_reachable, find_host
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -34,6 +34,8 @@ _EVENTS = 2 * 1024 * 1024
 events are skipped."""
 _PATIENCE = 90.0
 """Timeout of one supervisor command, in seconds, on a machine under load."""
+_ANSWERS = 10.0
+"""Seconds to wait for a machine before work that others do not need."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,14 @@ class RunFolder:
     def title(self) -> str:
         """Return the node as people know it."""
         return f"node {self.node} ({clean_line(self.host.name, 60)})"
+
+    async def ensure_answers(self) -> None:
+        """Make sure that the machine answers, before work begins that would wait for it.
+
+        Raises:
+            MachineError: It does not answer within some seconds, or refuses.
+        """
+        await ensure_reachable(self.host, within=_ANSWERS)
 
     @property
     def session(self) -> str:

@@ -349,6 +349,19 @@ async def test_a_stop_ends_the_whole_cluster_and_its_guards_were_on_each_node(
     assert (node.host, node.left) == (f"pod:hudtui-{record.id}.1", False)
 
 
+async def test_logs_that_end_with_their_machine_are_told(
+    sim: PrimeSimulator, prime: PrimeProvider, store: RunStore, record: RunRecord
+) -> None:
+    broker = broker_of(sim, prime)
+    managing = await working(record, store, broker)
+    (pod,) = sim.alive
+    sim.unplug(pod.id, 1)
+    summary = await end_remote_run(record.id, store, broker)
+    await managing
+    assert (summary.state, summary.machine) == ("stopped", "released")
+    assert any("the logs of node 1" in note and "not fetched" in note for note in summary.notes)
+
+
 async def test_a_guard_that_was_away_has_the_new_limits_once_it_is_back(
     sim: PrimeSimulator, prime: PrimeProvider, store: RunStore, record: RunRecord
 ) -> None:

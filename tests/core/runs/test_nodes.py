@@ -42,6 +42,7 @@ from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.reconcile import reconcile_runs
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.request_texts import argv_of
+from hudtui.core.runs.results import pull
 from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -412,6 +413,27 @@ async def test_a_stop_says_which_node_may_live(
     assert "node 1 (local) may still run: me@b does not answer" in (error.value.why or "")
     monkeypatch.undo()
     await ended(store, record)  # the nodes have told each other
+
+
+async def test_logs_that_cannot_be_fetched_are_told_with_their_reason(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    record = record_of(store, "true", "true")
+    await start(record, store)
+    assert (await ended(store, record)).state == "finished"
+    run = LocalHost.run
+
+    async def breaks(self: LocalHost, argv: Sequence[str], **more: Any) -> Any:
+        if any(".node-1" in word for word in argv):
+            raise MachineError("its disk does not answer", why="input/output error")
+        return await run(self, argv, **more)
+
+    monkeypatch.setattr(LocalHost, "run", breaks)
+    found = await pull(record.id, store, output=tmp_path / "here")
+    assert (tmp_path / "here" / "logs").is_dir() and not found.skipped
+    assert found.skipped_text == (
+        "the logs of node 1 (local) were not fetched: its disk does not answer: input/output error"
+    )
 
 
 async def test_a_time_limit_is_that_of_all_nodes(store: RunStore) -> None:
