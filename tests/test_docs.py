@@ -283,8 +283,3 @@ def test_words_are_counted_as_a_reader_counts_them() -> None:
         ("a", 1),
         ("b c", 2),
     ]
-
-
-def test_what_was_verified_is_a_page_and_no_diary() -> None:
-    text = (ROOT / "docs" / "verified.md").read_text(encoding="utf-8")
-    assert text.count("\n") <= 150
