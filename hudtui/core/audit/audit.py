@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hudtui.core.audit.checks import CHECKS, Check, Sign
 from hudtui.core.audit.facts import Facts, is_one
 from hudtui.core.audit.leftovers import marked
-from hudtui.core.audit.play import Match, Played, Ring, random_rewards, signal
+from hudtui.core.audit.play import Match, Played, Ring, random_episodes, signal
 from hudtui.core.audit.players import WEAK
 from hudtui.core.audit.values import UNSOUND, Audit, AuditFinding, Proof, Verdict
 from hudtui.core.diagnosis.values import SEVERITIES, Remedy
@@ -83,8 +83,8 @@ def judge(facts: Facts, ring: Ring) -> Audit:
     ]
     findings.sort(key=lambda one: SEVERITIES.index(one.severity))
     verdict, why = _verdict(facts, findings, len(CHECKS) - len(unseen))
-    drawn = random_rewards(facts.played)
-    own = spread_estimate((facts.grades(("random",), task) for task in facts.tasks), ring.group)
+    drawn = random_episodes(facts.played)
+    own = spread_estimate((list(map(facts.points, ones)) for ones in drawn.values()), ring.group)
     return Audit(
         verdict,
         why,
@@ -94,7 +94,11 @@ def judge(facts: Facts, ring: Ring) -> Audit:
         signal(facts.played, ring),
         None if own is None else own.value,
         ring.group,
-        {task: spread_chance(ones, ring.group) for task, ones in drawn.items() if len(ones) > 1},
+        {
+            task: spread_chance([one.episode.scores.reward for one in ones], ring.group)
+            for task, ones in drawn.items()
+            if len(ones) > 1
+        },
         tuple(unseen),
     )
 

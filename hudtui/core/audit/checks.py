@@ -13,7 +13,7 @@ from statistics import fmean, median, quantiles
 from typing import Any, NamedTuple
 
 from hudtui.core.audit.facts import SAME, SOLVES, Facts, conversation, is_one
-from hudtui.core.audit.play import AGAIN, Played
+from hudtui.core.audit.play import Played
 from hudtui.core.audit.players import BLIND, WEAK
 from hudtui.core.diagnosis.values import Severity
 from hudtui.core.environment.values import EVALUATE_TOOLS
@@ -177,12 +177,12 @@ def _evaluation_fails(facts: Facts) -> Sign | None:
     needs="any",
 )
 def _evaluation_breaks(facts: Facts) -> Sign | None:
-    first = [one for one in facts.open if not _is_repeat(one)]
+    first = [one for one in facts.open if not one.again]
     broken = [one for one in facts.open if one.unjudged]
-    failed = [one for one in broken if not _is_repeat(one)]
+    failed = [one for one in broken if not one.again]
     proofs = [(one, one.unjudged) for one in broken]
     rare = len(failed) == 1 or len(failed) <= _RARELY * len(first)
-    if failed and rare and failed == broken and any(map(_is_repeat, facts.open)):
+    if failed and rare and failed == broken and len(first) < len(facts.open):
         count = f"{len(failed)} of {plural(len(first), 'evaluation')}"
         title = f"{count} failed, and none when the same was played again"
         return Sign(title, proofs, "medium")
@@ -191,10 +191,6 @@ def _evaluation_breaks(facts: Facts) -> Sign | None:
 
 _RARELY = 0.01
 """Share of evaluations that may fail by chance before a training loses too many episodes."""
-
-
-def _is_repeat(one: Played) -> bool:
-    return one.phase.startswith(AGAIN)
 
 
 @check(

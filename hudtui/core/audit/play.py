@@ -49,7 +49,7 @@ _SIGNAL_WIDTH = 0.1
 """Width of the signal's interval from which it is known."""
 _FEW_UNJUDGED = 5
 """Most episodes without a judgement that are repeated."""
-AGAIN = "again-"
+_AGAIN = "again-"
 """The beginning of the names of phases in which such an episode is repeated."""
 _REPEATS = 2
 _REPEATED = (*WEAK, SOLUTION)
@@ -76,6 +76,11 @@ class Played:
     def task(self) -> str:
         """The id of its task."""
         return self.episode.task_id
+
+    @property
+    def again(self) -> bool:
+        """Whether it repeats another one, with the same numbers."""
+        return self.phase.startswith(_AGAIN)
 
     @property
     def unjudged(self) -> str:
@@ -129,6 +134,10 @@ class _Phase:
     """Number of a task's first rollout: players that draw numbers draw others for each."""
     same: bool = False
     """Draw the same numbers in each rollout."""
+
+    def place(self, rollout: int) -> int:
+        """Return the number from which a player draws others in this rollout."""
+        return self.first + (0 if self.same else rollout)
 
 
 class Match:
@@ -206,7 +215,7 @@ class Match:
         for number, one in enumerate(broken):
             tasks = [task for task in self._ring.tasks if task.id == one.task]
             players = [one.player] * _REPEATS
-            again = _Phase(f"{AGAIN}{number}", tasks, players, 1, one.place, True)
+            again = _Phase(f"{_AGAIN}{number}", tasks, players, 1, one.place, True)
             async for event in self._phase(again):
                 yield event
 
@@ -255,8 +264,8 @@ class Match:
                 return malformed(tuple(self.tools.values()))
             if name == SOLUTION:
                 return _solution(task)
-            place = phase.first + (0 if phase.same else rollout)
-            seat = Seat(task, ring.config, self._actions[task.id], ring.seed, place)
+            actions = self._actions[task.id]
+            seat = Seat(task, ring.config, actions, ring.seed, phase.place(rollout))
             if name != "other-task":
                 return scripted(name, seat)
             others = [one for one in best.values() if one.task != task.id]
@@ -290,7 +299,7 @@ class Match:
                 async for event in events:
                     if isinstance(event, EpisodeDone):
                         name = name_of(tasks[event.episode.task_id], event.rollout)
-                        place = phase.first + (0 if phase.same else event.rollout)
+                        place = phase.place(event.rollout)
                         played = Played(phase.name, name, file, number, event.episode, place)
                         self.played.append(played)
                         number += 1
@@ -317,19 +326,24 @@ class Match:
         return best
 
 
-def random_rewards(played: Iterable[Played]) -> dict[str, list[float]]:
-    """Return the rewards of judged episodes of random calls by task, without the crowd's."""
-    rewards: dict[str, list[float]] = {}
+def random_episodes(played: Iterable[Played]) -> dict[str, list[Played]]:
+    """Return the judged episodes of random calls by task.
+
+    Neither those of the crowd nor repeats are among them: groups are drawn from the others.
+    """
+    drawn: dict[str, list[Played]] = {}
     for one in played:
-        judged = one.episode.scores.reward_found or not one.episode.judged
-        if one.player == "random" and one.phase != "crowd" and judged and one.reward is not None:
-            rewards.setdefault(one.task, []).append(one.reward)
-    return rewards
+        judged = one.episode.ok and (one.episode.scores.reward_found or not one.episode.judged)
+        if judged and one.player == "random" and one.phase != "crowd" and not one.again:
+            drawn.setdefault(one.task, []).append(one)
+    return drawn
 
 
 def signal(played: Iterable[Played], ring: Ring) -> Estimate | None:
     """Return the share of groups whose rewards differ, of random calls; None if it is not known."""
-    return spread_estimate(random_rewards(played).values(), ring.group, of=ring.of)
+    drawn = random_episodes(played).values()
+    rewards = ([one.episode.scores.reward for one in ones] for ones in drawn)
+    return spread_estimate(rewards, ring.group, of=ring.of)
 
 
 def _solution(task: Task) -> Complete:

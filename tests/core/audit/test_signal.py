@@ -3,13 +3,15 @@ played."""
 
 import asyncio
 import random
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 from support import zoo
+from support.recorded import own_episode
 
 from hudtui.core.audit.audit import audit
-from hudtui.core.audit.play import Ring
+from hudtui.core.audit.play import Played, Ring, random_episodes
 from hudtui.core.audit.players import Seat, scripted
 from hudtui.core.results.baseline import spread_estimate
 from hudtui.core.rollouts.episode import EpisodePlayer, drive
@@ -138,6 +140,15 @@ def test_random_calls_are_played_until_the_signal_is_known(tmp_path):
     few = asyncio.run(audited(flat, tasks, tmp_path / "few", most_random=GROUP))
     assert many.episodes > few.episodes
     assert many.signal.high - many.signal.low < few.signal.high - few.signal.low
+
+
+def test_a_repeated_episode_is_no_further_draw():
+    def played(phase, reward):
+        return Played(phase, "random", Path("traces.jsonl"), 0, own_episode("a", reward))
+
+    drawn = [played("weak", 0.5), played("random-1", 0.25)]
+    others = [played("weak", None), played("again-0", 0.75), played("crowd", 1.0)]
+    assert random_episodes([*others, *drawn]) == {"a": drawn}
 
 
 def test_no_episode_of_random_calls_is_played_twice(tmp_path):
