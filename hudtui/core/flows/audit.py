@@ -16,8 +16,9 @@ from hudtui.core.audit.kept import keep
 from hudtui.core.audit.options import AuditOptions
 from hudtui.core.audit.play import Played, Ring, spread
 from hudtui.core.audit.values import Audit, AuditFinding
-from hudtui.core.environment.bundled import with_python_variable
+from hudtui.core.environment.bundled import is_bundled, with_python_variable
 from hudtui.core.environment.episode_place import is_per_episode
+from hudtui.core.environment.servers import parse_mcp_config
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.paths import typed_path
@@ -160,7 +161,7 @@ def reach_of(tasks: Sequence[Task]) -> str | None:
 
 
 def _is_bundled(mcp_config: Mapping[str, Any]) -> bool:
-    return "hudtui.envs." in repr(mcp_config)
+    return all(map(is_bundled, parse_mcp_config(mcp_config, "mcp_config")))
 
 
 def _only(kind: str, workspace: Workspace, paths: Sequence[Path]) -> str:
