@@ -190,12 +190,15 @@ def test_the_environment_is_known_by_its_name(install: Callable[[str], Run]) -> 
     assert {tool["name"] for tool in tools} == {"setup", "guess", "evaluate"}
 
 
+@pytest.mark.parametrize(
+    "code", ["import nothing_of_the_kind\n", "raise SystemExit('needs nothing_of_the_kind')\n"]
+)
 def test_what_cannot_be_loaded_stops_nothing(
-    install: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
+    install: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     module, entry, _ = EXAMPLES["dialects"]
-    monkeypatch.setitem(EXAMPLES, "dialects", (module, entry, "import nothing_of_the_kind\n"))
+    monkeypatch.setitem(EXAMPLES, "dialects", (module, entry, code))
     run = install("dialects")
     assert "text-2048" in json.dumps(answer(run("env", "list", "--json")))
     told = run("doctor")
-    assert "at" in told.stdout and "nothing_of_the_kind" in told.stdout
+    assert "dialect at" in told.stdout and "nothing_of_the_kind" in told.stdout

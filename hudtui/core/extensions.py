@@ -85,11 +85,17 @@ def _groups(path: tuple[str, ...]) -> frozenset[str]:
 def load(name: str, place: str, group: str) -> Any:
     """Return the object behind an entry point: `module:name`.
 
-    Runs code of its package, which may raise anything.
+    Runs code of its package, which may raise any `Exception`.
+
+    Raises:
+        ImportError: The module ends the program, as a script does.
     """
     from importlib.metadata import EntryPoint
 
-    return EntryPoint(name, place, group).load()
+    try:
+        return EntryPoint(name, place, group).load()
+    except SystemExit as error:
+        raise ImportError(f"{place} ends the program: {error}") from None
 
 
 def extensions(group: str) -> Extensions:
