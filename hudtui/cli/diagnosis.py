@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,9 +16,6 @@ from hudtui.core.diagnosis.likelihood import FEWEST
 
 if TYPE_CHECKING:
     from hudtui.core.diagnosis.values import Diagnosis, Finding, Severity
-    from hudtui.core.runs.external import ExternalPlace
-    from hudtui.core.runs.store import RunStore
-    from hudtui.core.training.metrics import MetricsReader
 
 FailOn = Annotated[
     Literal["critical", "high", "medium", "low", "never"],
@@ -59,9 +55,10 @@ async def diagnose(
     Exit code 1 if a finding is as bad as --fail-on says.
     """
     from hudtui.core.errors import InputError
+    from hudtui.core.flows.diagnosis import diagnose_run
 
     async with runlog.machines():
-        name, diagnosis = await _diagnosis(run)
+        name, diagnosis = await diagnose_run(run, *runlog.open_store(), Path.cwd())
     if diagnosis is None:
         raise InputError(
             f"{name} has no numbers to diagnose",
@@ -73,59 +70,6 @@ async def diagnose(
     else:
         _print(name, diagnosis)
     fail_on_findings((finding.severity for finding in diagnosis.findings), fail_on)
-
-
-async def _diagnosis(run: str | None) -> tuple[str, Diagnosis | None]:
-    """Return the name of a run and its diagnosis; None if it has no numbers."""
-    from hudtui.core.errors import InputError
-    from hudtui.core.runs.external import read_place
-    from hudtui.core.training.engines import features_of
-
-    place = None if run is None else read_place(run)
-    if run is not None and place is not None and place.file is not None:
-        return run, await _of_place(place)
-    store, monitor = runlog.open_store()
-    chosen = await store.run(lambda: store.find(run))
-    record = await store.run(lambda: store.record(chosen))
-    if not features_of(record.spec.engine).trains:
-        raise InputError(
-            f"{chosen} plays episodes and trains nothing",
-            fix=f"Its numbers: hudtui runs metrics {chosen}",
-        )
-    from hudtui.core.diagnosis.diagnose import diagnose as ask
-    from hudtui.core.diagnosis.spent import with_spent
-    from hudtui.core.runs.watch import trainer_settings
-
-    view = await monitor.view(chosen)
-    if not (view.metrics.names or view.alarms):
-        return chosen, None
-    episodes = await asyncio.to_thread(_episodes, chosen, store)
-    settings = trainer_settings(record)
-    found = ask(view.metrics, settings, alarms=view.alarms, episodes=episodes)
-    hourly, currency = view.summary.hourly, view.summary.currency
-    return chosen, with_spent(found, view.metrics, hourly=hourly, currency=currency)
-
-
-async def _of_place(place: ExternalPlace) -> Diagnosis | None:
-    from hudtui.core.diagnosis.alarms import read_thresholds
-    from hudtui.core.runs.external import read_external
-
-    view = await read_external(place, thresholds=read_thresholds(Path.cwd()))
-    return view.diagnosis if view.metrics.names or view.alarms else None
-
-
-def _episodes(run: str, store: RunStore) -> MetricsReader | None:
-    """Return what the episodes of a run show by step; None where none of them is here."""
-    from hudtui.core.errors import InputError
-    from hudtui.core.results.evidence import episode_numbers
-    from hudtui.core.results.find import results_named
-    from hudtui.core.results.index import ResultIndex
-
-    try:
-        index = ResultIndex(results_named(run, Path.cwd(), store))
-    except InputError:
-        return None
-    return episode_numbers(index.finish())
 
 
 def _print(name: str, diagnosis: Diagnosis) -> None:
