@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from support.compute_world import own_key, simulated_prime
 from typer.testing import CliRunner
 
 from hudtui.cli import console
@@ -33,21 +34,13 @@ Run = Callable[..., Result]
 @pytest.fixture
 def key(key_pair: Path) -> Path:
     """The user's key, where it is looked for."""
-    folder = Path.home() / ".ssh"
-    folder.mkdir()
-    for end in ("", ".pub"):
-        content = key_pair.with_name(key_pair.name + end).read_bytes()
-        (folder / f"id_ed25519{end}").write_bytes(content)
-        (folder / f"id_ed25519{end}").chmod(0o600)
-    return folder / "id_ed25519"
+    return own_key(key_pair)
 
 
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
-    with PrimeSimulator(step=1) as running:
+    with simulated_prime(monkeypatch, step=1) as running:
         running.behave(boot=0, install=0)
-        monkeypatch.setenv("HUDTUI_SIM", running.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
         yield running
 
 
@@ -743,11 +736,9 @@ def test_another_simulators_machines_are_not_this_ones(
     known: PrimeSimulator, run: Run, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("pods", "create", "4xH100", "--yes", "--name", "first")
-    with PrimeSimulator(step=1) as other:
+    with simulated_prime(monkeypatch, step=1) as other:
         other.behave(boot=0, install=0)
         other.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
-        monkeypatch.setenv("HUDTUI_SIM", other.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", other.api_key)
         assert json.loads(run("wallet", "--json").stdout)[0]["per_hour"] == 0
         assert json.loads(run("pods", "list", "--json").stdout)["unseen"] == []
         shutil.rmtree(app_paths().state / "host-keys")

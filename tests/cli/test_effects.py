@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 from click.testing import Result
+from support.compute_world import own_key, simulated_prime
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
@@ -83,18 +84,10 @@ def test_the_page_for_agents_shows_commands_as_they_are() -> None:
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch, key_pair: Path) -> Iterator[PrimeSimulator]:
     """A simulator that knows the user's key."""
-    folder = Path.home() / ".ssh"
-    folder.mkdir()
-    for end in ("", ".pub"):
-        (folder / f"id_ed25519{end}").write_bytes(
-            key_pair.with_name(key_pair.name + end).read_bytes()
-        )
-        (folder / f"id_ed25519{end}").chmod(0o600)
-    with PrimeSimulator(step=1) as running:
+    key = own_key(key_pair)
+    with simulated_prime(monkeypatch, step=1) as running:
         running.behave(boot=0, install=0)
-        running.add_ssh_key((folder / "id_ed25519.pub").read_text())
-        monkeypatch.setenv("HUDTUI_SIM", running.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
+        running.add_ssh_key(key.with_suffix(".pub").read_text())
         yield running
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support import tmux_world
 from support.command import hudtui
+from support.compute_world import own_key, simulated_prime
 
 from hudtui.core.compute.limits import money
 from hudtui.sim import PrimeSimulator
@@ -57,17 +58,13 @@ def workspace(own_world: Path) -> Path:
 
 
 @pytest.fixture
-def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
-    key = Path.home() / ".ssh" / "id_ed25519"
-    key.parent.mkdir(mode=0o700)
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True
-    )
-    with PrimeSimulator(step=5) as running:
+def sim(
+    own_world: Path, key_pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PrimeSimulator]:
+    key = own_key(key_pair)
+    with simulated_prime(monkeypatch) as running:
         running.behave(boot=0, install=0)
         running.add_ssh_key(key.with_suffix(".pub").read_text())
-        monkeypatch.setenv("HUDTUI_SIM", running.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
         yield running
 
 

@@ -4,14 +4,17 @@ of what that user does."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import types
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
@@ -20,6 +23,32 @@ from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.target import SshTarget
+from hudtui.sim import PrimeSimulator
+
+
+@contextlib.contextmanager
+def simulated_prime(
+    monkeypatch: pytest.MonkeyPatch, *, step: float = 5.0, **more: Any
+) -> Iterator[PrimeSimulator]:
+    """A simulator that stands in for Prime in everything that the test does from now on.
+
+    `step` and `more` are its own arguments.
+    """
+    with PrimeSimulator(step=step, **more) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        yield sim
+
+
+def own_key(key_pair: Path) -> Path:
+    """A copy of a pair of SSH keys where those of the user are looked for; the private one."""
+    folder = Path.home() / ".ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for end in ("", ".pub"):
+        key = folder / f"id_ed25519{end}"
+        key.write_bytes(key_pair.with_name(key_pair.name + end).read_bytes())
+        key.chmod(0o600)
+    return folder / "id_ed25519"
 
 
 class User:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import sshd, tmux_world
+from support.compute_world import simulated_prime
 from support.person import ScriptedPerson
 from support.specs import spec_of
 
@@ -29,7 +30,6 @@ from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.store import RunRecord
-from hudtui.sim import PrimeSimulator
 
 own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
@@ -170,9 +170,7 @@ def test_what_the_user_has_set_besides_is_asked_for_again(project: Project) -> N
 async def test_a_run_is_rented_again_as_spot_or_on_demand(
     project: Project, monkeypatch: pytest.MonkeyPatch, spot: bool
 ) -> None:
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch):
         asked = RunRequest(
             engine="rollouts", policy="random", provider="prime", gpus="1xH100", spot=spot
         )

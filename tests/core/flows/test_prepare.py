@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.compute_world import simulated_prime
 from support.person import ScriptedPerson
 
 from hudtui.core.compute.gpus import parse_spec
@@ -20,7 +21,6 @@ from hudtui.core.runs.checks import Check
 from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import user_file
-from hudtui.sim import PrimeSimulator
 
 PLAY = RunRequest(engine="rollouts", host="local", policy="random")
 OFFER = Offer("prime", "x", "H100", 1, Price(2.0))
@@ -215,9 +215,7 @@ async def test_an_image_is_pushed_into_the_lock_file(
 async def test_an_ssh_key_is_made_and_registered(
     project: Project, monkeypatch: pytest.MonkeyPatch, remedy: Any
 ) -> None:
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch) as sim:
         person = ScriptedPerson("", True)
         request = RunRequest(engine="rollouts", provider="prime")
         assert await fix(lacks(remedy), request, project, person) == request

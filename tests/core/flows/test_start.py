@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.compute_world import simulated_prime
 from support.person import ScriptedPerson
 
 from hudtui.core.compute.prime.provider import PrimeProvider
@@ -51,9 +52,7 @@ def project(own_world: Path) -> Project:
 
 @pytest.fixture
 def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch) as sim:
         yield sim
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.compute_world import simulated_prime
 from support.person import ScriptedPerson
 
 from hudtui.core.compute.values import Offer, Price
@@ -23,7 +24,6 @@ from hudtui.core.remote.hosts import pod_host
 from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.training.plan import Plan, Stage
-from hudtui.sim import PrimeSimulator
 
 
 @pytest.fixture
@@ -153,9 +153,7 @@ async def test_a_real_machine_is_not_looked_for_at_the_simulator(
     real = replace(
         record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False))
     )
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch):
         async with rental(record, project) as context:
             assert context.provider.features.simulated
         with pytest.raises(InputError, match="is on a real machine"):

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from faults import clusters
+from support.compute_world import own_key, simulated_prime
 
 from hudtui.core.compute.choose import select
 from hudtui.core.compute.lifecycle import acquire
@@ -47,19 +48,14 @@ pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.timeout(240)]
 
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
-    with PrimeSimulator(step=5) as running:
-        monkeypatch.setenv("HUDTUI_SIM", running.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
+    with simulated_prime(monkeypatch) as running:
         yield running
 
 
 @pytest.fixture
-def key(own_world: Path) -> str:
+def key(own_world: Path, key_pair: Path) -> str:
     """The public key of the user."""
-    path = Path.home() / ".ssh" / "id_ed25519"
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-    return path.with_suffix(".pub").read_text()
+    return own_key(key_pair).with_suffix(".pub").read_text()
 
 
 @pytest.fixture
@@ -261,9 +257,7 @@ async def test_an_offer_in_both_lists_is_a_cluster(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters = default_clusters()
-    with PrimeSimulator(offers=clusters, clusters=clusters) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch, offers=clusters, clusters=clusters) as sim:
         provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
         (offer,) = (await provider.offers()).found
         await provider.close()

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from support.compute_world import simulated_prime
 from support.model_folder import model_folder
 
 from hudtui.core.compute import hardware as machines
@@ -278,9 +279,7 @@ async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
         await close(self)
 
     monkeypatch.setattr(PrimeProvider, "close", closing)
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch) as sim:
         asked = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100")
         missing = (await _prepare(project, store, asked)).missing
         assert [check.remedy for check in missing] == ["make-key"], missing
@@ -697,9 +696,7 @@ async def test_a_model_that_was_fetched_before_is_known(
 
 @pytest.fixture
 def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+    with simulated_prime(monkeypatch) as sim:
         yield sim
 
 
