@@ -79,6 +79,14 @@ async def art_records(pilot: Any) -> None:
     await pilot.pause(1)
 
 
+async def read_native(pilot: Any) -> None:
+    """An episode of native calls, thoughts folded."""
+    pilot.app.open_screen("results", path="outputs/native")
+    await pilot.pause(0.5)
+    await pilot.press("enter")
+    await pilot.pause(0.5)
+
+
 async def compared(pilot: Any) -> None:
     """Two episodes of a task beside each other."""
     pilot.app.open_screen("results", path="outputs/random")
@@ -109,6 +117,12 @@ SHOTS = (
     Shot("run-80x24", ("5",), size=SMALL, then=first_run),
 )
 """Before anything is rented."""
+
+DIALECTS = (
+    Shot("mapping-hermes", ("2",), size=WIDE, folder="dialects", then=first_run),
+    Shot("results-native", size=WIDE, folder="dialects", then=read_native),
+)
+"""With a configuration in another dialect, and episodes in a third."""
 
 LATER = (
     Shot("compute", ("4",), size=WIDE, then=first_run),
@@ -201,27 +215,28 @@ def make_demo(python: Path, folder: Path) -> None:
         raise SystemExit(f"hudtui demo failed:\n{done.stderr}")
 
 
-def play(python: Path, folder: Path) -> None:
-    """Eight episodes of each task, by the random policy."""
-    words = [
-        "eval",
-        "tasks.json",
-        "-c",
-        "configs/2048.yaml",
-        "-p",
-        "random",
-        "-r",
-        "8",
-        "--max-turns",
-        "12",
-        "-o",
-        "outputs/random",
-    ]
+def play(python: Path, folder: Path, policy: str, *more: str) -> None:
+    """Episodes of each task by a scripted player, under `outputs`."""
+    words = ["eval", "tasks.json", "-c", "configs/2048.yaml", "-p", policy, "--max-turns", "12"]
+    words += more
     done = subprocess.run(
         [python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True
     )
     if done.returncode:
         raise SystemExit(f"hudtui {' '.join(words)} failed:\n{done.stderr}")
+
+
+def make_dialects(python: Path, folder: Path) -> None:
+    """A demo workspace whose configuration reads `hermes`, with episodes in `native`."""
+    make_demo(python, folder)
+    words = ["rl", "init", "text-2048", "--per-value", "--dialect", "hermes"]
+    words += ["--output", "configs/2048.yaml", "--force"]
+    done = subprocess.run(
+        [python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True
+    )
+    if done.returncode:
+        raise SystemExit(f"hudtui {' '.join(words)} failed:\n{done.stderr}")
+    play(python, folder, "greedy", "--dialect", "native", "-o", "outputs/native")
 
 
 def rent(python: Path, folder: Path) -> None:
@@ -343,9 +358,15 @@ def main() -> int:
     if not files and not given.svg_only:
         print("no Fira Code or DejaVu under /usr/share/fonts: SVG only", file=sys.stderr)
     make_demo(Path(sys.executable), home / "demo")
-    play(Path(sys.executable), home / "demo")
-    wanted = [shot for shot in (*SHOTS, *LATER, *ART) if not given.only or shot.name in given.only]
+    play(Path(sys.executable), home / "demo", "random", "-r", "8", "-o", "outputs/random")
+    wanted = [
+        shot
+        for shot in (*SHOTS, *DIALECTS, *LATER, *ART)
+        if not given.only or shot.name in given.only
+    ]
     ready = played = False
+    if any(shot in DIALECTS for shot in wanted):
+        make_dialects(Path(sys.executable), home / "dialects")
     for shot in wanted:
         if shot in LATER and not ready:
             rent(Path(sys.executable), home / "demo")
