@@ -139,6 +139,12 @@ def set_setting(
 
     with console.failures(as_json=as_json):
         found = _load()
+        name, written, _ = name.partition("=")
+        if written:
+            raise InputError(
+                f"the value of {name} is not written behind a sign",
+                fix=f"hudtui settings set {name} VALUE. A key is left out, and asked for.",
+            )
         key = found.keys.get(name) if force else check_setting_name(name, found.platform)
         secret = key.secret if key is not None else looks_secret(name)
         if value is not None and secret:
