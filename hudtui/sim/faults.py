@@ -199,6 +199,8 @@ class Behaviour:
     """A body without a maxPrice is refused with 400."""
     strange_values: bool = False
     """Status and installation status that no list names, and keys that no client knows."""
+    gpus_a_node: int = 8
+    """GPUs that a machine has at most; a pod with more is a cluster."""
     status_forgets: bool = False
     """The status of many leaves this pod out."""
 
@@ -350,6 +352,11 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "ssh-colon", "sshConnection is `user@host:port`", {"connection": "{user}@{host}:{port}"}
+        ),
+        Scenario(
+            "large-nodes",
+            "a machine of a cluster has 16 GPUs, so that there are fewer of them",
+            {"gpus_a_node": 16},
         ),
         Scenario("max-price", "a body without maxPrice is refused", {"max_price_demanded": True}),
         Scenario("unknown-values", "status values and unknown keys", {"strange_values": True}),

@@ -16,7 +16,6 @@ from hudtui.sim.faults import Behaviour
 
 EUR_IN_USD = 1.1
 """The one exchange rate of the simulated account."""
-GPUS_A_NODE = 8
 
 
 @dataclass
@@ -65,7 +64,7 @@ class SimPod:
     @property
     def nodes(self) -> int:
         """Machines of this pod."""
-        return max(1, -(-int(self.offer["gpuCount"]) // GPUS_A_NODE))
+        return max(1, -(-int(self.offer["gpuCount"]) // self.behaviour.gpus_a_node))
 
     @property
     def hourly(self) -> float:

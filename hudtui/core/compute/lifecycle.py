@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 from hudtui.core.compute.budget import grant_new
-from hudtui.core.compute.costs import HOUR, charge_text
+from hudtui.core.compute.costs import HOUR, charge_text, pod_cost
 from hudtui.core.compute.gpus import GpuKind, kind_of
 from hudtui.core.compute.hardware import NO_DEVICES, find_gpus
 from hudtui.core.compute.limits import Limits, money
@@ -40,7 +40,7 @@ from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.process import process_mark
 from hudtui.core.remote.host import Host, LoginRefused
 from hudtui.core.remote.known_hosts import HostKeyChanged
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 
 T = TypeVar("T")
 ProvisionStage = Literal[
@@ -62,7 +62,8 @@ _LOOKUP_PAUSES = (0.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0)
 _KEY_PATIENCE = 130.0
 """Seconds for which a rejected key may yet be accepted: users report up to 90."""
 _LOGIN_PATIENCE = 300.0
-"""Seconds for which a pod that its provider calls ready may not answer."""
+"""Seconds for which a pod that its provider calls ready may not answer, or may lack the logins of
+some of its machines: all of them are paid for meanwhile."""
 _LOGIN_TIMEOUT = 90.0
 _USERS = ("root", "ubuntu")
 """Users to try when the user that the provider named is rejected."""
@@ -556,6 +557,11 @@ class _Attempt:
                     f"{self.name} was not ready after {(now - began) / 60:.0f} min",
                     why=f"its last state: {_pod_state(pod, self.nodes)[1]}",
                 )
+            if pod.stage == "ready" and not complete and now - changed > _LOGIN_PATIENCE:
+                self._refuse_given(
+                    f"{plural(_machines(pod), 'machine')} with a login, "
+                    f"{(now - changed) / 60:.0f} min after {self.provider.title} called it ready"
+                )
             if now - changed > self.patience and not complete:
                 raise ProvisionFailed(
                     f"{self.name} is stuck: {_pod_state(pod, self.nodes)[1]}",
@@ -694,10 +700,18 @@ class _Attempt:
         except EndUnrecorded as error:
             self.outcome = f"{error.what}: {error.why}"
             return
-        charge = charge_text(ended)
+        cost = charge_text(ended) or await self._price_times_time()
         self.outcome = f"{self.name} was ended, and that was verified." + (
-            "" if charge is None else f" It has cost {charge}."
+            "" if cost is None else f" It has cost {cost}."
         )
+
+    async def _price_times_time(self) -> str | None:
+        """What the pod has cost by its price, in words; None where that is not known."""
+        with contextlib.suppress(MachineError):
+            record = await self.ledger.run(self.ledger.get, self.name)
+            if record is not None and record.hourly:
+                return pod_cost(record, time.time()).text
+        return None
 
 
 def _dearer(pod: Pod, order: Order) -> str:
@@ -725,7 +739,10 @@ def _pod_state(pod: Pod, nodes: int) -> tuple[ProvisionStage, str]:
     if _is_complete(pod, nodes):
         return "trying", f"logging in to {', '.join(map(str, pod.addresses[:nodes]))}"
     if pod.stage == "ready" and pod.addresses:
-        return "installing", f"{_machines(pod)} of {nodes} machines have an address"
+        return "installing", (
+            f"{_machines(pod)} of {nodes} machines have an address; it is ended if the others have "
+            f"none in {_LOGIN_PATIENCE / 60:.0f} min"
+        )
     if pod.stage in ("installing", "ready"):
         return "installing", f"installing: {word}" + (
             "" if pod.progress is None else f", {pod.progress} %"

@@ -86,6 +86,8 @@ class Offer:
     """The provider's estimate of the setup time, in minutes."""
     nodes: int = 1
     """Machines that are rented as one: a cluster has several. Price and GPUs are those of all."""
+    nodes_guessed: bool = False
+    """The provider does not say how many machines there are: `nodes` follows from the GPUs."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The provider's own data, needed to order the offer."""
 

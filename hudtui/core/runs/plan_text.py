@@ -112,6 +112,12 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
     if record.spec.peers:
         text = f"its {record.plan.nodes} machines train together, and are rented and ended as one"
         lines.append(PlanLine("nodes", text))
+        if rent.offer.nodes_guessed:
+            text = (
+                "the offer does not say how many machines it has: so many follow from its GPUs. A "
+                "cluster with more or fewer is ended, and costs money for the minutes until then"
+            )
+            lines.append(PlanLine("", text))
     if prepared is not None and prepared.choice is not None:
         lines.append(PlanLine("", offer_text(prepared.choice.offer)))
         lines += [PlanLine("", clean_line(reason, 300)) for reason in prepared.choice.reasons]

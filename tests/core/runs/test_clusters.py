@@ -95,6 +95,7 @@ async def test_a_cluster_is_one_machine_with_the_price_of_all_nodes(
     )
     texts = [line.text for line in plan_lines(record, store, prepared)]
     assert any("16 x H100_80GB on 2 machines at $35.20 an hour" in text for text in texts)
+    assert any("the offer does not say how many machines it has" in text for text in texts)
     (memory,) = (check for check in prepared.checks if check.name == "memory")
     assert memory.state == "fine"
     again = request_again(record)
@@ -472,8 +473,8 @@ async def test_a_cluster_with_fewer_gpus_on_one_of_its_machines_is_ended(
     ("ordered", "told", "words"),
     [
         (2, (0, 1, 0), "given: 3 machines"),
-        (2, (0,), "is stuck: 1 of 2 machines have an address"),
-        (2, (1, 1), "is stuck: 1 of 2 machines have an address"),
+        (2, (0,), "given: 1 machine with a login, 5 min after Prime (simulated) called it ready"),
+        (2, (1, 1), "given: 1 machine with a login, 5 min after"),
         (1, (0, 1), "given: 8 x H100_80GB (simulated) with 80 GiB on machine 0 of 2"),
     ],
 )
@@ -520,6 +521,29 @@ async def test_a_cluster_with_another_number_of_machines_is_ended(
     assert len(sim.pods) == 1 and not sim.alive
     (entry,) = ledger.records(alive=False)
     assert entry.state == "ended"
+
+
+async def test_a_cluster_of_fewer_machines_costs_minutes_and_is_told_of_in_its_run(
+    sim: PrimeSimulator, prime: PrimeProvider, store: RunStore, record: RunRecord
+) -> None:
+    async def sleep(seconds: float) -> None:
+        await asyncio.to_thread(sim.clock.advance, seconds)
+
+    sim.scenario("large-nodes")
+    broker = RentalContext(prime, {}.get, sleep=sleep, clock=sim.clock.now)
+    with pytest.raises(ProvisionFailed) as caught:
+        await managed(record, store, broker)
+    summary, events = store.summary(record.id), store.events(record.id)
+    assert (summary.state, summary.machine) == ("failed", "released")
+    texts = [event.data.get("text") or "" for event in events]
+    assert any("1 of 2 machines have an address; it is ended if" in text for text in texts)
+    assert "chosen: 16 x H100_80GB on 2 machines" in (summary.why or "")
+    assert "given: 1 machine with a login, 5 min after" in (summary.why or "")
+    (pod,) = sim.pods.values()
+    cost = pod.cost(sim.clock.now())
+    assert not sim.alive and cost < 6.5 / 60 * pod.hourly
+    assert f"was ended, and that was verified. It has cost ${cost:.2f}." in str(caught.value.fix)
+    assert summary.billed is not None and abs(summary.billed - cost) < 0.01
 
 
 @pytest.fixture

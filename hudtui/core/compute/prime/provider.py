@@ -133,7 +133,8 @@ class PrimeProvider:
                     # What one of the lists calls a cluster is one: it would train on one machine
                     # of several, at the price of all.
                     nodes = max(before.nodes, offer.nodes)
-                    found[offer.id] = replace(cheapest, nodes=nodes)
+                    guessed = before.nodes_guessed or offer.nodes_guessed
+                    found[offer.id] = replace(cheapest, nodes=nodes, nodes_guessed=guessed)
         fatal = next(
             (
                 error

@@ -94,6 +94,7 @@ def parse_offer(raw: Any, provider: str, *, cluster: bool = False) -> Offer | No
         images=tuple(filter(None, map(_text, _sequence(raw.get("images"))))),
         setup_minutes=_number(raw.get("provisioningTime")),
         nodes=max(-(-count // _GPUS_A_NODE), 1) if cluster else 1,
+        nodes_guessed=cluster,
         raw=raw,
     )
 
