@@ -35,6 +35,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 BEAT = 2.0  # seconds between two signs of life
@@ -45,6 +46,8 @@ TRY = 4.0  # seconds for one connection
 ANSWER = 20.0  # seconds for an answer
 INTRODUCTION = 60.0  # seconds in which a connection has to say which node it is
 COLLECT = 3.0  # seconds in which node 0 hears what the others say of a failure
+DECIDED = 2.0  # seconds in which a supervisor writes down why it ends a node
+ROOM = 64 * 1024  # bytes of free disk, below which nothing can be written down
 OBEY = 30.0  # seconds that a failed command waits for the decision why
 LINE = 64 * 1024  # bytes of a message
 STRANGERS = 32  # connections that have not proved yet that they belong here
@@ -96,6 +99,15 @@ def write_json(path: str, value: Dict[str, Any]) -> None:
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(value, stream)
     os.replace(temporary, path)
+
+
+def has_no_room(folder: str) -> bool:
+    """True where the disk of a folder is full."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < ROOM
 
 
 def last_lines(path: str) -> List[str]:
@@ -349,12 +361,20 @@ class Node:
         return found or None
 
     def outcome(self) -> Tuple[str, str]:
-        """How the supervisor of this node ends the run, and why."""
-        status = read_json(self.path("status.json"))
-        found = status.get("outcome")
-        if isinstance(found, list) and len(found) == 2:
-            return str(found[0]), str(found[1] or "")
-        return "stopped", "its supervisor ended"
+        """How the supervisor of this node ends the run, and why.
+
+        Where the whole machine is told to end, the supervisor may be a moment later.
+        """
+        until = clock() + DECIDED
+        while True:
+            found = read_json(self.path("status.json")).get("outcome")
+            if isinstance(found, list) and len(found) == 2:
+                return str(found[0]), str(found[1] or "")
+            if clock() > until:
+                break
+            time.sleep(0.05)
+        full = has_no_room(self.folder)
+        return "failed", "its disk is full" if full else "it was ended, and does not say why"
 
     def stop(self, why: str) -> None:
         """Have this node's supervisor stop the run."""
@@ -362,20 +382,24 @@ class Node:
             write_json(self.path("stop.json"), {"at": time.time(), "grace": None, "why": why})
 
     def probe(self, table: Dict[str, Any]) -> List[str]:
-        """Connect with every other node; returns what did not work."""
-        problems = []
-        for text, (address, port) in sorted(table.items()):
-            if int(text) == self.rank:
-                continue
+        """Connect with every other node; returns what did not work.
+
+        With all at once: one after the other, closed ports would take longer than a node may be
+        silent.
+        """
+
+        def attempt(rank: int) -> Optional[str]:
+            address, port = table[str(rank)]
             stream, why = connection_problem(str(address), int(port))
-            if stream is not None:
-                stream.close()
-                continue
-            problems.append(
-                "%s cannot reach %s at %s:%d: %s"
-                % (self.name(self.rank), self.name(int(text)), address, port, why)
-            )
-        return problems
+            if stream is None:
+                names = (self.name(self.rank), self.name(rank), address, port, why)
+                return "%s cannot reach %s at %s:%d: %s" % names
+            stream.close()
+            return None
+
+        others = sorted(int(text) for text in table if int(text) != self.rank)
+        with ThreadPoolExecutor(max_workers=64) as pool:
+            return [problem for problem in pool.map(attempt, others) if problem]
 
 
 OPEN_PORTS = (
@@ -800,7 +824,11 @@ def run(folder: str, words: List[str]) -> int:
     ended = {"what": what, "lost": status < 0}  # type: Dict[str, Any]
     ended["lines"] = [line[:300] for line in lines]
     ended["report"] = [line[:300] for line in report]
-    write_json(os.path.join(folder, "nodes.ended"), ended)
+    try:
+        write_json(os.path.join(folder, "nodes.ended"), ended)
+    except OSError as error:  # a full disk: the supervisor ends this node, and says so
+        say("what has failed cannot be written down: %s" % (error.strerror or error))
+        return status if status > 0 else 128 - status
     # Another node may be the cause: the one that watches the nodes says so, and ends this stage.
     until = clock() + OBEY
     while clock() < until and not asked:

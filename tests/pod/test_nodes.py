@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import hudtui.pod
+from hudtui.pod import nodes
 
 PROGRAM = Path(hudtui.pod.__file__).parent / "nodes.py"
 pytestmark = pytest.mark.timeout(120)
@@ -165,6 +166,26 @@ def test_a_port_that_is_closed_is_named(cluster: Callable[..., Cluster]) -> None
     )
     assert "open the ports" in said
     assert nodes.error(0) == "node 1 (m1) did not come within 2 s"
+
+
+def test_all_connections_are_tried_at_once(
+    cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 40
+    node = nodes.OtherNode(str(cluster(count).folders[3]))
+    together = threading.Barrier(count - 1)
+
+    def filtered(address: str, port: int) -> tuple[None, str]:
+        together.wait(60)  # breaks unless all are on their way
+        return None, "no answer (closed by a firewall?)"
+
+    monkeypatch.setattr(nodes, "connection_problem", filtered)
+    problems = node.probe({str(rank): ["10.9.9.9", 5000 + rank] for rank in range(count)})
+    node.listener.close()
+    assert len(problems) == count - 1
+    assert problems[3] == (
+        "node 3 (m3) cannot reach node 4 (m4) at 10.9.9.9:5004: no answer (closed by a firewall?)"
+    )
 
 
 def test_a_port_of_node_0_that_is_taken_is_named(cluster: Callable[..., Cluster]) -> None:
@@ -413,6 +434,43 @@ def test_a_stage_that_fails_before_the_training_ends_all(
     nodes.running[failed].terminate()
     said = nodes.error(1 - failed)
     assert said == f"node {failed} (m{failed}): bootstrap failed (exit 5): no room"
+
+
+@pytest.mark.parametrize(
+    ("free", "words"), [(1, "its disk is full"), (10**9, "it was ended, and does not say why")]
+)
+def test_a_node_whose_supervisor_could_not_write_why_has_failed(
+    free: int, words: str, cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = cluster(1).folders
+    (folder / "status.json").write_text(json.dumps({"state": "running", "outcome": None}))
+    room = os.statvfs(folder)
+    found = os.statvfs_result((1, 1, room.f_blocks, free, free, *tuple(room)[5:10]))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    node = nodes.OtherNode(str(folder))
+    node.listener.close()
+    assert node.outcome() == ("failed", words)
+
+
+def test_a_node_that_is_ended_without_a_word_is_no_stop(cluster: Callable[..., Cluster]) -> None:
+    made = cluster(2)
+    made.start()
+    made.met()
+    made.running[1].terminate()
+    assert made.error(0) == "node 1 (m1): it was ended, and does not say why"
+
+
+def test_a_failure_that_cannot_be_written_down_ends_at_once(
+    cluster: Callable[..., Cluster],
+) -> None:
+    made = cluster(2)
+    made.start()
+    made.met()
+    (made.folders[1] / "nodes.ended").mkdir()
+    process = made.run(1, "sh", "-c", "exit 3")
+    assert process.wait(60) == 3
+    text = (made.folders[1] / "logs" / "train.log").read_text()
+    assert "what has failed cannot be written down" in text and "Traceback" not in text
 
 
 def test_a_node_that_has_finished_is_not_lost(cluster: Callable[..., Cluster]) -> None:

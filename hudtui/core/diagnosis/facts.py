@@ -123,7 +123,9 @@ class RunFacts:
     broken: Sequence[Point] = ()
     """Share of the episodes that broke off, one point per step."""
     disk_free: int | None = None
-    """Free bytes on the machine's disk."""
+    """Free bytes on the machine's disk; of several machines, on the fullest one."""
+    disk_of: str = ""
+    """The node whose disk that is; empty for the run's only machine, or node 0."""
     memory_used: float | None = None
     """Used memory of the machine in bytes; in a container, that of the container."""
     memory_total: float | None = None

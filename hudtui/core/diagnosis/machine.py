@@ -173,7 +173,8 @@ def _disk(facts: RunFacts, limit: float) -> Iterable[Alarm]:
         yield Alarm(
             "disk",
             "error" if full else "warning",
-            f"the disk is {'full' if full else 'nearly full'}: {size(free)} left",
+            f"the disk{facts.disk_of and f' of {facts.disk_of}'} is "
+            f"{'full' if full else 'nearly full'}: {size(free)} left",
             "Remove old checkpoints or downloads on the machine (keep_checkpoints, the caches in "
             "~/.cache).",
         )

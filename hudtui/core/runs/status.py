@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,11 @@ class StageView:
     started: float | None = None
     ended: float | None = None
     pid: int | None = None
+
+    def moved(self, seconds: float) -> StageView:
+        """Return the stage with its times by another clock, which is so much ahead."""
+        started, ended = (None if at is None else at + seconds for at in (self.started, self.ended))
+        return replace(self, started=started, ended=ended)
 
     def to_json(self) -> dict[str, Any]:
         return to_plain(self) | {"started": iso_time(self.started), "ended": iso_time(self.ended)}
@@ -170,6 +175,28 @@ class NodeView:
     """Why it cannot be read."""
     left: bool = False
     """True if the run has ended, and this node has not said so."""
+    gpus: tuple[GpuLoad, ...] = ()
+    disk_free: int | None = None
+    """Free bytes on its disk."""
+    late: float = 0.0
+    """Seconds by which its clock is behind that of node 0, where they differ much."""
+
+    @property
+    def busy(self) -> float | None:
+        """Return the mean utilization of its GPUs, in percent."""
+        told = [gpu.utilization for gpu in self.gpus if gpu.utilization is not None]
+        return fmean(told) if told else None
+
+    @property
+    def fullest(self) -> GpuLoad | None:
+        """Return the GPU of which most memory is used."""
+        told = [gpu for gpu in self.gpus if gpu.used_mib is not None]
+        return max(told, key=lambda gpu: gpu.used_mib or 0.0, default=None)
+
+    @property
+    def title(self) -> str:
+        """Return the node as people know it."""
+        return f"node {self.node} ({clean_line(self.host, 60)})"
 
     @property
     def text(self) -> str:

@@ -353,8 +353,11 @@ class Monitor:
                 for stage in machine.record.plan.stages
             )
             nodes, others = await self._read_nodes(seen, summary, machine, problems)
+            late = {node.node: node.late for node in nodes}
             stages = tuple(
-                stage_view(stage.name, stage.service, others[stage.node].stages.get(stage.name))
+                stage_view(
+                    stage.name, stage.service, others[stage.node].stages.get(stage.name)
+                ).moved(late[stage.node])
                 if stage.node in others
                 else view
                 for stage, view in zip(machine.record.plan.stages, stages, strict=True)
@@ -378,6 +381,11 @@ class Monitor:
         )
         silences = [one for one in (silent, *(node.silent for node in nodes)) if one is not None]
         load = seen.machine or MachineLoad()
+        disks = [(node.disk_free, node.title) for node in nodes] if summary.active else []
+        rooms = [
+            (room, whose) for room, whose in [(status.disk_free, ""), *disks] if room is not None
+        ]
+        free, whose = min(rooms, default=(None, ""))
         group = None if features_of(machine.record.engine).trains else machine.record.spec.group
         facts = RunFacts(
             active=summary.active,
@@ -400,7 +408,8 @@ class Monitor:
                 for stage in stages
             ),
             signs=seen.signs if summary.state != "finished" else (),
-            disk_free=status.disk_free,
+            disk_free=free,
+            disk_of=whose,
             memory_used=load.memory_used,
             memory_total=load.memory_total,
         )
@@ -444,7 +453,7 @@ class Monitor:
             or None,
             alarms=alarms,
             diagnosis=diagnosis if trains else None,
-            gpus=seen.gpus,
+            gpus=seen.gpus[0],
             machine=seen.machine,
             nodes=nodes,
             servers=tuple(servers.values()),
@@ -472,11 +481,16 @@ class Monitor:
                 problem = clean_line(error_sentence(error), 300)
                 return NodeView(peer.node, name, "", problem=problem), StatusReport()
             status = status or StatusReport()
-            silent = None
+            silent, late = None, 0.0
             if summary.active and status.heartbeat is not None and status.state not in END_STATES:
                 silent = seen.node_silence(peer.node, status.heartbeat, time.monotonic())
+                late = self._now() - seen.ahead - status.heartbeat - silent
             gone = machine.record.spec.rent is not None and not summary.holds_machine
             over = not summary.active and not gone and status.state != ""
+            with problems:
+                async with answering(peer.host.name, within=_NODE_WAIT):
+                    await search(peer, status)
+                    await seen.read_gpus(peer.host, peer.node)
             view = NodeView(
                 peer.node,
                 name,
@@ -484,10 +498,10 @@ class Monitor:
                 status.why,
                 silent,
                 left=over and status.state not in END_STATES,
+                gpus=seen.gpus[peer.node],
+                disk_free=status.disk_free,
+                late=late if abs(late) > SILENT else 0.0,
             )
-            with problems:
-                async with answering(peer.host.name, within=_NODE_WAIT):
-                    await search(peer, status)
             return view, status
 
         async def search(peer: RunFolder, status: StatusReport) -> None:
@@ -764,8 +778,11 @@ class _RunReader:
         self.metrics = self._make()
         self.live = LiveDiagnosis(lambda: trainer_settings(machine.record))
         self.result = RunResult()
-        self._gpu_file = TailReader(machine.path("gpu.jsonl"), most=64 * 1024)
-        self.gpus: tuple[GpuLoad, ...] = ()
+        count = machine.record.plan.nodes
+        places = [RunFolder(machine.host, machine.record, node) for node in range(count)]
+        self._gpu_files = [TailReader(place.path("gpu.jsonl"), most=64 * 1024) for place in places]
+        self.gpus: list[tuple[GpuLoad, ...]] = [()] * count
+        """The newest load of the GPUs of each node."""
         self.machine: MachineLoad | None = None
         self.load = MetricsReader()
         self._servers = [
@@ -862,14 +879,17 @@ class _RunReader:
             f"{size(_METRICS_LOOK)}"
         )
 
-    async def read_gpus(self, host: Host) -> None:
-        for line in (await self._gpu_file.read(host)).data.splitlines():
+    async def read_gpus(self, host: Host, node: int = 0) -> None:
+        """Read what is new of a node's load; the curves and the machine are those of node 0."""
+        for line in (await self._gpu_files[node].read(host)).data.splitlines():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(row, dict):
-                self.gpus = read_gpus(row) or self.gpus
+            if not isinstance(row, dict):
+                continue
+            self.gpus[node] = read_gpus(row) or self.gpus[node]
+            if node == 0:
                 self.machine = read_machine(row) or self.machine
                 self.load.add({**gpu_load(row), "time": row.get("at")})
 

@@ -20,7 +20,7 @@ from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.status import RunView
+    from hudtui.core.runs.status import NodeView, RunView
     from hudtui.core.training.metrics import MetricsReader
 
 EMPTY = "No figures of the machine yet. It reports its load every 10 seconds during the run."
@@ -134,7 +134,7 @@ def _rows(view: RunView) -> list[_Row]:
             _Row(stage, cache, None, words, _recent(load, f"{server.stage} generated tokens/s"))
         )
     for node in view.nodes:
-        rows.append(_Row(f"node {node.node}", _Bar(None, ""), None, clean_line(node.text, 200)))
+        rows.append(_node_row(node))
     machine = view.machine
     if machine is None:
         return rows
@@ -154,6 +154,17 @@ def _rows(view: RunView) -> list[_Row]:
         words = f"{rate_text(machine.received)} in, {rate_text(machine.sent)} out"
         rows.append(_Row("network", _Bar(None, ""), None, words, _recent(load, "network in MB/s")))
     return rows
+
+
+def _node_row(node: NodeView) -> _Row:
+    """Return the load of another node's GPUs, and its state."""
+    label, words = f"node {node.node}", clean_line(node.text, 200)
+    busy, gpu = node.busy, node.fullest
+    if busy is None or gpu is None or node.problem is not None:
+        return _Row(label, _Bar(None, ""), None, words)
+    used, total = (None if mib is None else mib * 2**20 for mib in (gpu.used_mib, gpu.total_mib))
+    memory = _Bar(_share(used, total), _of(used, total), warns=True)
+    return _Row(label, _Bar(busy / 100, f"{busy:.0f} %"), memory, words)
 
 
 def machine_rows(view: RunView, width: int, colour: str) -> Content:

@@ -50,8 +50,9 @@ from hudtui.core.runs.values import RunSummary
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.settings import load_settings
 from hudtui.core.training.nodes import plan_nodes
-from hudtui.core.training.plan import Plan, PlanOutput, Site, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, Site, Stage, node_folder
 from hudtui.core.workspace import open_workspace
+from hudtui.tui.runs.machine import machine_rows
 
 HERE = LocalHost()
 pytestmark = pytest.mark.timeout(180)
@@ -516,6 +517,44 @@ async def test_a_silent_node_is_a_sentence_of_the_view(store: RunStore) -> None:
     hosts = {"me@a": Answers(), "me@b": Away()}
     (node,) = (await Monitor(store, hosts=hosts.get).view(record.id)).nodes
     assert node.problem == "me@b does not answer" and "not known" in node.text
+
+
+async def test_a_node_has_its_own_gpus_disk_and_clock(store: RunStore) -> None:
+    record = replace(record_of(store, WAITS, WAITS), host="me@a")
+    record = replace(record, spec=replace(record.spec, peers=("me@b",)))
+    store.add(record)
+    now = time.time()
+    for node, clock, free in ((0, now, 2**40), (1, now + 3600.0, 1000)):
+        folder = Path(node_folder(record.folder, node))
+        (folder / "logs").mkdir(parents=True)
+        stage = f"train-{node}" if node else "train"
+        report = {"state": "running", "heartbeat": clock, "disk_free": free}
+        stages = {stage: {"state": "running", "started": clock - 300.0}}
+        (folder / "status.json").write_text(json.dumps({**report, "stages": stages}))
+        gpus = [
+            {"index": 0, "used_mib": 1024, "memory_mib": 81920, "utilization": 90 - node * 80},
+            {"index": 1, "used_mib": 40960, "memory_mib": 81920, "utilization": 94 - node * 80},
+        ]
+        (folder / "gpu.jsonl").write_text(json.dumps({"at": clock, "gpus": gpus}) + "\n")
+
+    class There(LocalHost):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    hosts = {name: There(name) for name in ("me@a", "me@b")}
+    store.append(record.id, "started", {})
+    view = await Monitor(store, hosts=hosts.get).view(record.id)
+    assert [gpu.utilization for gpu in view.gpus] == [90, 94]
+    (node,) = view.nodes
+    assert node.busy == 12 and node.fullest is not None and node.fullest.used_mib == 40960
+    (disk,) = [alarm.text for alarm in view.alarms if alarm.kind == "disk"]
+    assert disk.startswith("the disk of node 1 (me@b) is full")
+    began = {stage.name: stage.started for stage in view.stages}
+    first, other = began["train"], began["train-1"]
+    assert first is not None and other is not None and abs(other - first) < 30
+    row = machine_rows(view, 120, "").plain.splitlines()[2]
+    assert "12 %" in row and "40/80 GiB" in row and "me@b: running" in row
 
 
 async def test_the_logs_of_all_nodes_are_searched_for_symptoms(store: RunStore) -> None:
