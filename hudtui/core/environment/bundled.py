@@ -100,6 +100,7 @@ def is_bundled(spec: ServerSpec) -> bool:
     if (
         spec.command not in (*_PYTHONS, sys.executable)
         or spec.env
+        or spec.url is not None
         or spec.cwd is not None
         or spec.contained
     ):

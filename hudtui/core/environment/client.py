@@ -27,6 +27,7 @@ from hudtui.core.environment.errors import INTERNAL_ERROR, rpc_fault
 from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
+from hudtui.core.environment.program import program_of
 from hudtui.core.environment.servers import (
     Secrets,
     ServerSpec,
@@ -116,6 +117,8 @@ class EnvironmentSession:
                     "tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout
                 )
             )
+        except ConnectError as error:
+            raise await _explained(link, error) from None
         except RpcError as error:
             content = (ContentBlock("text", text=error.message),)
             result = ToolResult(content, None, True, internal=error.code == INTERNAL_ERROR)
@@ -158,6 +161,8 @@ class EnvironmentSession:
                 raise ConnectError(
                     f"the server {link.spec.name!r} does not list its tools", why=error.message
                 ) from None
+            except ConnectError as error:
+                raise await _explained(link, error) from None
             await link.learn_headers(entries)
             tools, more = read_tools(entries)
             self.warnings += [*warnings, *more]
@@ -272,7 +277,8 @@ async def _session(
             Progress(
                 "connect",
                 ", ".join(
-                    f"{'Connecting to' if spec.url else 'Starting'} {spec.where}" for spec in specs
+                    f"{'Starting' if spec.command else 'Connecting to'} {spec.where}"
+                    for spec in specs
                 ),
             )
         )
@@ -361,20 +367,30 @@ async def _open(link: ServerConnection, links: list[ServerConnection]) -> Server
 
     Where a URL turns out to be that of an OpenEnv server, the connection to that.
     """
+    if link.spec.listens:
+        link.program = await program_of(
+            link.spec, link.written, timeout=link.timeout, secrets=link.secrets
+        )
+        await link.program.open()
     try:
         await link.open()
         return link
-    except ConnectError:
+    except ConnectError as error:
         if link.spec.url is None or link.spec.sse or not link.refused:
-            raise
+            raise await _explained(link, error) from None
         other = OpenEnvConnection(
             link.spec, written=link.written, timeout=link.timeout, secrets=link.secrets
         )
         if not await other.answers():
-            raise
+            raise await _explained(link, error) from None
     links.append(other)
     await other.open()
     return other
+
+
+async def _explained(link: ServerConnection, error: ConnectError) -> ConnectError:
+    """The error of a connection, with what became of the program behind it."""
+    return error if link.program is None else await link.program.explained(error)
 
 
 def _socket_url(link: ServerConnection) -> str:
@@ -382,4 +398,11 @@ def _socket_url(link: ServerConnection) -> str:
 
 
 async def _close_all(links: Sequence[ServerConnection], *, hurry: bool) -> None:
-    await asyncio.gather(*[asyncio.create_task(link.close(hurry=hurry)) for link in links])
+    """Close all connections, and then leave the programs behind them."""
+    programs = [link.program for link in links if link.program is not None]
+    try:
+        await asyncio.gather(*[asyncio.create_task(link.close(hurry=hurry)) for link in links])
+    finally:
+        await asyncio.gather(
+            *[asyncio.create_task(program.close(hurry=hurry)) for program in programs]
+        )

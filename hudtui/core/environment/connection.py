@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
 
     from hudtui.core.environment.login import ServerLogin
+    from hudtui.core.environment.program import Program
 
 T = TypeVar("T")
 
@@ -109,6 +110,8 @@ class ServerConnection:
         self._owner: asyncio.Task[None] | None = None
         self._session: ClientSession | None = None
         self._process: ServerProcess | None = None
+        self.program: Program | None = None
+        """The program that listens at the server's URL, where it was started here."""
         self._calls = Calls(spec.name, secrets.hide)
         self._watch = HttpWatch(
             spec, written=written, secrets=secrets, calls=self._calls, seconds=timeout
@@ -135,7 +138,8 @@ class ServerConnection:
     @property
     def pid(self) -> int | None:
         """Process id of a server that was started."""
-        return self._process.pid if self._process is not None else None
+        started = self._process or self.program
+        return None if started is None else started.pid
 
     @property
     def _login_time(self) -> float:
@@ -383,7 +387,10 @@ class ServerConnection:
         limits = httpx2.Timeout(self.timeout, read=self.timeout if self._login else None)
         tls, direct = tls_context(), past_proxies(url)
         login = None
-        if not any(name.lower() == "authorization" for name in self.spec.headers):
+        # A login belongs to a server that stays at its address.
+        if self.spec.command is None and not any(
+            name.lower() == "authorization" for name in self.spec.headers
+        ):
             login = await asyncio.to_thread(self._find_login, url)
 
         if self.spec.sse:

@@ -12,6 +12,8 @@ process was killed, when the next place is made.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import functools
 import hashlib
 import logging
 import os
@@ -29,7 +31,7 @@ from typing import Any
 from hudtui.core.environment.servers import ENGINES, ServerSpec
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import open_file, remove_folder, temporary_path
-from hudtui.core.paths import typed_path
+from hudtui.core.paths import app_paths, private_folder, typed_path
 from hudtui.core.text import plural
 from hudtui.core.variables import (
     EPISODE_DIR,
@@ -229,7 +231,7 @@ async def episode_place(
             shared = any(Path(spec.command or "").name in ENGINES for spec in specs)
             place.folder = await _make(base, template, folder, open_to_all=shared)
         if EPISODE_PORT in names:
-            place.port = _free_port()
+            place.port = _take_port()
         yield place
     except asyncio.CancelledError:
         raise
@@ -237,7 +239,7 @@ async def episode_place(
         place.keep = True
         raise
     finally:
-        _TAKEN.discard(place.port)
+        _give_back(place.port)
         if place.folder is not None:
             target = kept / place.id if kept is not None and place.keep else None
             await asyncio.shield(asyncio.to_thread(_put_away, base, place.folder, target))
@@ -361,18 +363,52 @@ def _open_to_all(folder: Path) -> None:
                 path.chmod(path.stat().st_mode | 0o666)
 
 
-_TAKEN: set[int | None] = set()
+_TAKEN: set[int] = set()
 """Ports of the places of this process: their servers may not listen yet."""
 
 
-def _free_port() -> int:
+def _take_port() -> int:
+    """A port that nothing listens at, and that no place of this user has.
+
+    Between two processes it holds by a lock on one byte of a file, which ends with its process:
+    their servers would otherwise meet where neither listens yet.
+    """
     while True:
         with socket.socket() as probe:
             probe.bind((_LOOPBACK, 0))
             port = int(probe.getsockname()[1])
-        if port not in _TAKEN:
+        if port not in _TAKEN and _lock_port(port):
             _TAKEN.add(port)
             return port
+
+
+def _give_back(port: int | None) -> None:
+    if port is not None:
+        _lock_port(port, keep=False)
+        _TAKEN.discard(port)
+
+
+def _lock_port(port: int, *, keep: bool = True) -> bool:
+    """Lock the port's byte, or unlock it; returns False where another process has it."""
+    file = _port_file(app_paths().state / "ports")
+    if file is not None:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB if keep else fcntl.LOCK_UN, 1, port)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # a file system without locks
+            return True
+    return True
+
+
+@functools.cache
+def _port_file(path: Path) -> int | None:
+    """The file of the locks, open as long as this process runs: closing it would free all."""
+    try:
+        private_folder(path.parent)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
 
 
 def _put_away(base: Path, folder: Path, target: Path | None) -> None:

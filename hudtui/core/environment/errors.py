@@ -192,6 +192,72 @@ def start_error(spec: ServerSpec, error: Exception) -> SourceError:
     )
 
 
+def taken_error(spec: ServerSpec, by: str = "another program") -> ConnectError:
+    """The address of a server whose program is to be started is in use."""
+    url = clean_line(mask_url(spec.url or ""), 120)
+    return ConnectError(
+        f"the server {spec.name!r} cannot be started: {by} answers at {url}",
+        fix=(
+            "End it, or give each episode a port of its own: ${EPISODE_PORT} in the address, and "
+            "in what the program is told."
+        ),
+    )
+
+
+def silent_error(
+    spec: ServerSpec, seconds: float, process: ServerProcess, secrets: Secrets
+) -> ConnectError:
+    """The program of a server runs, and does not answer at its address."""
+    return ConnectError(
+        f"nothing answers at {secrets.hide(mask_url(spec.url or ''))} after {seconds:g} s, "
+        f"although the program of the server {_name(spec, secrets)} runs",
+        why=_stderr(process, secrets, "output") or "It wrote nothing.",
+        fix=(
+            "Check that it listens at that port of this machine, and how it is told so; "
+            "--timeout gives it longer."
+        ),
+    )
+
+
+def with_output(
+    error: ConnectError, process: ServerProcess, spec: ServerSpec, secrets: Secrets
+) -> ConnectError:
+    """The error of a connection to a program, with what became of that.
+
+    Args:
+        error: What the connection says.
+        process: The process of the program.
+        spec: The server, variables filled in.
+        secrets: Masked in every text.
+    """
+    output = _stderr(process, secrets, "output")
+    if process.died is not None:
+        return _ended_error(spec, process.died, output or "It wrote nothing.", secrets)
+    error.why = "\n".join(part for part in (error.why, output) if part) or None
+    return error
+
+
+def _ended_error(
+    spec: ServerSpec, code: int, why: str, secrets: Secrets, *, before: bool = False
+) -> ConnectError:
+    ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return ConnectError(
+        f"the server {_name(spec, secrets)} {ended}{' before it answered' if before else ''}",
+        why=why,
+        fix=f"Try it yourself: {clean_line(secrets.hide(spec.where), 300)}",
+    )
+
+
+def early_end_error(spec: ServerSpec, process: ServerProcess, secrets: Secrets) -> ConnectError:
+    """The program of a server ended before it answered at its address."""
+    code = process.died or 0
+    output = _stderr(process, secrets, "output")
+    error = _ended_error(spec, code, output or "It wrote nothing.", secrets, before=True)
+    if code == 0:
+        error.fix = f"It has to stay in the foreground while it serves. {error.fix}"
+    return error
+
+
 def timeout_error(
     spec: ServerSpec,
     seconds: float,
@@ -282,14 +348,11 @@ def _process_failed(
             and re.search(_NO_IMAGE, stderr, re.IGNORECASE)
         ):
             return _not_here(spec, stderr)
-        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        yourself = f"Try it yourself: {clean_line(secrets.hide(spec.where), 300)}"
-        near = _near(spec) if spec.contained and NEVER_PULL in spec.args else None
-        return ConnectError(
-            f"the server {name} {ended}{'' if connected else ' before it answered'}",
-            why=stderr or "It wrote nothing to standard error.",
-            fix=f"Did you mean {near}? {yourself}" if near else yourself,
-        )
+        wrote = stderr or "It wrote nothing to standard error."
+        ended = _ended_error(spec, code, wrote, secrets, before=not connected)
+        if spec.contained and NEVER_PULL in spec.args and (near := _near(spec)) is not None:
+            ended.fix = f"Did you mean {near}? {ended.fix}"
+        return ended
     detail = _answer(error) or _stray(process, secrets)
     return ConnectError(
         f"the server {name} "
@@ -534,9 +597,11 @@ def _answer(error: BaseException) -> str | None:
     return None
 
 
-def _stderr(process: ServerProcess | None, secrets: Secrets) -> str | None:
+def _stderr(
+    process: ServerProcess | None, secrets: Secrets, called: str = "standard error"
+) -> str | None:
     text = secrets.hide(clean(process.errors())) if process is not None else ""
-    return f"The end of its standard error:\n{text}" if text else None
+    return f"The end of its {called}:\n{text}" if text else None
 
 
 def _stray(process: ServerProcess | None, secrets: Secrets) -> str | None:

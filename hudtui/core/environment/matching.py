@@ -58,7 +58,7 @@ def identity_of(analysis: Analysis, folder: Path) -> EnvironmentIdentity:
     return EnvironmentIdentity(
         frozenset(map(plain_name, names)) - GENERIC_NAMES,
         frozenset(_repository(image) for image in images if image),
-        frozenset(_address(spec.url) for spec in specs if spec.url),
+        frozenset(_address(spec.url) for spec in specs if spec.url and not spec.command),
         frozenset(_command(spec) for spec in specs if spec.command and not spec.image),
     )
 
@@ -97,7 +97,7 @@ def _is(spec: ServerSpec, identity: EnvironmentIdentity) -> bool:
         if identity.images:
             return _repository(spec.image) in identity.images
         return plain_name(image_name(spec.image)) in identity.names
-    if spec.url and identity.urls:
+    if spec.url and not spec.command and identity.urls:
         return _address(spec.url) in identity.urls
     return (bool(spec.command) and _command(spec) in identity.commands) or plain_name(
         spec.name

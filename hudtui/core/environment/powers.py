@@ -65,7 +65,7 @@ def server_lines(config: Any) -> tuple[str, ...]:
     mask = secret_mask()
     return tuple(
         in_full(
-            f"{spec.name}: {'starts' if spec.url is None else 'connects to'} "
+            f"{spec.name}: {'connects to' if spec.command is None else 'starts'} "
             f"{_described(spec, mask)}"
         )
         for spec in parse_mcp_config(config, "mcp_config")
@@ -77,23 +77,20 @@ def _described(spec: ServerSpec, mask: Callable[[str], str]) -> str:
 
     It has the names of the variables that are put in.
     """
-    if spec.url is not None:
-        text = spec.url + "".join(
-            f", header {name}: {value}" for name, value in spec.headers.items()
-        )
-        names = _names((spec.url, *spec.headers.values()))
-    else:
+    parts: list[str] = []
+    names: dict[str, None] = {}
+    if spec.command is not None:
         given = [f"{name}={value}" for name, value in spec.env.items()]
-        text = shlex.join([*given, spec.command or "", *spec.args])
-        text += f", in {shlex.quote(spec.cwd)}" if spec.cwd is not None else ""
-        names = tuple(
-            dict.fromkeys(
-                (
-                    *_names((spec.command or "", *spec.args, spec.cwd or "", *spec.env.values())),
-                    *spec.pass_on,
-                )
-            )
-        )
+        parts.append(shlex.join([*given, spec.command, *spec.args]))
+        if spec.cwd is not None:
+            parts.append(f"in {shlex.quote(spec.cwd)}")
+        texts = (spec.command, *spec.args, spec.cwd or "", *spec.env.values())
+        names.update(dict.fromkeys((*_names(texts), *spec.pass_on)))
+    if spec.url is not None:
+        parts.append(spec.url if spec.command is None else f"and connects to {spec.url}")
+        parts += [f"header {name}: {value}" for name, value in spec.headers.items()]
+        names.update(dict.fromkeys(_names((spec.url, *spec.headers.values()))))
+    text = ", ".join(parts)
     with_names = f", with {', '.join(names)}" if names else ""
     return mask(text) + with_names + _copied(spec)
 
@@ -112,8 +109,9 @@ def _as_written(name: str) -> str | None:
 
 def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Power:
     text = _described(spec, mask)
-    if spec.url is not None:
-        return trust.power("address", text, file, spec.url, dict(spec.headers), spec.sse)
+    reached = () if spec.url is None else (spec.url, dict(spec.headers), spec.sse)
+    if spec.command is None:
+        return trust.power("address", text, file, *reached)
     return trust.power(
         "command",
         text,
@@ -125,6 +123,7 @@ def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Po
         spec.cwd,
         spec.literal,
         spec.contained,
+        *reached,
     )
 
 
@@ -134,7 +133,7 @@ def _names(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _of_platform(spec: ServerSpec) -> bool:
     """True if an address is a built-in platform's own, and gets that platform's key alone."""
-    if spec.url is None or variable_names(spec.url):
+    if spec.url is None or spec.command is not None or variable_names(spec.url):
         return False
     names = set(_names(spec.headers.values()))
     for platform in BUILT_IN:

@@ -5,7 +5,11 @@ A configuration maps names to servers, as in a task's `mcp_config`:
     {"local": {"command": "docker", "args": ["run", "--rm", "-i", "org/env:1.0"], "env": {"KEY":
     "$KEY"}},
      "hud": {"url": "https://mcp.example/v3/mcp", "headers": {"Authorization": "Bearer
-     $HUD_API_KEY"}}}
+     $HUD_API_KEY"}},
+     "own": {"command": "npx", "args": ["-y", "@org/server"], "env": {"PORT": "${EPISODE_PORT}"},
+     "url": "http://127.0.0.1:${EPISODE_PORT}/mcp"}}
+
+A server with both is a program that is started, and then reached at its address.
 
 Variables stay as written until a connection is opened. What they stand for never goes back into a
 value that is kept or shown: `Secrets` takes it out of texts again.
@@ -19,13 +23,21 @@ import secrets
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from hudtui.core.errors import Location, SourceError
 from hudtui.core.http import is_loopback
 from hudtui.core.settings import looks_secret
-from hudtui.core.variables import Lookup, substitute_tree, variable_names
+from hudtui.core.text import clean_line
+from hudtui.core.variables import (
+    EPISODE_ID,
+    EPISODE_PORT,
+    EPISODE_VARIABLES,
+    Lookup,
+    substitute_tree,
+    variable_names,
+)
 
 MASK = "***"
 
@@ -52,12 +64,13 @@ _FOREIGN = re.compile(
     re.IGNORECASE,
 )
 _ENCODED = re.compile(r"[0-9A-Fa-f]{2}")
+_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """The way to one server: a command to start, or a URL."""
+    """The way to one server: a command to start, a URL, or a command and the URL it listens at."""
 
     name: str
     command: str | None = None
@@ -95,9 +108,14 @@ class ServerSpec:
     @property
     def where(self) -> str:
         """Command or URL in a few words, secrets masked."""
-        if self.url is not None:
-            return mask_url(self.url)
-        return mask_text(shlex.join([self.command or "", *self.args]))
+        if self.command is None:
+            return mask_url(self.url or "")
+        return mask_text(shlex.join([self.command, *self.args]))
+
+    @property
+    def listens(self) -> bool:
+        """True if its program is started here, and answers at its URL."""
+        return self.command is not None and self.url is not None
 
     def to_start(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the command to start, and the command that removes what it may leave behind.
@@ -118,18 +136,19 @@ class ServerSpec:
 
     def to_config(self) -> dict[str, Any]:
         """The entry of an `mcp_config`, variables as written."""
+        entry: dict[str, Any] = {}
+        if self.command is not None:
+            entry |= {"command": self.command, "args": list(self.args)}
+            if self.env:
+                entry["env"] = dict(self.env)
+            if self.cwd:
+                entry["cwd"] = self.cwd
         if self.url is not None:
-            entry: dict[str, Any] = {"url": self.url}
+            entry["url"] = self.url
             if self.headers:
                 entry["headers"] = dict(self.headers)
             if self.sse and not self.url.rstrip("/").endswith("/sse"):
                 entry["transport"] = "sse"
-            return entry
-        entry = {"command": self.command, "args": list(self.args)}
-        if self.env:
-            entry["env"] = dict(self.env)
-        if self.cwd:
-            entry["cwd"] = self.cwd
         return entry
 
 
@@ -213,17 +232,16 @@ def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
 
 
 def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
-    def wrong(what: str, field_name: str = "") -> SourceError:
-        return SourceError(
-            what, where=Location(name, field=f"{key}.{field_name}" if field_name else key)
-        )
+    def wrong(what: str, field_name: str = "", fix: str | None = None) -> SourceError:
+        place = Location(name, field=f"{key}.{field_name}" if field_name else key)
+        return SourceError(what, fix=fix, where=place)
 
     if not isinstance(entry, Mapping):
         raise wrong("a server must be an object with `command` or `url`")
     _refuse_foreign_variables(entry, wrong)
     url, command = entry.get("url"), entry.get("command")
-    if url is not None and command is not None:
-        raise wrong("a server has either `command` or `url`, not both")
+    headers: dict[str, str] = {}
+    sse = False
     if url is not None:
         if not isinstance(url, str):
             raise wrong("this must be text", "url")
@@ -237,11 +255,13 @@ def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
                 f"{url.split(':')[0][:20]!r}",
                 "url",
             )
-        return ServerSpec(
-            key, url=url, headers=headers, sse=kind == "sse" or _path(url).endswith("/sse")
-        )
+        sse = kind == "sse" or _path(url).endswith("/sse")
+        if command is None:
+            return ServerSpec(key, url=url, headers=headers, sse=sse)
     if not isinstance(command, str) or not command.strip():
         raise wrong("a server needs `command` (a program to start) or `url`")
+    if (problem := listening_problem(entry)) is not None:
+        raise wrong(problem.what, problem.field, problem.fix)
     args = entry.get("args") or []
     if not isinstance(args, list | tuple) or any(
         not isinstance(arg, str | int | float) or isinstance(arg, bool) for arg in args
@@ -256,7 +276,69 @@ def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
         args=tuple(str(arg) for arg in args),
         env=_texts(entry.get("env"), wrong, "env"),
         cwd=cwd,
+        url=url,
+        headers=headers,
+        sse=sse,
     )
+
+
+class ListeningProblem(NamedTuple):
+    """What is wrong with a server that has both a command and a URL."""
+
+    field: str
+    what: str
+    fix: str
+
+
+def listening_problem(entry: Mapping[str, Any]) -> ListeningProblem | None:
+    """Return why the program of an entry cannot be started and reached at the entry's URL.
+
+    None where it can, and for an entry that has not both. Variables of the address that are not of
+    the episode are looked at when they have their values (`fill_variables`).
+    """
+    url = entry.get("url")
+    if not isinstance(url, str) or not isinstance(entry.get("command"), str):
+        return None
+    kind = entry.get("transport", entry.get("type"))
+    if kind == "stdio":
+        field_name = "transport" if "transport" in entry else "type"
+        what = "a server that is reached at its `url` does not speak over its standard streams"
+        return ListeningProblem(field_name, what, "Leave out one of the two.")
+    command = {name: entry.get(name) for name in ("command", "args", "env", "cwd")}
+    told = EPISODE_VARIABLES & set(variable_names(command))
+    asked = EPISODE_PORT in variable_names(url)
+    if told and not asked:
+        what = f"each episode starts this program by its own {sorted(told)[0]}, at one address"
+        fix = "Write ${EPISODE_PORT} for the port in `url`, and tell the program of it."
+        return ListeningProblem("url", what, fix)
+    if asked and EPISODE_PORT not in told:
+        what = "nothing tells the program the port of its episode, which `url` has"
+        fix = "Write ${EPISODE_PORT} in `args` or `env` as well, as the program takes it."
+        return ListeningProblem("command", what, fix)
+    known, left = substitute_tree(url, {EPISODE_PORT: "1024", EPISODE_ID: "0"}.get)
+    return None if left else _address_problem(known, written=url)
+
+
+def _address_problem(url: str, *, written: str) -> ListeningProblem | None:
+    if not is_loopback(url):
+        shown = clean_line(mask_url(written), 100)
+        what = f"the program is started on this machine, and {shown} is an address of another"
+        fix = "Write 127.0.0.1, or leave out `command` if the server runs there already."
+        return ListeningProblem("url", what, fix)
+    if url_port(url) is None:
+        what = f"{clean_line(mask_url(written), 100)} has no port that a program can listen at"
+        return ListeningProblem("url", what, "Write a port from 1 to 65535, or ${EPISODE_PORT}.")
+    return None
+
+
+def url_port(url: str) -> int | None:
+    """The port of an address, by its scheme where it names none; None where it is no port."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port if parts.port is not None else _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    return port or None
 
 
 def _refuse_foreign_variables(
@@ -367,7 +449,12 @@ def fill_variables(
         for header, value in headers.items():
             check_header(header, value, f"{spec.name}.headers", "mcp_config")
         _refuse_in_the_clear(spec, url)
-        return replace(spec, url=url, headers=headers), ()
+        spec = replace(spec, url=url, headers=headers)
+        if spec.command is None:
+            return spec, ()
+        if (problem := _address_problem(url, written=url)) is not None:
+            place = Location("mcp_config", field=f"{spec.name}.{problem.field}")
+            raise SourceError(problem.what, fix=problem.fix, where=place)
     given, unresolved = substitute_tree(dict(spec.env), watched)
     for name, value in spec.env.items():
         if open_names := set(variable_names(value)) & set(unresolved):

@@ -13,7 +13,7 @@ from hudtui.core.errors import SourceError
 from hudtui.core.paths import typed_path
 from hudtui.core.platform import Platform
 from hudtui.core.text import clean_line
-from hudtui.core.variables import Lookup, substitute_tree
+from hudtui.core.variables import EPISODE_DIR, EPISODE_PORT, Lookup, substitute_tree, variable_names
 
 _STARTERS = re.compile(r"(?:python[\d.]*|node|bun|deno|npx|uvx|uv|pipx|bunx|pnpm|go|cargo|java)\Z")
 """Programs whose first argument that is no option is the program to run."""
@@ -63,18 +63,20 @@ def with_own_folder(config: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
         The configuration and the folder as it is named there; None where an episode has a folder
         already, or the servers name none or several.
     """
-    if is_per_episode(config):
+    if EPISODE_DIR in variable_names(config):
         return None
     try:
         specs = parse_mcp_config(dict(config), "mcp_config")
     except SourceError:
         return None
-    texts = {text for spec in specs if spec.url is None for text in _data(spec)}
+    # What all episodes start together at one port has no folder for each of them.
+    own = [spec for spec in specs if not spec.url or EPISODE_PORT in variable_names(spec.url)]
+    texts = {text for spec in own for text in _data(spec)}
     named = [text for text in sorted(texts) if _is_folder(folder, text)]
     if len(named) != 1:
         return None
-    own = f"${{EPISODE_DIR:{named[0]}}}"
-    return {name: _replaced(entry, named[0], own) for name, entry in config.items()}, named[0]
+    copy = f"${{EPISODE_DIR:{named[0]}}}"
+    return {name: _replaced(entry, named[0], copy) for name, entry in config.items()}, named[0]
 
 
 def _is_folder(folder: Path, text: str) -> bool:
@@ -106,10 +108,14 @@ def _shared(spec: ServerSpec, folder: Path, platform: Platform) -> Iterator[str]
     if spec.url is not None:
         own = platform.owns(spec.url) or spec.url == platform.gateway_url
         if not own and spec.url.startswith("http"):
-            yield (
+            text = (
                 f"all episodes use the one server {name} at {clean_line(mask_url(spec.url), 100)}: "
                 "what it keeps outside of their sessions, they share"
             )
+            if spec.command is not None:
+                text += "; ${EPISODE_PORT} in its command and its url starts one for each"
+            yield text
+    if spec.command is None:
         return
     for text in _data(spec):
         path = folder / typed_path(text)

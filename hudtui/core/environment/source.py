@@ -337,7 +337,7 @@ def with_engine(spec: ServerSpec) -> ServerSpec:
 
 
 def _with_env(spec: ServerSpec, env: Mapping[str, str | None], image: str | None) -> ServerSpec:
-    if spec.url:
+    if spec.command is None:
         raise SourceError(
             "variables can be given only to a server that is started",
             fix="Leave out --env, or use --header.",

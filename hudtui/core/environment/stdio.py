@@ -1,4 +1,4 @@
-"""A server as a child process: MCP's stdio transport.
+"""A server as a child process: MCP's stdio transport, and the start of servers that listen.
 
 The SDK's `stdio_client` does not serve here (measured with mcp 2.3): it drops a malformed message,
 whose call then waits for its whole time limit; it joins the text of a message again with every
@@ -119,12 +119,54 @@ async def run_server(
         try:
             forced = await process.end()
         finally:
-            if guard is not None:
-                _release(guard, b"clean" if forced else b"ended")
+            _release(guard, b"clean" if forced else b"ended")
+
+
+@contextlib.asynccontextmanager
+async def run_program(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None = None,
+    cleanup: Sequence[str] = (),
+) -> AsyncIterator[ServerProcess]:
+    """The process of a server that listens at an address, for the length of the block.
+
+    No message comes by its output, of which the end is kept. It does not notice that its standard
+    input is closed. So its group is ended by signals, and where this process is killed a shell
+    that outlives it sends them.
+
+    Args:
+        command: Program and arguments.
+        env: Its whole environment; see `child_environment`.
+        cwd: Its working folder; None for ours.
+        cleanup: A command that removes what it leaves elsewhere, such as a container. It runs in
+            the end, and is not waited for.
+
+    Raises:
+        OSError: The program cannot be started.
+        ValueError: An argument holds a zero byte.
+    """
+    # The guard is there first, so that hardly a moment is left in which nobody would end the group.
+    guard = _start_guard(cleanup, script=_PROGRAM_GUARD)
+    try:
+        process = ServerProcess(_start(command, subprocess.PIPE, env, cwd=cwd, merged=True))
+    except BaseException:
+        _release(guard, b"\nended")
+        raise
+    try:
+        _tell(guard, b"%d\n" % process.pid)
+        await process.drain()
+        yield process
+    finally:
+        try:
+            await process.end()
+        finally:
+            _release(guard, b"clean")
 
 
 class ServerProcess:
-    """A running server process; `run_server` starts and ends it."""
+    """A running server process; `run_server` and `run_program` start and end it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -189,6 +231,13 @@ class ServerProcess:
         incoming = Incoming(self, reader, calls)
         return incoming, Outgoing(*self._writer, sent=incoming.expect)
 
+    async def drain(self) -> None:
+        """Attach to the output alone, which is kept like standard error."""
+        loop = asyncio.get_running_loop()
+        output = self._process.stdout
+        transport, _ = await loop.connect_read_pipe(lambda: _ErrorOutput(self), output)
+        self._readers.append(transport)
+
     async def exited(self, seconds: float) -> bool:
         """Wait for the process to end; returns whether it has."""
         deadline = asyncio.get_running_loop().time() + seconds
@@ -212,13 +261,16 @@ class ServerProcess:
     async def end(self) -> bool:
         """End the process and its group; returns whether that took force.
 
-        Interrupted, it kills them at once.
+        Where messages go to its standard input, closing that is what asks it to end. Interrupted,
+        it kills them at once.
         """
         forced = False
         try:
+            patience = 0.0
             if self._writer is not None:
                 self._writer[0].close()
-            if not await self.exited(0.05 if self.hurry else GRACE):
+                patience = 0.05 if self.hurry else GRACE
+            if not await self.exited(patience):
                 forced = True
                 self._signal(signal.SIGTERM)
                 await self.exited(GRACE / 4 if self.hurry else GRACE)
@@ -469,14 +521,22 @@ class _InputPipe(asyncio.BaseProtocol):
 
 
 def _start(
-    command: Sequence[str], output: int, env: Mapping[str, str], *, cwd: str | None = None
+    command: Sequence[str],
+    output: int,
+    env: Mapping[str, str],
+    *,
+    cwd: str | None = None,
+    merged: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a command as the leader of its own process group, with a pipe to its standard input."""
+    """Start a command as the leader of its own process group, with a pipe to its standard input.
+
+    `merged`: standard error goes where standard output goes.
+    """
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=output,
-        stderr=output,
+        stderr=subprocess.STDOUT if merged else output,
         env=env,
         cwd=cwd,
         bufsize=0,
@@ -488,15 +548,27 @@ def _start(
 # was killed. The server then gets the same time to end by itself that it has otherwise.
 _GUARD = 'read -r word; case "$word" in ended) exit;; clean) ;; *) sleep "$0";; esac; exec "$@"'
 
+# Reads the group of a program before. Where the word does not come it ends the group, which may
+# have gone by itself by then: its number is looked at again before each signal.
+_PROGRAM_GUARD = f"""
+read -r group; read -r word
+if [ -z "$word" ] && [ -n "$group" ]; then
+  kill -TERM -"$group"; n=
+  while kill -0 -"$group" && [ "${{#n}}" -lt {10 * GRACE:.0f} ]; do sleep 0.1; n=x$n; done
+  kill -KILL -"$group"
+fi
+[ "$word" = ended ] || [ "$#" -eq 0 ] || exec "$@"
+"""
 
-def _start_guard(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
+
+def _start_guard(command: Sequence[str], *, script: str = _GUARD) -> subprocess.Popen[bytes] | None:
     """Start a shell that outlives this process and runs `command`.
 
     It does not run it if `_release` says otherwise.
     """
     try:
         return _start(
-            ("/bin/sh", "-c", _GUARD, f"{GRACE:g}", *command),
+            ("/bin/sh", "-c", script, f"{GRACE:g}", *command),
             subprocess.DEVNULL,
             child_environment({}),
         )
@@ -504,9 +576,18 @@ def _start_guard(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def _release(guard: subprocess.Popen[bytes], word: bytes) -> None:
-    """Tell a guard what became of its server; a thread reaps it."""
+def _tell(guard: subprocess.Popen[bytes] | None, words: bytes) -> None:
+    if guard is not None and guard.stdin is not None:
+        with contextlib.suppress(OSError):
+            guard.stdin.write(words)
+
+
+def _release(guard: subprocess.Popen[bytes] | None, word: bytes) -> None:
+    """Tell a guard, if there is one, what became of its server; a thread reaps it."""
+    if guard is None:
+        return
     assert guard.stdin is not None
-    with contextlib.suppress(OSError), guard.stdin as pipe:
-        pipe.write(word + b"\n")
+    _tell(guard, word + b"\n")
+    with contextlib.suppress(OSError):
+        guard.stdin.close()
     threading.Thread(target=guard.wait, name=f"reap {guard.pid}", daemon=True).start()

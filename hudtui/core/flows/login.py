@@ -30,7 +30,8 @@ _MOST_OFFERS = 3
 
 def login_addresses(source: Source) -> tuple[str, ...]:
     """The addresses of a source's servers that may require a login."""
-    urls = (substitute_tree(spec.url, source.lookup)[0] for spec in source.servers if spec.url)
+    written = (spec.url for spec in source.servers if spec.url and not spec.command)
+    urls = (substitute_tree(url, source.lookup)[0] for url in written)
     return tuple(url for url in urls if url.startswith(("http://", "https://")))
 
 

@@ -292,7 +292,9 @@ class _ConfigReader:
             raise self._error((*path, *filter(None, field_path)), error.what, error.fix) from None
         for server, entry in given.items():
             if isinstance(entry, dict):
-                self._mapping((*path, server), _ADDRESS if "url" in entry else _COMMAND)
+                kinds = (("command", _COMMAND), ("url", _ADDRESS))
+                known = [name for kind, names in kinds if kind in entry for name in names]
+                self._mapping((*path, server), tuple(known))
         return {spec.name: spec.to_config() for spec in specs}
 
     def _block(self, path: YamlPath) -> dict[str, Any]:

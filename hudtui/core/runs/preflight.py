@@ -227,10 +227,9 @@ def _routes(servers: Sequence[Servers]) -> Iterator[Route]:
 
 def _route(name: str, server: Mapping[str, Any]) -> Route:
     """Return how the run's machine reaches a server."""
-    url = server.get("url")
-    if isinstance(url, str):
+    url, command = server.get("url"), str(server.get("command") or "")
+    if isinstance(url, str) and not command:
         return _route_to(name, url)
-    command = str(server.get("command") or "")
     ours = any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ())
     if not ours or not Path(command).name.startswith("python"):
         return Route(
@@ -278,6 +277,8 @@ def _login_checks(servers: Sequence[Servers]) -> Iterator[Check]:
         url = server.get("url")
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             continue
+        if server.get("command"):
+            continue  # no login is sent to a program that is started
         headers = server.get("headers")
         if isinstance(headers, Mapping) and any(
             str(header).lower() == "authorization" for header in headers

@@ -35,8 +35,8 @@ class Task:
     id: str
     prompt: str
     mcp_config: Mapping[str, Any] = field(default_factory=dict)
-    """Server name -> `{"command", "args", "env"}` or `{"url", "headers"}`; variables unresolved, as
-    written."""
+    """Server name -> `{"command", "args", "env"}`, `{"url", "headers"}` or all of them; variables
+    unresolved, as written."""
     setup: tuple[ToolCall, ...] = ()
     evaluate: tuple[ToolCall, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hudtui.core.environment.episode_place import find_template, template_name
-from hudtui.core.environment.servers import WRAPPERS
+from hudtui.core.environment.servers import WRAPPERS, listening_problem
 from hudtui.core.environment.validation import NotCheckedError, Validator
 from hudtui.core.errors import InputError, SourceError
 from hudtui.core.files import parse_json
@@ -538,6 +538,9 @@ def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
             for key, value in entries.items()
             if value is not None and not isinstance(value, str)
         ]
+    if not found and (problem := listening_problem(server)) is not None:
+        message = f"{problem.what}. {problem.fix}"
+        found.append(FieldProblem(f"{place}.{problem.field}", message, "address"))
     return found
 
 

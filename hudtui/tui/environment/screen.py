@@ -167,7 +167,7 @@ class EnvironmentScreen(HudtuiScreen):
                 unless(
                     lambda screen: (
                         screen.source is not None
-                        and any(spec.url for spec in screen.source.servers)
+                        and any(not spec.command for spec in screen.source.servers)
                     ),
                     "a login is for environments at an http(s) address",
                 ),
@@ -336,7 +336,7 @@ class EnvironmentScreen(HudtuiScreen):
         if remembered is not None:
             self._take(remembered, fresh=False)
             age = analysis_age(remembered, self.app.services.now())
-            programs = source.servers and not any(server.url for server in source.servers)
+            programs = source.servers and all(server.command for server in source.servers)
             if file is not None and programs and age is not None and age < RECENT:
                 return
         await self._look(by_itself=file is not None)

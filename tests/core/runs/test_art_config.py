@@ -1,6 +1,7 @@
 """The `config.yaml` of a training with ART: every key is read, every wrong one is named with its
 place."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,9 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
         (f"{SERVER}\n        command: 3", 4, "a server needs `command`", None),
         (
             f"{SERVER}\n        command: x\n        url: http://y",
-            4,
-            "either `command` or `url`",
-            None,
+            6,
+            "is an address of another",
+            "127.0.0.1",
         ),
         (
             f"{SERVER}\n        command: x\n        args: --fast",
@@ -206,6 +207,17 @@ def test_servers_are_kept_as_tasks_name_them():
     assert parse_art_config(text, name="c").environment("a").mcp_config == {
         "local": {"command": "serve", "args": ["--port", "8080"], "env": {"DEBUG": "true"}}
     }
+
+
+def test_a_server_that_is_started_and_reached_at_its_address():
+    server = {
+        "command": "serve",
+        "args": ["${EPISODE_PORT}"],
+        "url": "http://127.0.0.1:${EPISODE_PORT}/mcp",
+        "headers": {"X-Room": "1"},
+    }
+    text = f"{SERVER} {json.dumps(server)}"
+    assert parse_art_config(text, name="c").environment("a").mcp_config == {"local": server}
 
 
 def test_an_unknown_environment_names_those_that_there_are():

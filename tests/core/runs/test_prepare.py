@@ -452,11 +452,18 @@ async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_na
         task["mcp_config"] = {
             "has to be a tunnel": {"url": "https://example.org/mcp"},
             "far": {"command": "uvx"},
+            "listens there": {
+                "command": "uvx",
+                "args": ["server", "${EPISODE_PORT}"],
+                "url": "http://127.0.0.1:${EPISODE_PORT}/mcp",
+            },
         }
     (project / "tasks.json").write_text(json.dumps(tasks))
     _machine_with(monkeypatch, 81920, 81920)
     checks = (await _prepare(project, store, RunRequest(host="me@box"))).checks
-    assert [check.state for check in checks if check.name == "environment"] == ["fine", "warning"]
+    routes = [check for check in checks if check.name == "environment"]
+    assert [check.state for check in routes] == ["fine", "warning", "warning"]
+    assert "listens there: started on the machine by `uvx`" in routes[2].text
 
 
 async def test_templates_of_episodes_travel_and_what_episodes_share_is_said(
