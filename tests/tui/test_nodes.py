@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hudtui.core.runs.status import NodeView, RunView
+from hudtui.core.runs.status import GpuLoad, NodeView, RunView
 from hudtui.core.runs.values import RunSummary
 from hudtui.tui.runs.machine import machine_rows
 
@@ -22,3 +22,20 @@ def test_each_node_is_a_row_of_the_machine_with_its_state() -> None:
     ended = RunView(replace(run, state="failed"), nodes=(over,))
     assert "hudtui runs stop ends it" in machine_rows(ended, 160, "").plain
     assert machine_rows(RunView(run), 120, "").plain == ""
+
+
+def test_many_nodes_share_a_line_where_there_is_little_room() -> None:
+    run = RunSummary("a", "a", "trl", "me@a", "/f", state="running", started=1.0)
+    gpus = tuple(GpuLoad(index, 1024, 81920, 50.0) for index in range(8))
+    nodes = [
+        NodeView(node, f"me@{node}", "running", silent=node / 2, gpus=gpus) for node in range(1, 16)
+    ]
+    nodes[4] = replace(nodes[4], gpus=(GpuLoad(0, 40960, 81920, 5.0),))
+    nodes[8] = NodeView(9, "me@9", "", problem="me@9 does not answer")
+    view = RunView(run, gpus=gpus, nodes=tuple(nodes))
+    wide = machine_rows(view, 120, "", 40).plain.splitlines()
+    assert len(wide) == 8 + 15
+    small = machine_rows(view, 76, "", 8).plain.splitlines()
+    assert [line.split("  ")[0] for line in small] == ["8 GPUs", "node 9", "14 nodes"]
+    assert "me@9 does not answer" in small[1]
+    assert "50 %" in small[2] and "40/80 GiB" in small[2] and "running" in small[2]

@@ -491,8 +491,18 @@ async def test_the_result_of_a_training_is_shown_step_by_step(
         ]
 
 
+def test_dozens_of_logs_take_two_lines_around_the_one_that_is_shown() -> None:
+    names = [f"{stage}-{node}" for node in range(16) for stage in ("nodes", "model", "train")]
+    for shown in (names[0], names[20], names[-1]):
+        told = log_names(names, shown, 78)
+        assert shown in told.plain and told.cell_length <= 2 * 78
+        assert told.plain.startswith("…") == (shown != names[0])
+        assert told.plain.endswith("more") == (shown != names[-1])
+    assert log_names(names[:9], names[0], 78).plain == "  ".join(names[:9])
+
+
 def test_names_of_logs_hold_nothing_that_a_terminal_would_obey() -> None:
     """A machine names the stages of its runs."""
-    told = log_names(["play\x1b[2J", "long" * 40], "play").plain
+    told = log_names(["play\x1b[2J", "long" * 40], "play", 120).plain
     assert "\x1b" not in told
     assert len(told) < 90

@@ -182,18 +182,6 @@ class NodeView:
     """Seconds by which its clock is behind that of node 0, where they differ much."""
 
     @property
-    def busy(self) -> float | None:
-        """Return the mean utilization of its GPUs, in percent."""
-        told = [gpu.utilization for gpu in self.gpus if gpu.utilization is not None]
-        return fmean(told) if told else None
-
-    @property
-    def fullest(self) -> GpuLoad | None:
-        """Return the GPU of which most memory is used."""
-        told = [gpu for gpu in self.gpus if gpu.used_mib is not None]
-        return max(told, key=lambda gpu: gpu.used_mib or 0.0, default=None)
-
-    @property
     def title(self) -> str:
         """Return the node as people know it."""
         return f"node {self.node} ({clean_line(self.host, 60)})"

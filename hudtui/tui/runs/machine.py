@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -20,7 +21,7 @@ from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.status import NodeView, RunView
+    from hudtui.core.runs.status import GpuLoad, NodeView, RunView
     from hudtui.core.training.metrics import MetricsReader
 
 EMPTY = "No figures of the machine yet. It reports its load every 10 seconds during the run."
@@ -79,34 +80,76 @@ def _gib(size: float) -> str:
     return f"{gib:.1f}" if gib < 10 else f"{gib:,.0f}"
 
 
-def _rows(view: RunView) -> list[_Row]:
-    from hudtui.core.runs.status import gpu_busy_series, rate_text
+def _load_bars(
+    utilization: float | None, used_mib: float | None, total_mib: float | None
+) -> tuple[_Bar, _Bar]:
+    """Return the bars of a GPU, or of several: how busy, and how full."""
+    busy = _Bar(_share(utilization, 100.0), "" if utilization is None else f"{utilization:.0f} %")
+    used, total = (None if mib is None else mib * 2**20 for mib in (used_mib, total_mib))
+    return busy, _Bar(_share(used, total), _of(used, total), warns=True)
 
-    load, rows = view.load, []
+
+def _gpu_rows(view: RunView) -> list[_Row]:
+    from hudtui.core.runs.status import gpu_busy_series
+
+    rows = []
     for gpu in view.gpus:
-        busy = _Bar(
-            _share(gpu.utilization, 100.0),
-            "" if gpu.utilization is None else f"{gpu.utilization:.0f} %",
-        )
-        used, total = (
-            None if mib is None else mib * 2**20 for mib in (gpu.used_mib, gpu.total_mib)
-        )
         more = [
             f"{gpu.celsius:.0f} °C" if gpu.celsius is not None else "",
             f"{gpu.watts:.0f} W" if gpu.watts is not None else "",
         ]
-        memory = _Bar(_share(used, total), _of(used, total), warns=True)
-        recent = _recent(load, gpu_busy_series(gpu))
-        rows.append(
-            _Row(
-                f"GPU {gpu.index}",
-                busy,
-                memory,
-                "  ".join(f"{one:>5}" for one in more if one),
-                recent,
-                (0.0, 100.0),
-            )
-        )
+        told = "  ".join(f"{one:>5}" for one in more if one)
+        bars = _load_bars(gpu.utilization, gpu.used_mib, gpu.total_mib)
+        recent = _recent(view.load, gpu_busy_series(gpu))
+        rows.append(_Row(f"GPU {gpu.index}", *bars, told, recent, (0.0, 100.0)))
+    return rows
+
+
+def _row_of(label: str, gpus: Sequence[GpuLoad], words: str) -> _Row:
+    """Return the load of several GPUs as one row: their mean, and the fullest of them."""
+    told = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    full = max(gpus, key=lambda gpu: gpu.used_mib or 0.0, default=None)
+    if full is None or not told:
+        return _Row(label, _Bar(None, ""), None, words)
+    return _Row(label, *_load_bars(fmean(told), full.used_mib, full.total_mib), words)
+
+
+def _node_row(node: NodeView) -> _Row:
+    gpus = node.gpus if node.problem is None else ()
+    return _row_of(f"node {node.node}", gpus, clean_line(node.text, 200))
+
+
+def _node_rows(view: RunView) -> list[_Row]:
+    """Return the nodes that need a look, then all others as one row."""
+    from hudtui.core.diagnosis.facts import SILENT
+
+    def well(node: NodeView) -> bool:
+        same = node.state == view.summary.state and not node.left and node.problem is None
+        return same and (node.silent or 0.0) <= SILENT
+
+    fine = [node for node in view.nodes if well(node)]
+    if len(fine) < 2:
+        return [_node_row(node) for node in view.nodes]
+    beat = max((node.silent for node in fine if node.silent is not None), default=None)
+    words = fine[0].state + ("" if beat is None else f", heartbeats within {beat:.0f} s")
+    together = _row_of(f"{len(fine)} nodes", [gpu for node in fine for gpu in node.gpus], words)
+    return [*(_node_row(node) for node in view.nodes if not well(node)), together]
+
+
+def _rows(view: RunView, most: int) -> list[_Row]:
+    """Return the rows; those of GPUs and of nodes are put together where `most` are too few."""
+    gpus, nodes, rest = _gpu_rows(view), [_node_row(node) for node in view.nodes], _other_rows(view)
+    if len(gpus) + len(nodes) + len(rest) > most:
+        nodes = _node_rows(view)
+        if len(gpus) > 1:
+            gpus = [_row_of(f"{len(gpus)} GPUs", view.gpus, "")]
+    return [*gpus, *nodes, *rest]
+
+
+def _other_rows(view: RunView) -> list[_Row]:
+    from hudtui.core.runs.status import rate_text
+
+    load, rows = view.load, list[_Row]()
     for server in view.servers:
         sample, stage = server.sample, clean_line(server.stage, 20)
         if not server.answers:
@@ -133,8 +176,6 @@ def _rows(view: RunView) -> list[_Row]:
         rows.append(
             _Row(stage, cache, None, words, _recent(load, f"{server.stage} generated tokens/s"))
         )
-    for node in view.nodes:
-        rows.append(_node_row(node))
     machine = view.machine
     if machine is None:
         return rows
@@ -156,26 +197,16 @@ def _rows(view: RunView) -> list[_Row]:
     return rows
 
 
-def _node_row(node: NodeView) -> _Row:
-    """Return the load of another node's GPUs, and its state."""
-    label, words = f"node {node.node}", clean_line(node.text, 200)
-    busy, gpu = node.busy, node.fullest
-    if busy is None or gpu is None or node.problem is not None:
-        return _Row(label, _Bar(None, ""), None, words)
-    used, total = (None if mib is None else mib * 2**20 for mib in (gpu.used_mib, gpu.total_mib))
-    memory = _Bar(_share(used, total), _of(used, total), warns=True)
-    return _Row(label, _Bar(busy / 100, f"{busy:.0f} %"), memory, words)
-
-
-def machine_rows(view: RunView, width: int, colour: str) -> Content:
+def machine_rows(view: RunView, width: int, colour: str, most: int = 100) -> Content:
     """Return the load of a run's machine as lines, one for each GPU, server or other resource.
 
     Args:
         view: The run.
         width: Cells of a line.
         colour: Style of bars and small curves; empty for none.
+        most: Lines that there is room for. Where there are more, GPUs and nodes share a line.
     """
-    rows = _rows(view)
+    rows = _rows(view, most)
     if not rows:
         return Content("")
     label = min(max(len(row.label) for row in rows), 12) + 2
@@ -255,7 +286,9 @@ class MachinePane(MetricsPane):
         styles = series_styles(self.app.current_theme)
         width = max(self.size.width - 3, 20)
         rows = (
-            Content("") if self._view is None else machine_rows(self._view, width, styles[0].colour)
+            Content("")
+            if self._view is None
+            else machine_rows(self._view, width, styles[0].colour, max(self.size.height - 1, 4))
         )
         self._rows.display = bool(rows)
         if rows != self._rows.content:

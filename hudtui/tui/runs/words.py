@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
@@ -122,7 +124,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
             )
         )
     if len(view.windows) > 1:
-        lines.append(log_names(view.windows, shown))
+        lines.append(log_names(view.windows, shown, width))
     return Content("\n").join(lines)
 
 
@@ -160,10 +162,36 @@ def _machine_of(view: RunView) -> Iterator[tuple[str, str]]:
         yield "disk", f"{machine.disk_total / 2**30:.0f} GiB"
 
 
-def log_names(names: Iterable[str], shown: str | None) -> Content:
-    """Return the names of the logs in a line, with the name of the shown log highlighted."""
-    styles = ((name, "bold reverse" if name == shown else "$foreground-muted") for name in names)
-    return Content("  ").join(Content.styled(clean_line(name, 40), style) for name, style in styles)
+def log_names(names: Sequence[str], shown: str | None, width: int) -> Content:
+    """Return the names of the logs, with the name of the shown log highlighted.
+
+    Where they do not fit into two lines of `width` cells, those around the shown one: a run of many
+    machines has dozens of logs.
+    """
+    chips = [
+        Content.styled(
+            clean_line(name, 40), "bold reverse" if name == shown else "$foreground-muted"
+        )
+        for name in names
+    ]
+    sizes = [chip.cell_length + 2 for chip in chips]
+    if sum(sizes) > 2 * width:
+        at = names.index(shown) if shown in names else 0
+        near = sorted(range(len(chips)), key=lambda one: (abs(one - at), one))
+        used = list(accumulate(sizes[one] for one in near))
+        room = 2 * width - 2 * len("… 999 more  ") - max(sizes)  # a broken line leaves some empty
+        fitting = near[: bisect_right(used, room)]
+        first, last = min(fitting, default=at), max(fitting, default=at)
+        before, after = (
+            Content.styled(f"… {count} more", "$foreground-muted")
+            for count in (first, len(chips) - 1 - last)
+        )
+        chips = [
+            *([before] if first else []),
+            *chips[first : last + 1],
+            *([after] if last + 1 < len(chips) else []),
+        ]
+    return Content("  ").join(chips)
 
 
 def _reward(view: RunView, width: int) -> list[Content]:

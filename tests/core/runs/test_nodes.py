@@ -547,7 +547,7 @@ async def test_a_node_has_its_own_gpus_disk_and_clock(store: RunStore) -> None:
     view = await Monitor(store, hosts=hosts.get).view(record.id)
     assert [gpu.utilization for gpu in view.gpus] == [90, 94]
     (node,) = view.nodes
-    assert node.busy == 12 and node.fullest is not None and node.fullest.used_mib == 40960
+    assert [(gpu.utilization, gpu.used_mib) for gpu in node.gpus] == [(10, 1024), (14, 40960)]
     (disk,) = [alarm.text for alarm in view.alarms if alarm.kind == "disk"]
     assert disk.startswith("the disk of node 1 (me@b) is full")
     began = {stage.name: stage.started for stage in view.stages}
