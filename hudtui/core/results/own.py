@@ -99,6 +99,9 @@ def _head(line: bytes) -> _Head:
     if line.startswith(VERSION_MARK):
         end = line.find(HEAD_END, 0, HEAD_BYTES)
         if end > 0:
+            # Half a record rarely ends with a brace; the rest is read only when one opens it.
+            if not line.rstrip().endswith(b"}"):
+                raise ValueError("this record is cut off")
             try:
                 return _heads.decode(line[:end] + b"}")
             except msgspec.DecodeError:  # the text occurs deeper in the record

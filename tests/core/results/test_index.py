@@ -422,6 +422,18 @@ def test_a_writer_that_died_in_a_line_and_began_again(tmp_path: Path) -> None:
         assert index.advance().entries == 1
 
 
+def test_half_a_record_between_others_is_no_episode(tmp_path: Path) -> None:
+    path = write_own(tmp_path / "traces.jsonl", own_episode("a"))
+    whole = path.read_bytes().rstrip()
+    head = whole.index(b'"messages":[')
+    for cut in (head + 20, (head + len(whole)) // 2, len(whole) - 3):
+        path.write_bytes(b"\n".join((whole, whole[:cut], whole, b"")))
+        index = read(path)
+        assert [index.read(entry).entry.task for entry in index.entries] == ["a", "a"]
+        (unread,) = index.unread
+        assert (unread.line, unread.why) == (2, "this record is cut off")
+
+
 def test_a_file_that_was_cut_and_has_grown_past_its_old_end(tmp_path: Path) -> None:
     """As a training that goes on from a checkpoint leaves it, if nothing looked in between."""
     path = write_own(
