@@ -5,6 +5,7 @@ Imported after the first paint; everything here runs in a thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +81,7 @@ def load_facts(folder: Path) -> Facts:
         lock=workspace.lock,
         image=image,
         dataset=dataset,
-        runs=tuple(_run(run) for run in newest),
+        runs=_listed(newest),
         rented=tuple(run.id for run in summaries if run.holds_machine),
         warnings=tuple(warnings),
         trusted=not trust.missing(folder, survey(folder, platform, tasks=False)),
@@ -175,12 +176,21 @@ def _analyzed(workspace: Workspace) -> str | None:
     return f"{clean_line(found.source, 60)}: {tools} tool{'' if tools == 1 else 's'}"
 
 
-def _run(run: RunSummary) -> RunFact:
+def _listed(runs: Sequence[RunSummary]) -> tuple[RunFact, ...]:
+    """Return the runs of a list; those with one name also show the end of their ids."""
+    named = Counter(run.name for run in runs)
+    return tuple(
+        _run(run, run.name if named[run.name] == 1 else f"{run.name} {run.id.rpartition('-')[2]}")
+        for run in runs
+    )
+
+
+def _run(run: RunSummary, title: str) -> RunFact:
     from hudtui.core.runs.values import STATE_GLYPHS
 
     return RunFact(
         id=run.id,
-        title=run.name,
+        title=title,
         state=run.state,
         running=run.active,
         glyph=STATE_GLYPHS[run.state],

@@ -20,6 +20,7 @@ from hudtui.tui.home.panes import RewardPane
 from hudtui.tui.home.reads import RunRead
 from hudtui.tui.widgets.charts import ChartLine, curves, series_styles
 from hudtui.tui.widgets.virtual_table import VirtualTable
+from hudtui.tui.workspace_facts import load_facts
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
@@ -475,6 +476,14 @@ async def test_enter_in_the_list_of_runs_opens_the_run(
         assert again.screen.NAME == "run" and again.screen.chosen == "c-tasks"
 
 
+def test_runs_of_one_name_are_told_apart(project: Path) -> None:
+    for run in ("rehearsal-aaaa", "rehearsal-bbbb"):
+        make_run(project, run, "finished", name="rehearsal")
+    make_run(project, "demo-cccc", "finished", name="demo")
+    titles = {run.title for run in load_facts(project).runs}
+    assert titles == {"rehearsal aaaa", "rehearsal bbbb", "demo"}
+
+
 async def test_a_run_of_tasks_is_shown_by_task(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
@@ -550,16 +559,11 @@ async def test_home_leads_on_after_the_first_environment(
         await settle(pilot)
         app.open_screen("home")
         await settle(pilot)
-        shown = screen_text(app)
-        assert "no project" not in shown and "Generate a config from the environment" in shown
+        text = screen_text(app)
+        assert "no project" not in text and "Generate a config from the environment" in text
         await pilot.press("enter")
-        for _ in range(600):
-            if app.screen.is_modal:
-                break
-            await pilot.pause(0.02)
-        assert app.screen.is_modal and "text-2048.yaml" in screen_text(app), (
-            "the config is asked for at once"
-        )
+        await until(pilot, lambda: app.screen.is_modal)  # the config is asked for at once
+        await shown(pilot, screen_text, "text-2048.yaml")
         await pilot.press("escape")
 
 
@@ -590,7 +594,7 @@ async def test_the_curve_of_many_steps_is_smoothed_and_no_taller_than_it_can_be_
         pane, style = app.screen.query_one(RewardPane), series_styles(app.current_theme)[0]
         for steps, smoothed in ((30, False), (150, True)):
             curve = tuple((float(step), float(step % 2)) for step in range(steps))
-            pane.show(RunRead("a", curve=curve))
+            pane.show(RunRead("a", curve=curve), RUNS[1])
             assert (pane.text(80, 20) != curves([ChartLine(curve, style)], 80, 20)) is smoothed
         assert pane.styles.max_height is not None and pane.styles.max_height.value < 30
 

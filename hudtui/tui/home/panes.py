@@ -236,11 +236,11 @@ class RewardPane(TextPane):
     """
     run: RunRead | None = None
 
-    def show(self, run: RunRead) -> None:
-        """Show the rewards of a run."""
+    def show(self, run: RunRead, listed: RunFact) -> None:
+        """Show the rewards of a run, under its title in the list."""
         self.run = run
         self.set_class(not run.curve, "-bars")
-        self.name_on_border(f"Reward: {run.name}")
+        self.name_on_border(f"Reward: {clean_line(listed.title, 60)}")
         self.note_on_border(run.note)
         self.draw()
 

@@ -148,12 +148,12 @@ class HomeScreen(HudtuiScreen):
         self._present(recent, bool(facts.listed))
         reward = self.query_one(RewardPane)
         measured = [
-            read
+            (read, run)
             for run in (*facts.running, *facts.listed)
             if (read := self.app.progress.found.get(run.id)) and (read.curve or read.tasks)
         ]
         if measured:
-            reward.show(measured[0])
+            reward.show(*measured[0])
         self._present(reward, bool(measured))
         self._arrange()
 
