@@ -250,9 +250,7 @@ def effects() -> Iterator[str]:
     yield (
         f"{NOTE} A command that *asks* shows what it is about to do, and waits for a yes; `--yes` "
         "says it in advance. Where there is no terminal and no `--yes`, it fails with exit code 2 "
-        "and does nothing. Two push without a question where nobody can be asked: `hudtui hf` and "
-        "`hudtui tasks push`, unless `--no-push` is given. "
-        "See [for coding agents](../agents.md)."
+        "and does nothing. See [for coding agents](../agents.md)."
     )
     yield ""
     rows = [

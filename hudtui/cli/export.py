@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import top
-from hudtui.cli.options import Json
+from hudtui.cli.options import Json, Yes
+from hudtui.cli.person import Terminal
 
 
 @top.command("export")
@@ -50,11 +52,12 @@ async def export(
     script: Annotated[
         bool, typer.Option("--script", help="Print the run's plan as a shell script instead.")
     ] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Copy the model that a run has trained into a folder, and show how vLLM serves it.
 
-    The command that it shows serves the copy in vLLM.
+    The command that it shows serves the copy in vLLM. A push is asked about first.
     """
     if form not in ("adapter", "merged"):
         raise typer.BadParameter("adapter or merged", param_hint="--format")
@@ -68,9 +71,16 @@ async def export(
     from hudtui.core.project import open_project
 
     request = ExportRequest(run, folder, step, form == "merged", output, push_to, public)
-    made = await console.outcome(
-        export_model(open_project(), request), Exported, lambda step: console.say(step.message)
-    )
+    made: Exported | None = None
+    steps: Any = export_model(open_project(), request, Terminal(yes=yes))
+    async with contextlib.aclosing(steps):
+        async for told in steps:
+            if isinstance(told, Exported):
+                made = told
+            else:
+                console.say(told.message)
+    if made is None:
+        raise typer.Abort
     if as_json:
         console.out_json(
             {

@@ -12,7 +12,8 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import top
-from hudtui.cli.options import CheckedAgainst, takes_request
+from hudtui.cli.options import CheckedAgainst, Json, takes_request
+from hudtui.cli.person import Terminal
 from hudtui.core.events import Notice, Progress
 from hudtui.core.plain import to_plain
 from hudtui.core.tasks.options import FORMATS, DatasetOptions, TaskSelection
@@ -63,20 +64,19 @@ async def hf(
     env: CheckedAgainst = None,
     selection: TaskSelection,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Accept every suggestion without asking.")
+        bool,
+        typer.Option("--yes", "-y", help="Accept every suggestion and the push without asking."),
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check the tasks, and neither write nor push anything."),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document, and never ask.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Convert tasks into a dataset for training, and push it to the Hugging Face Hub.
 
     Every task is checked; unusable ones are left out and listed. With --no-push or -o the result is
-    a local file, Parquet unless its name says otherwise.
+    a local file, Parquet unless its name says otherwise. A push is asked about first.
     """
     if request.format not in (None, *FORMATS):
         raise typer.BadParameter(
@@ -89,6 +89,7 @@ async def hf(
     from hudtui.core.tasks.convert import ConversionResult, TaskErrors
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, check_tasks, make_dataset
     from hudtui.core.tasks.hub import use_hub_of
+    from hudtui.core.tasks.servers import SECRETS
 
     settings = open_project().settings()
     if not no_push:
@@ -99,6 +100,7 @@ async def hf(
     if request.replace_secrets or request.keep_secrets:
         decided.add("replace_secrets")
     options = {**vars(request), "remote": bool(request.remote), "min_tasks": request.min_tasks or 0}
+    secrets = 0
     asked = DatasetRequest(
         tasks,
         push=not no_push,
@@ -109,11 +111,16 @@ async def hf(
     )
     if yes:
         asked = take_choices(asked, settings, decided)
-    elif not dry_run and console.interactive() and not as_json:
-        found = await follow(check_tasks(asked, settings), ConversionResult)
+    elif not dry_run and console.interactive():
+        found = await follow(check_tasks(asked, settings), ConversionResult, quiet=as_json)
+        secrets = found.rewritten.get(SECRETS, 0)
         offers = find_choices(asked, settings, found.rewritten, found.tasks)
-        asked = await _ask(asked, settings, offers, decided)
+        asked = await _ask(asked, offers, decided)
     try:
+        if asked.push and not dry_run:
+            if not yes and not console.interactive():  # what is wrong anyway is said first
+                await follow(make_dataset(asked, settings, dry=True), DatasetResult, quiet=as_json)
+            await _agree(asked, settings, Terminal(yes=yes), secrets)
         made = await follow(
             make_dataset(asked, settings, dry=dry_run), DatasetResult, quiet=as_json
         )
@@ -199,34 +206,33 @@ def teller(*, quiet: bool = False) -> Callable[[Progress | Notice], None]:
 
 
 async def _ask(
-    request: DatasetRequest, settings: Settings, offers: DatasetChoices, decided: set[str]
+    request: DatasetRequest, offers: DatasetChoices, decided: set[str]
 ) -> DatasetRequest:
-    """Ask about what the flags leave open and these tasks need.
-
-    Last of all where the dataset may be pushed.
-
-    Raises:
-        Abort: The user does not want to push it there.
-    """
-    from hudtui.cli.person import Terminal
-    from hudtui.core.flows.publish import agree_to_push, find_destination
-
-    person = Terminal()
+    """Ask about what the flags leave open and these tasks need."""
     if request.push and request.name is None:
         lines = ("Names like: " + ", ".join(offers.names),)
-        request = replace(
-            request,
-            name=await person.ask("Name of the dataset", lines=lines, value=offers.names[0]),
-        )
+        name = await Terminal().ask("Name of the dataset", lines=lines, value=offers.names[0])
+        request = replace(request, name=name)
     for offer in offers.open(decided):
         confirm = partial(typer.confirm, offer.question, default=offer.default, err=True)
         if await console.ask(confirm):
             request = offer.taken(request)
-    if request.push:
-        there = await find_destination(request, settings)
-        if not await agree_to_push(request, there, person, secrets=offers.secrets.tasks):
-            raise typer.Abort
     return request
+
+
+async def _agree(
+    request: DatasetRequest, settings: Settings, person: Terminal, secrets: int
+) -> None:
+    """Ask before a push.
+
+    Raises:
+        Abort: The user does not want it.
+    """
+    from hudtui.core.flows.publish import agree_to_push, find_destination
+
+    there = await find_destination(request, settings)
+    if not await agree_to_push(request, there, person, secrets=secrets):
+        raise typer.Abort
 
 
 def _answer(converted: ConversionResult) -> dict[str, Any]:

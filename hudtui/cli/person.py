@@ -15,6 +15,12 @@ from hudtui.core.text import in_full
 class NoTerminal(typer.BadParameter):
     """Nobody can be asked, and the user has not agreed in advance."""
 
+    fix = "Where the user has agreed to what is asked, repeat the command with --yes."
+
+    def format_message(self) -> str:
+        """Return what happened, without the name of an option: none was wrong."""
+        return self.message
+
 
 class Terminal:
     """A `Person` who is asked on standard error and answers on standard input."""
@@ -151,6 +157,4 @@ class Terminal:
 
     def _require_terminal(self) -> None:
         if not console.interactive():
-            raise NoTerminal(
-                "this is not a terminal, so hudtui cannot ask: add --yes", param_hint="--yes"
-            )
+            raise NoTerminal("this is not a terminal, so hudtui cannot ask: add --yes")

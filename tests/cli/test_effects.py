@@ -48,6 +48,12 @@ def test_what_costs_money_asks_or_is_a_model_that_somebody_named() -> None:
             assert takes(COMMANDS[words], "--base-url"), words
 
 
+def test_what_is_pushed_is_asked_about() -> None:
+    pushing = {words for words, effect in EFFECTS.items() if "to the Hub" in effect.changes}
+    assert pushing == {"hf", "tasks push", "runs export"}
+    assert all(takes(COMMANDS[words], "--yes") for words in pushing)
+
+
 def test_help_says_what_may_cost_money() -> None:
     for words, effect in EFFECTS.items():
         told = hudtui(*words.split(), "--help").stdout

@@ -79,6 +79,10 @@ def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(
 ) -> None:
     with hub_stub.HubStub() as hub:
         surroundings = {**hub.environment(), "HF_HOME": str(own_world / "hf")}
+        unasked = process("--from", "mine", "--push", "me/mine", **surroundings)
+        assert unasked.returncode == 2 and "add --yes" in unasked.stderr, unasked.stderr
+        assert f"to {hub.url}/me/mine\nprivate: only you" in unasked.stderr
+        assert not hub.repos and not (own_world / "exports").exists()
         refused = process(
             "--from",
             "mine",
@@ -86,6 +90,7 @@ def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(
             "one",
             "--push",
             "me/mine",
+            "--yes",
             **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7},
         )
         assert refused.returncode != 0 and "wrongwrong" not in refused.stderr
@@ -98,6 +103,7 @@ def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(
             "mine",
             "--push",
             "me/mine",
+            "--yes",
             "--json",
             **{**surroundings, "HF_TOKEN": hub_stub.TOKEN},
         )

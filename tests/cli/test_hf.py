@@ -357,7 +357,8 @@ class TestHub:
         Path("hud.lock.yaml").write_text(LOCK)
         Path(".env").write_text(f"HF_TOKEN={stub.TOKEN}\n")
         done = self.process(
-            "hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", HF_TOKEN=""
+            *("hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", "--yes"),
+            HF_TOKEN="",
         )
         assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/my-org/my-tasks\n"), (
             done.stderr
@@ -380,7 +381,7 @@ class TestHub:
         done = self.process("tasks", "check", "my-org/my-tasks@0123abc", "--json")
         assert json.loads(done.stdout)["tasks"] == 4, done.stderr
         done = self.process(
-            "hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json"
+            "hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json", "--yes"
         )
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/datasets/my-org/my-tasks"
         assert len(repo.commits) == 1
@@ -399,18 +400,19 @@ class TestHub:
         assert "on this computer alone; nothing is published" in done.stderr, done.stderr
         assert "--push-image" in done.stderr and "me/boards" not in hub.repos
         assert Path("hud.lock.yaml").read_text() == lock
-        done = hudtui(*words, "--image", "ghcr.io/me/env:1")
+        done = hudtui(*words, "--image", "ghcr.io/me/env:1", "--yes")
         assert "me/boards" in hub.repos, done.stderr
 
     def test_a_dataset_is_public_only_when_that_is_said(self, hub: Any) -> None:
-        done = hudtui("hf", "tasks.json", "--name", "boards")
+        done = hudtui("hf", "tasks.json", "--name", "boards", "--yes")
         assert "only you and your organisation see it" in done.stderr
         assert hub.repos[f"{hub.user}/boards"].private
-        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--public")
+        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--public", "--yes")
         assert "everyone can read it" in done.stderr and not hub.repos["my-org/open"].private
-        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--min-tasks", "6")
+        words = ("hf", "tasks.json", "--name", "my-org/open", "--min-tasks", "6", "--yes")
+        done = hudtui(*words)
         assert not hub.repos["my-org/open"].private  # it stays as it is
-        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--private", code=7)
+        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--private", "--yes", code=7)
         assert "public already" in done.stderr and len(hub.repos["my-org/open"].commits) == 2
 
     def test_a_terminal_asks_before_a_push(self, hub: Any) -> None:
@@ -426,7 +428,16 @@ class TestHub:
         code, shown = on_terminal(words, [("Publish my-org/open? [y/N]", "y")], **hub.environment())
         assert code == 0 and len(hub.repos["my-org/open"].commits) == 1, shown
         code, shown = on_terminal([*words, "--yes"], [], **hub.environment())
-        assert code == 0 and "Publish" not in shown, shown
+        assert code == 0 and "Publish my-org/open? yes" in shown, shown
+
+    @pytest.mark.parametrize("words", [(), ("--json",)])
+    def test_nothing_leaves_the_machine_where_nobody_can_be_asked(
+        self, words: tuple[str, ...], hub: Any
+    ) -> None:
+        done = hudtui("hf", "tasks.json", "--name", "my-org/mine", *words, code=2)
+        assert f"{hub.url}/datasets/my-org/mine" in done.stderr and "add --yes" in done.stderr
+        assert hub.repos == {} and names() == ["tasks.json"]
+        assert not words or "--yes" in json.loads(done.stdout)["error"]["fix"]
 
     def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
         done = hudtui("tasks", "check", "my-org/gone", "--json", code=2)
@@ -454,7 +465,7 @@ class TestHub:
         Path("tasks.json").write_text(json.dumps([task(n, mcp_config=config) for n in range(5)]))
         done = hudtui("hf", "tasks.json", "--name", "my-org/x", code=2)
         assert "--replace-secrets" in done.stderr and hub.repos == {}
-        done = hudtui("hf", "tasks.json", "--name", "my-org/x", "--replace-secrets")
+        done = hudtui("hf", "tasks.json", "--name", "my-org/x", "--replace-secrets", "--yes")
         assert secret not in done.stderr + done.stdout
         assert secret.encode() not in b"".join(hub.objects.values())
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hudtui.core import trust
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
+from hudtui.core.flows.person import Person
 from hudtui.core.paths import app_paths
 from hudtui.core.project import Project
 from hudtui.core.text import clean
@@ -60,13 +61,13 @@ class Exported:
 
 
 async def export_model(
-    project: Project, request: ExportRequest
+    project: Project, request: ExportRequest, person: Person
 ) -> AsyncIterator[Progress | Notice | Exported]:
-    """Export a model.
+    """Export a model. The person is asked before a push, and before anything is copied for it.
 
     Yields:
         A `Progress` for each step that takes time, then one `Exported`. If the push fails, a
-        `Notice` that names the command to push the copy later.
+        `Notice` that names the command to push the copy later. Nothing when the person declines.
 
     Raises:
         InputError: The run has no such model on this machine, the folder exists already, or the
@@ -76,20 +77,23 @@ async def export_model(
         HudtuiError: The model cannot be merged, or the Hub refuses it. The copy stays where it is
             in the second case.
     """
+    from hudtui.core.tasks.hub import use_hub_of
     from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
 
     if request.push_to is not None and request.push_to.count("/") != 1:
         raise InputError(f"{request.push_to!r} is not a name for a model", fix="Name it ORG/NAME.")
-    token = (
-        (await asyncio.to_thread(project.settings)).use("HF_TOKEN")
-        if request.push_to is not None
-        else None
-    )
+    token = None
+    if request.push_to is not None:
+        settings = await asyncio.to_thread(project.settings)
+        token = settings.use("HF_TOKEN")
+        use_hub_of(settings)
     place, name = await asyncio.to_thread(_run_folder, project, request)
     model = await asyncio.to_thread(find_trained_model, place, request.step)
     label = name if model.step is None else f"{name}-step{model.step}"
     out = request.out or Path("exports") / (f"{label}-merged" if request.merged else label)
     target = project.folder.absolute() / out
+    if request.push_to is not None and not await _agrees_to_push(request, person):
+        return
     if request.merged:
         command = merge_command(_training_python(project, place), place.absolute(), model, target)
         yield Progress(
@@ -116,6 +120,22 @@ async def export_model(
             raise
         exported = replace(exported, address=address)
     yield exported
+
+
+async def _agrees_to_push(request: ExportRequest, person: Person) -> bool:
+    from hudtui.core.tasks.hub import endpoint
+
+    seen = (
+        "! PUBLIC: everyone can read a model that is new there"
+        if request.public
+        else "private: only you and your organisation see a model that is new there"
+    )
+    return await person.confirm(
+        f"Push the model to {request.push_to}?",
+        (f"to {endpoint()}/{request.push_to}", seen),
+        yes="Push",
+        danger=request.public,
+    )
 
 
 def _run_folder(project: Project, request: ExportRequest) -> tuple[Path, str]:

@@ -1076,7 +1076,7 @@ class RunScreen(HudtuiScreen):
             run, merged=form == "merged", out=typed_path(out), push_to=push or None
         )
         self.busy("Exporting the model ({key:run.cancel} cancels)")
-        async for step in export_model(app.project, request):
+        async for step in export_model(app.project, request, app):
             if isinstance(step, Progress):
                 self.busy(f"{step.message} ({{key:run.cancel}} cancels)")
             elif isinstance(step, Notice):

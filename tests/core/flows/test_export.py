@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.person import ScriptedPerson
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
@@ -37,9 +38,11 @@ def trained_with(project: Project, python: object) -> None:
     (project.folder / "mine" / "plan.json").write_text(json.dumps(plan))
 
 
-async def export(project: Project, **request: object) -> list[Progress | Notice | Exported]:
+async def export(
+    project: Project, person: ScriptedPerson | None = None, **request: object
+) -> list[Progress | Notice | Exported]:
     wanted = ExportRequest(folder=Path("mine"), **request)  # type: ignore[arg-type]
-    return [step async for step in export_model(project, wanted)]
+    return [step async for step in export_model(project, wanted, person or ScriptedPerson())]
 
 
 async def test_the_copy_lies_in_the_project_whatever_the_current_folder(
@@ -132,4 +135,12 @@ async def test_a_name_that_the_hub_does_not_take_is_refused_before_anything_is_c
 ) -> None:
     with pytest.raises(InputError, match="is not a name for a model"):
         await export(project, push_to="mine")
+    assert not (project.folder / "exports").exists()
+
+
+async def test_a_push_that_is_declined_copies_nothing(project: Project) -> None:
+    person = ScriptedPerson(False)
+    assert await export(project, person, push_to="me/mine", public=True) == []
+    (question,) = person.questions
+    assert question.title == "Push the model to me/mine?" and "PUBLIC" in str(question.lines)
     assert not (project.folder / "exports").exists()
