@@ -17,7 +17,7 @@ from typer.models import CommandInfo, DefaultPlaceholder, TyperInfo
 
 from hudtui import __version__
 from hudtui.cli import console
-from hudtui.cli.command import HelpCommand, HelpGroup, top
+from hudtui.cli.command import HelpCommand, HelpGroup, refusal, top
 
 MODULES: tuple[str, ...] = (
     "demo",
@@ -84,6 +84,12 @@ SPELLINGS = {
 `rl init` both."""
 
 
+_JSON = "hudtui.json"
+"""In what the contexts of a command line share: whether `--json` was typed."""
+_UsageError: Any = typer.BadParameter.__base__
+"""What Typer raises for a command line that cannot be used."""
+
+
 class _Root(HelpGroup):
     """The command itself."""
 
@@ -93,7 +99,21 @@ class _Root(HelpGroup):
         What an earlier call of this process has set is forgotten.
         """
         console.debug = console.trusting = False
+        ctx.meta[_JSON] = "--json" in args[: args.index("--") if "--" in args else None]
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was typed.
+
+        With `--json`, a command line that is refused is also printed as an object, like every other
+        error.
+        """
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            if ctx.meta[_JSON]:
+                console.out_json(refusal(error).to_json())
+            raise
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, those of `SHOWN` first and in its order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,6 +18,11 @@ imported."""
 _OPTIONS = "Options"
 _SHARED = ("workspace", "platform", "trust", "debug")
 """Options of `hudtui` that may also follow a command. They are declared in `hudtui.cli.app`."""
+_NUMBERS = {
+    **dict.fromkeys(("integer", "int range"), "a whole number"),
+    **dict.fromkeys(("float", "float range"), "a number"),
+}
+"""What the types of options that take numbers want, by the names that Typer gives them."""
 
 
 class _Shared:
@@ -42,7 +47,10 @@ class _Shared:
         """
         from hudtui.cli import console
 
-        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        try:
+            rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except typer.BadParameter as error:
+            _fail_in_words(error)
         if console.trusting and not rest and not ctx.resilient_parsing:
             console.trust_folder()
         return rest
@@ -87,24 +95,35 @@ def _hidden(parameter: Any) -> Any:
     return twin
 
 
+def refusal(error: Any) -> Any:
+    """Return the refusal of a command line as an `InputError`."""
+    from hudtui.core.errors import InputError
+
+    command = error.ctx.command_path if error.ctx is not None else "hudtui"
+    return InputError(
+        error.format_message(), fix=getattr(error, "fix", f"{command} --help lists what it takes.")
+    )
+
+
+def _fail_in_words(error: typer.BadParameter) -> NoReturn:
+    """Raise the error again; one about a number says which numbers can be given."""
+    kind = getattr(error.param, "type", None)
+    given, found, _ = error.message.partition(" is not ")
+    wanted = _NUMBERS.get(getattr(kind, "name", ""))
+    if not found or wanted is None:
+        raise error
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    if least is not None:
+        wanted += f" of at least {least:g}" if most is None else f" from {least:g} to {most:g}"
+    elif most is not None:
+        wanted += f" of at most {most:g}"
+    raise typer.BadParameter(
+        f"{given}. Give {wanted}.", error.ctx, error.param, error.param_hint
+    ) from None
+
+
 class HelpCommand(_Shared, TyperCommand):
     """A command with its options in groups."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command.
-
-        With `--json`, an option that it refuses is also printed as an object, like every other
-        error.
-        """
-        try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            if ctx.params.get("as_json"):
-                from hudtui.cli import console
-                from hudtui.core.errors import InputError
-
-                console.out_json(InputError(error.format_message()).to_json())
-            raise
 
 
 class HelpGroup(_Shared, TyperGroup):

@@ -136,6 +136,11 @@ def _of_gym(
                 fix="Name it first: hudtui eval hud-vf-gym --env-args ...",
             )
         if config is None:
+            if Path(tasks).suffix in (".yaml", ".yml"):
+                raise InputError(
+                    f"{tasks} is YAML, as a configuration is; tasks are JSON, JSONL or Parquet",
+                    fix=f"Name a file of tasks first: hudtui eval TASKS --config {tasks}",
+                )
             raise typer.BadParameter(
                 "name the gym configuration: --config FILE", param_hint="--config"
             )

@@ -37,6 +37,7 @@ CASES = [
     (2, "pods offers 4xNothing --provider local"),
     (2, "settings set HUD_API_KEYS x"),
     (2, "eval tasks.json"),
+    (2, "eval good.yaml"),
     (0, "rollouts list"),
     (2, "rollouts list none"),
     (2, "rollouts show tasks.json 3"),
@@ -113,6 +114,33 @@ def leaves(command: Any, path: str = "") -> list[str]:
 def test_an_unknown_option_is_a_wrong_input(path: str) -> None:
     done = CliRunner().invoke(build(), [*path.split(), "--no-such-option"])
     assert done.exit_code == 2 and "--no-such-option" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("runs list -n 0", "0. Give a whole number of at least 1."),
+        ("runs list -n ten", "'ten'. Give a whole number of at least 1."),
+        ("rl --steps 1.5", "'1.5'. Give a whole number of at least 1."),
+        ("env show text-2048 --timeout fast", "'fast'. Give a number of at least 0.1."),
+        ("env login x --port 70000", "70000. Give a whole number from 0 to 65535."),
+    ],
+)
+def test_a_number_that_cannot_be_used_is_answered_with_those_that_can(line: str, said: str) -> None:
+    done = hudtui(*line.split(), "--json", code=2)
+    assert said in done.stderr and said in json.loads(done.stdout)["error"]["what"]
+
+
+def test_a_configuration_in_the_place_of_tasks_is_named() -> None:
+    assert "is YAML, as a configuration is" in hudtui("eval", "good.yaml", code=2).stderr
+    done = hudtui("eval", "good.yaml", "-c", "good.yaml", code=2)
+    assert "this is a gym configuration, not tasks" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["nonsense", "runs nonsense", "runs show --none", "settings set"])
+def test_a_command_line_that_is_refused_is_an_object_in_json(line: str) -> None:
+    error = json.loads(hudtui(*line.split(), "--json", code=2).stdout)["error"]
+    assert error["what"] and "--help" in error["fix"]
 
 
 def test_codes_have_names_in_the_code() -> None:

@@ -81,6 +81,7 @@ _KINDS: Mapping[type, str] = {
     int: "a number",
     float: "a number",
 }
+_TASK_KEYS = frozenset(("mcp_config", "setup_tool", "evaluate_tool"))
 _OTHER_FILES: Mapping[str, frozenset[str]] = {
     "a DeepSpeed configuration": frozenset(
         ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")
@@ -91,6 +92,7 @@ _OTHER_FILES: Mapping[str, frozenset[str]] = {
     "an ART configuration (hudtui art train --config FILE)": frozenset(
         ("environments", "training")
     ),
+    "a task": _TASK_KEYS,
     "a lock file": frozenset(("image", "images", "primary_dataset", "build")),
     "settings of another trainer (hudtui rl --training FILE says which setting here stands for "
     "each)": frozenset(
@@ -259,10 +261,11 @@ class _ConfigReader:
     def config(self, name: str) -> GymConfig | None:
         data = self.document.data
         if not isinstance(data, dict):
+            these = "; these seem to be tasks" if _seems_tasks(data) else ""
             self.report(
                 "shape",
                 "error",
-                f"a configuration is a mapping with `action_mappings`, not {_kind(data)}",
+                f"a configuration is a mapping with `action_mappings`, not {_kind(data)}{these}",
                 (),
             )
             return None
@@ -827,6 +830,12 @@ def _near(word: str, known: Iterable[str]) -> str | None:
 
 def _short(text: str) -> str:
     return clean_line(text, 60)
+
+
+def _seems_tasks(data: object) -> bool:
+    return isinstance(data, list) and any(
+        isinstance(one, dict) and not _TASK_KEYS.isdisjoint(one) for one in data[:1]
+    )
 
 
 def _kind(value: Any) -> str:

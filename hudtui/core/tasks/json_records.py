@@ -260,6 +260,10 @@ def _is_truncated(text: bytes) -> bool:
     return False
 
 
+_CONFIGURATION = re.compile(rb"^action_mappings[ \t]*:", re.MULTILINE)
+"""The key that a gym configuration has, in YAML."""
+
+
 def record_chunks(data: bytes, name: str) -> Iterator[RecordChunk]:
     """Split a JSON or JSONL file into chunks of records.
 
@@ -277,6 +281,12 @@ def record_chunks(data: bytes, name: str) -> Iterator[RecordChunk]:
     if first == b"[":
         return split_array(data, name)
     if first != b"{":
+        if _CONFIGURATION.search(data, 0, 1 << 16):
+            raise InputError(
+                "this is a gym configuration, not tasks",
+                fix="Name a file of tasks here; the configuration is for --config.",
+                where=Location(name),
+            )
         raise InputError(
             "this is neither a task, nor an array of tasks, nor JSON lines",
             why=f"It begins with {data[begin : begin + 20].decode(errors='replace')!r}.",

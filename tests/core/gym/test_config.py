@@ -223,6 +223,8 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
             "an ART configuration",
         ),
         ("version: '1.3'\nimages: {local: env}", "shape", (1, 1), None, None, "a lock file"),
+        ("[{prompt: Go., mcp_config: {}}]", "shape", (1, 1), None, None, "seem to be tasks"),
+        ("{prompt: Go., mcp_config: {}}", "shape", (1, 1), None, None, "seems to be a task"),
         ("learning_rate: 1e-5\nsteps: 10", "shape", (1, 1), None, None, "settings of a trainer"),
         ("logging: {}", "shape", (1, 1), None, None, "not a gym configuration"),
         ("action_mappings:\n  click: {_tool: null}", "tool", (2, 18), "click", None, "not nothing"),

@@ -180,6 +180,7 @@ def test_spoiled_records(
         ("t.json", '{"prompt": \n NaN}', "NaN", None),
         ("t.json", "", "empty", None),
         ("t.json", "hello", "neither", 1),
+        ("t.yaml", "# mine\naction_mappings:\n", "a gym configuration, not tasks", None),
         ("t.jsonl", '{"prompt": "a"}\n{"prompt": "b"', "cut off", 2),
     ],
 )
