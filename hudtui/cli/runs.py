@@ -420,6 +420,10 @@ async def continue_run(
             help="Your machine to continue on, again for each further node; by default as before.",
         ),
     ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", min=1, help="Machines to rent as one; by default as before."),
+    ] = None,
     spot: Spot = None,
     *,
     how: How,
@@ -447,6 +451,7 @@ async def continue_run(
         steps=steps,
         spot=spot,
         hosts=tuple(host or ()),
+        nodes=nodes,
         progress=runlog.progress(),
     )
     await carry_out(request, how, as_json=as_json)

@@ -802,6 +802,9 @@ def run(folder: str, words: List[str]) -> int:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             env.setdefault(name, str(met["interface"]))
     say("+ " + " ".join(command))
+    room = os.path.join(folder, "nodes.room")
+    with contextlib.suppress(OSError), open(room, "wb") as stream:
+        stream.write(bytes(ROOM))  # given back for the reason, where the disk becomes full
     try:
         child = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL)
     except OSError as error:
@@ -815,6 +818,8 @@ def run(folder: str, words: List[str]) -> int:
     signal.signal(signal.SIGINT, note)
     status = child.wait()
     if status == 0 or asked:
+        with contextlib.suppress(OSError):
+            os.unlink(room)
         return status if status >= 0 else 128 - status
     what = "its training ended with status %d" % status
     if status < 0:
@@ -824,6 +829,8 @@ def run(folder: str, words: List[str]) -> int:
     ended = {"what": what, "lost": status < 0}  # type: Dict[str, Any]
     ended["lines"] = [line[:300] for line in lines]
     ended["report"] = [line[:300] for line in report]
+    with contextlib.suppress(OSError):
+        os.unlink(room)
     try:
         write_json(os.path.join(folder, "nodes.ended"), ended)
     except OSError as error:  # a full disk: the supervisor ends this node, and says so

@@ -460,6 +460,18 @@ def test_a_node_that_is_ended_without_a_word_is_no_stop(cluster: Callable[..., C
     assert made.error(0) == "node 1 (m1): it was ended, and does not say why"
 
 
+def test_a_command_keeps_room_for_the_reason_of_its_failure(
+    cluster: Callable[..., Cluster],
+) -> None:
+    made = cluster(2)
+    made.start()
+    made.met()
+    room, sizes = made.folders[1] / "nodes.room", made.folders[1] / "sizes"
+    made.run(1, "sh", "-c", f"wc -c <{room} >{sizes}; echo 'No space left on device'; exit 3")
+    assert made.error(0).endswith("ended with status 3: No space left on device")
+    assert int(sizes.read_text()) == 64 * 1024 and not room.exists()
+
+
 def test_a_failure_that_cannot_be_written_down_ends_at_once(
     cluster: Callable[..., Cluster],
 ) -> None:

@@ -62,6 +62,7 @@ async def continue_request(
     steps: int | None = None,
     spot: bool | None = None,
     hosts: Sequence[str] = (),
+    nodes: int | None = None,
     progress: Progress | None = None,
 ) -> RunRequest:
     """Return the request for a run that continues a run which has ended.
@@ -75,12 +76,13 @@ async def continue_request(
         steps: Number of steps in all; None for as many as the run was asked for.
         spot: Whether to rent a spot machine; None for the same kind as before.
         hosts: The user's machines to continue on; empty for those of the run.
+        nodes: Number of rented machines to continue on; None for as many as before.
         progress: Called while results are fetched.
 
     Raises:
         InputError: The run has not ended, or cannot be continued (see
-            `runs.again.continuation_request`); or `spot` is given, and the run was on no rented
-            machine.
+            `runs.again.continuation_request`); or `spot` or `nodes` is given, and the run was on no
+            rented machine.
         MachineError: Its machine does not answer, and its checkpoints are not on this computer.
         NothingLeft: It is a training that has done all of its steps.
         RunError: The run does not exist.
@@ -100,6 +102,11 @@ async def continue_request(
         )
     if hosts:
         request = replace(request, host=",".join(hosts), nodes=1)
+    if nodes is not None:
+        if record.spec.rent is None:
+            text = f"run {record.id} was on machines of yours, which are named and not counted"
+            raise InputError(text, fix="Name those to continue on: --host, again for each.")
+        request = replace(request, nodes=nodes)
     return _with_kind(request, record, spot)
 
 

@@ -238,6 +238,24 @@ async def test_a_training_continues_with_the_checkpoint_metrics_and_files_of_the
     assert earlier.continues is not None and (earlier.continues.step, earlier.steps) == (4, 20)
 
 
+async def test_a_training_of_several_machines_continues_on_fewer(project: Project) -> None:
+    offer = Offer("prime", "x", "H100_80GB", 16, Price(35.2), nodes=2)
+    rent = Rental("prime", "hudtui-x", offer, 35.2)
+    rented = planned(project, TRAINING, rent=rent, nodes=2, peers=rent.hosts[1:])
+    trained(project, Path(rented.folder), 2, record=rented)
+    assert (await continue_request(rented.id, project)).nodes == 2
+    fewer = await continue_request(rented.id, project, nodes=1)
+    assert (fewer.provider, fewer.nodes, fewer.gpus) == ("prime", 1, "8xH100_80GB")
+    assert fewer.continues is not None and fewer.continues.step == 2
+    own = planned(project, TRAINING, nodes=2, peers=("me@b",))
+    trained(project, Path(own.folder), 2, record=own)
+    assert (await continue_request(own.id, project)).machines == ("local", "me@b")
+    alone = await continue_request(own.id, project, hosts=("me@b",))
+    assert (alone.machines, alone.node_count) == (("me@b",), 1)
+    with pytest.raises(InputError, match="was on machines of yours"):
+        await continue_request(own.id, project, nodes=1)
+
+
 @pytest.mark.parametrize(
     ("how", "told"),
     [

@@ -100,6 +100,8 @@ async def test_a_cluster_is_one_machine_with_the_price_of_all_nodes(
     assert memory.state == "fine"
     again = request_again(record)
     assert (again.provider, again.nodes, again.gpus) == ("prime", 2, "8xH100_80GB SXM5")
+    alone = (await prepare(project, store, replace(again, nodes=1))).require().spec
+    assert alone.rent is not None and (alone.nodes, alone.rent.offer.gpu_count) == (1, 8)
     assert len(sim.pods) == 0
 
 
