@@ -1384,7 +1384,11 @@ def _no_room(folder: str) -> bool:
 
 
 def status(folder: str) -> int:
-    """Print what the files say and which processes live."""
+    """Print what the files say and which processes live.
+
+    First whether the supervisor lives: it writes down how the run ended before it ends itself.
+    """
+    pid = _holder(folder)
     found = read_json(os.path.join(folder, "status.json"))
     records, stages = [], (found or {}).get("stages")
     for name, stage in stages.items() if isinstance(stages, dict) else ():
@@ -1399,7 +1403,6 @@ def status(folder: str) -> int:
             stderr=subprocess.DEVNULL,
         )
         session = asked.returncode == 0
-    pid = _holder(folder)
     answer = {
         "status": found,
         "supervisor": pid,

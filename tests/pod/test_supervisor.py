@@ -967,3 +967,23 @@ def test_what_a_driver_leaves_behind_holds_nothing_up(
     sampler.tick()
     assert samples(tmp_path / "gpu.jsonl")[-1]["gpus"][0]["utilization"] == 87
     os.kill(int((tmp_path / "bin" / "nvidia-smi.pid").read_text()), signal.SIGKILL)
+
+
+def test_a_supervisor_that_ends_while_it_is_looked_for_has_said_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is not taken for one that was killed."""
+
+    def told(state: str) -> None:
+        (tmp_path / "status.json").write_text(json.dumps({"state": state, "stages": {}}))
+
+    def ends(record: dict[str, Any]) -> bool:
+        told("failed")
+        return False
+
+    told("stopping")
+    (tmp_path / "supervisor.lock").write_text(json.dumps({"pid": 1}))
+    monkeypatch.setattr(supervisor, "is_alive", ends)
+    supervisor.status(str(tmp_path))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["supervisor"], found["status"]["state"]) == (None, "failed")
