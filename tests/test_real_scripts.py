@@ -10,8 +10,8 @@ import pytest
 
 REAL = Path(__file__).parent / "real"
 SMOKE = (
-    *("art", "containers", "diagnosis", "from_zero", "gpu", "learns", "openenv", "prime"),
-    *("servers", "trackers", "trainings", "two_gpus", "verifiers", "vllm"),
+    *("art", "containers", "diagnosis", "dialects", "from_zero", "gpu", "learns", "learns_files"),
+    *("openenv", "prime", "servers", "trackers", "trainings", "two_gpus", "verifiers", "vllm"),
 )
 
 

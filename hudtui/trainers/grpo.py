@@ -317,6 +317,9 @@ def make_trainer(
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    from hudtui.trainers.training_log import last_checkpoint
+
+    checkpoints = out / "checkpoints"
     by_id = {task.id: task for task in tasks}
     train = list(tasks[: len(tasks) - recipe.held_out])
     held_out = list(tasks[len(tasks) - recipe.held_out :])
@@ -326,7 +329,7 @@ def make_trainer(
     server = os.environ.get(SERVER, "")
     uses_vllm = gpu and (bool(server) or needs_vllm(recipe, os.environ, gpu=gpu))
     arguments = GRPOConfig(
-        output_dir=str(out / "checkpoints"),
+        output_dir=str(checkpoints),
         use_cpu=not gpu,
         bf16=recipe.bf16 and gpu,
         learning_rate=recipe.rate,
@@ -354,6 +357,7 @@ def make_trainer(
         save_total_limit=recipe.keep_checkpoints,
         eval_strategy="steps" if held_out else "no",
         eval_steps=recipe.eval_every if held_out else None,
+        eval_on_start=recipe.eval_first and bool(held_out) and not last_checkpoint(checkpoints),
         seed=recipe.seed,
         disable_tqdm=True,
         report_to=["wandb"] if recipe.wandb and find_spec("wandb") else [],

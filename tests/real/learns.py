@@ -190,6 +190,39 @@ def measure(policy: str, turns: int, *more: str) -> dict[str, float]:
     }
 
 
+def trained(name: str, words: Sequence[str], adapter: Path) -> dict[str, Any]:
+    """Train by `hudtui rl` on this machine, take the adapter out, and return what the steps say."""
+    began = time.monotonic()
+    where = ("--host", "local", "--name", name, "--yes", "--json")
+    run = json.loads(command("rl", *words, *where))
+    command("runs", "export", run["id"], "-o", str(adapter))
+    metrics = Path(run["folder"]) / "out" / "metrics.jsonl"
+    steps = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return {
+        "folder": run["folder"],
+        "minutes": round((time.monotonic() - began) / 60, 1),
+        "seconds a step": [round(step.get("step_time", 0.0)) for step in steps],
+        "rewards": [round(step["reward"], 3) for step in steps],
+        "calls": [round(step["tool_execution"], 3) for step in steps],
+        "format": [round(step["format_compliance"], 3) for step in steps],
+    }
+
+
+class Rows(dict[str, Any]):
+    """What was found so far, by name; kept in result.json, so that nothing is done twice."""
+
+    def __init__(self) -> None:
+        self._kept = Path("result.json")
+        super().__init__(json.loads(self._kept.read_text()) if self._kept.exists() else {})
+
+    def keep(self, what: str, row: dict[str, Any]) -> None:
+        """Write one down, and print it without the rows of single tasks."""
+        self[what] = row
+        self._kept.write_text(json.dumps(self, indent=1))
+        shown = {name: value for name, value in row.items() if " of unseen" not in name}
+        print(what, json.dumps(shown), flush=True)
+
+
 def always_left(turns: int) -> dict[str, float]:
     """What left() in every turn completes of the unseen boards, by the rules of the environment."""
     done: dict[str, float] = {}
@@ -318,57 +351,18 @@ def main() -> None:
         smoke()
         return
     model, vllm = given.model, given.vllm
-    kept = Path("result.json")
-    rows: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-
-    def keep(what: str, row: dict[str, Any]) -> None:
-        rows[what] = row
-        kept.write_text(json.dumps(rows, indent=1))
-        print(
-            what,
-            json.dumps({name: value for name, value in row.items() if " of unseen" not in name}),
-            flush=True,
-        )
-
+    rows = Rows()
     adapters: dict[str, Path] = {}
     for seed in range(given.first, given.first + given.seeds):
         adapters[f"seed-{seed}"] = Path(f"adapter-{seed}").absolute()
         if f"training {seed}" in rows:
             continue
-        began = time.monotonic()
-        words = [
-            "rl",
-            "seen.json",
-            "-c",
-            "gym.yaml",
-            "--host",
-            "local",
-            "--model",
-            str(model),
-            "--training",
-            "training.yaml",
-        ]
-        words += [
-            "--steps",
-            str(given.steps or design.steps),
-            "--seed",
-            str(seed),
-            "--yes",
-            "--json",
-        ]
+        words = ["seen.json", "-c", "gym.yaml", "--model", str(model)]
+        words += ["--training", "training.yaml", "--steps", str(given.steps or design.steps)]
+        words += ["--seed", str(seed)]
         settings = [f"{name}={value}" for name, value in design.settings.items()] + given.set
-        words += ["--name", f"seed {seed}", *(word for one in settings for word in ("--set", one))]
-        run = json.loads(command(*words))
-        command("runs", "export", run["id"], "-o", str(adapters[f"seed-{seed}"]))
-        metrics = Path(run["folder"]) / "out" / "metrics.jsonl"
-        steps = [json.loads(line) for line in metrics.read_text().splitlines()]
-        told = {
-            "minutes": round((time.monotonic() - began) / 60, 1),
-            "seconds a step": [round(step.get("step_time", 0.0)) for step in steps],
-            "rewards": [round(step["reward"], 3) for step in steps],
-            "format": [round(step["format_compliance"], 3) for step in steps],
-        }
-        keep(f"training {seed}", told)
+        words += [word for one in settings for word in ("--set", one)]
+        rows.keep(f"training {seed}", trained(f"seed {seed}", words, adapters[f"seed-{seed}"]))
     server = Server(vllm, model)
     if given.port is None:
         server.start()
@@ -380,20 +374,14 @@ def main() -> None:
                 server.load(name, adapters[name])
             for turns in design.turns:
                 if f"{name}, {turns} turns" not in rows:
-                    endpoint = (
-                        "--base-url",
-                        server.base,
-                        "--max-tokens",
-                        "12",
-                        "--temperature",
-                        "1.0",
-                    )
-                    keep(f"{name}, {turns} turns", measure(f"openai:{name}", turns, *endpoint))
+                    endpoint = ("--base-url", server.base, "--max-tokens", "12")
+                    found = measure(f"openai:{name}", turns, *endpoint, "--temperature", "1.0")
+                    rows.keep(f"{name}, {turns} turns", found)
     finally:
         server.kill()
     for name in ("random", "greedy"):
         for turns in design.turns:
-            keep(f"{name}, {turns} turns", measure(name, turns))
+            rows.keep(f"{name}, {turns} turns", measure(name, turns))
     for name, row in rows.items():
         if "reward" in row:
             print(

@@ -186,7 +186,10 @@ def main(folder: Path) -> dict[str, Any]:
         "patience_again": lesson.train("patience", same, again=2, **patient),
         "goal": lesson.train("goal", same, steps=12, stop_at_reward=0.35, save_every=100),
         "evaluates": lesson.train(
-            "evaluates", same, steps=5, held_out=1, eval_every=2, save_every=100
+            "evaluates", same, steps=5, held_out=1, eval_every=2, eval_first=True, save_every=100
+        ),
+        "evaluates_again": lesson.train(
+            "evaluates", same, again=5, steps=6, held_out=1, eval_every=9, eval_first=True
         ),
         # Two that teach, one whose reward is no number every second time, and one that nobody
         # answers for.

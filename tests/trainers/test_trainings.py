@@ -49,7 +49,9 @@ def test_a_training_ends_when_it_should_and_learns_from_what_says_something(
     )
 
     assert (found["evaluates"]["step"], found["evaluates"]["why"]) == (5, None)
-    assert found["evaluates"]["evaluated"] == [2, 4, 5]
+    # Before the first step, and not again by one who goes on.
+    assert found["evaluates"]["evaluated"] == [0, 2, 4, 5]
+    assert found["evaluates_again"]["evaluated"] == [0, 2, 4, 5, 6]
 
     recipe = {**REHEARSAL, "batch_size": REHEARSAL.get("batch_size", Recipe().batch_size)}
     assert found["goal"]["spans"] == 10 * recipe["batch_size"], (

@@ -115,6 +115,9 @@ class Recipe:
         0, "Number of tasks at the end of the list that are kept for evaluation.", minimum=0
     )
     eval_every: int = knob(20, "Steps between evaluations.", minimum=1)
+    eval_first: bool = knob(
+        False, "Evaluate before the first step, too: what the held-out tasks earn untrained."
+    )
     save_every: int = knob(10, "Steps between checkpoints.", minimum=1)
     keep_checkpoints: int = knob(3, "Checkpoints kept, the newest.", minimum=1)
     patience: int | None = knob(
