@@ -480,7 +480,7 @@ def _step_cells(row: StepRow) -> tuple[str, ...]:
         "-" if value is None else format(value, how)
         for value, how in zip(values, _FORMATS, strict=True)
     )
-    return (f"{row.step:g}", *told)
+    return (f"{row.step:.15g}", *told)
 
 
 def print_script(record: RunRecord) -> None:

@@ -74,7 +74,7 @@ def _alarm_of(finding: Finding) -> Alarm:
     return Alarm(
         finding.signature,
         "error" if finding.severity == "critical" else "warning",
-        f"{title}, since step {finding.onset:g}",
+        f"{title}, since step {finding.onset:.15g}",
         finding.remedies[0].words if finding.remedies else None,
     )
 

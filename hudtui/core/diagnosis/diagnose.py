@@ -60,7 +60,7 @@ def examine(run: Observed) -> Diagnosis:
                 sign.onset,
                 sign.evidence,
                 known.advice(run.settings),
-                f"{known.shown_by} step:>={sign.onset:g}".strip() if run.episodes.names else "",
+                f"{known.shown_by} step:>={sign.onset:.15g}".strip() if run.episodes.names else "",
             )
         )
     enough = sum(run.series(name) is not None for name in _CORE) >= 2 and run.steps >= FEWEST

@@ -214,7 +214,8 @@ def not_finite(facts: RunFacts, limit: float) -> Iterable[Alarm]:
         yield Alarm(
             "not-a-number",
             "error",
-            f"{names} {'are' if len(wrong) > 1 else 'is'} NaN or infinite since step {first.x:g}",
+            f"{names} {'are' if len(wrong) > 1 else 'is'} NaN or infinite since step "
+            f"{first.x:.15g}",
             "The weights are lost: stop the run, continue from a checkpoint, lower learning_rate "
             "or max_grad_norm.",
             mark=f"{first.x:g}",
@@ -239,8 +240,8 @@ def broken_episodes(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     many = tuple(takewhile(lambda point: 100 * point.y >= limit, reversed(facts.broken)))
     if facts.active and many:
         text = (
-            f"{many[0].y:.0%} of the episodes of step {many[0].x:g} broke off: nothing is learned "
-            "from them"
+            f"{many[0].y:.0%} of the episodes of step {many[0].x:.15g} broke off: nothing is "
+            "learned from them"
         )
         yield Alarm(
             "episodes-break",

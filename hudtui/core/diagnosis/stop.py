@@ -87,4 +87,6 @@ def stop_reason(finding: Finding) -> str:
     """Return why a run is stopped at a finding, in words."""
     numbers = "; ".join(one.words() for one in finding.evidence)
     about = f" ({numbers})" if numbers else ""
-    return f"stopped on {finding.signature}: {finding.title}{about}, since step {finding.onset:g}"
+    return (
+        f"stopped on {finding.signature}: {finding.title}{about}, since step {finding.onset:.15g}"
+    )

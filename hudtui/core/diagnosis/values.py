@@ -64,7 +64,7 @@ class Spent:
         """Return it on one line."""
         from hudtui.core.compute.limits import money
 
-        parts = [f"{self.steps:g} step{'' if self.steps == 1 else 's'}"]
+        parts = [f"{self.steps:.15g} step{'' if self.steps == 1 else 's'}"]
         if self.hours is not None:
             parts.append(duration(self.hours * 3600))
         if self.money is not None:

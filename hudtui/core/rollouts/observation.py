@@ -114,7 +114,7 @@ def unshown(result: ToolResult, shows: str) -> bool:
     if shows == "both" or structured is None or not text or result.is_error or result.repeats_text:
         return False
     in_text = _words(text)
-    in_structure = set[str]().union(*(_words(str(value)) for value in _leaves(structured)))
+    in_structure = _words("\n".join(map(str, _leaves(structured))))
     if shows == "text":
         hidden, shown = in_structure, in_text
     else:

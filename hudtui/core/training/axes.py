@@ -65,8 +65,8 @@ class Axis:
     def ticks(self, rows: int) -> list[float]:
         """Return the values that a chart of `rows` rows names: both ends, and some between them.
 
-        Those between are evenly spaced: three to five parts of a round size, else two halves. On
-        a logarithmic axis they are powers of ten.
+        Those between are evenly spaced: three to five parts of a round size, else two halves;
+        rather parts that are equal in rows, too. On a logarithmic axis they are powers of ten.
         """
         if self.high <= self.low:
             return [self.low]
@@ -75,7 +75,8 @@ class Axis:
         if self.log and (powers := self._powers(rows)):
             return [self.low, *powers, self.high]
         size = self.high - self.low
-        parts = next((count for count in (4, 3, 5) if count < rows and _is_round(size / count)), 2)
+        counts = sorted((4, 3, 5), key=lambda count: (rows - 1) % count > 0)
+        parts = next((count for count in counts if count < rows and _is_round(size / count)), 2)
         inner = [self.low + size * place / parts for place in range(1, parts)]
         return [self.low, *inner, self.high]
 

@@ -153,7 +153,7 @@ def _finding(view: RunView) -> str:
     others = [one for one in findings if one.signature not in alarms]
     if not others:
         return ""
-    return clean_line(f"{others[0].title}, since step {others[0].onset:g}", 300)
+    return clean_line(f"{others[0].title}, since step {others[0].onset:.15g}", 300)
 
 
 def pod_words(pods: PodsSnapshot, one: PodRow) -> tuple[str, str, str, str, bool]:

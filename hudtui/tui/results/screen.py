@@ -420,7 +420,7 @@ class ResultsScreen(HudtuiScreen):
         self.sources, self.index = tuple(sources), ResultIndex(sources)
         self.groups.name_on_border(f"Groups · {self._open_name}")
         if self._place is not None and self._place[0] is not None:
-            self.groups.filter_by(f"step:={self._place[0]:g}")
+            self.groups.filter_by(f"step:={self._place[0]:.15g}")
         self._show_empty("Reading …")
         self._follow()
 
@@ -561,14 +561,14 @@ class ResultsScreen(HudtuiScreen):
             return
         (step, task), final = self._place, self._complete
         if step is not None:
-            wanted = f"step:={step:g}"
+            wanted = f"step:={step:.15g}"
             if self.groups.filter_field.value != wanted:
                 self.groups.filter_by(wanted)
             if not self.groups.listed and final:
                 self.groups.filter_by("")
                 self.say(
-                    f"No episode of step {step:g} is recorded: a training records some episodes of "
-                    "each step",
+                    f"No episode of step {step:.15g} is recorded: a training records some episodes "
+                    "of each step",
                     "warning",
                 )
         group = next(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("severity", "severity", 8),
-    Column("since", "since", 6, align="right"),
+    Column("since", "since step", 10, align="right"),
     Column("likely", "likely", 6, align="right"),
     Column("finding", "finding", 20, flexible=1),
 )
@@ -138,7 +138,7 @@ def _cells(finding: Finding) -> tuple[Cell, ...]:
     style = _STYLES.get(finding.severity, "")
     return (
         (finding.severity, style),
-        f"{finding.onset:g}",
+        f"{finding.onset:.15g}",
         f"{finding.probability:.0%}",
         clean_line(finding.title),
     )

@@ -265,7 +265,7 @@ def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ..
     if result.steps:
         steps: list[tuple[str, ...]] = [
             (
-                f"{row.step:g}",
+                f"{row.step:.15g}",
                 f"{row.reward:.3f}",
                 _told(row.reward_std, ".3f"),
                 _told(row.loss, ".4g"),

@@ -1208,7 +1208,7 @@ class MetricsPane(Acting, Vertical):
         if not charts.by_time:
             newest = charts.runs[0].metrics.newest
             at = charts.x if charts.x is not None else None if newest is None else newest[0]
-            return "" if at is None else f"step {at:g}"
+            return "" if at is None else f"step {at:.15g}"
         return "newest" if charts.x is None else f"at {span_text(charts.x)}"
 
     def _words_text(self, room: int) -> Content:
