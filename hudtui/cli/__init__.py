@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hudtui.core.runs.external import ExternalRun
 
 _COMPLETION = "_HUDTUI_COMPLETE"
 """Set by a shell that asks for completions: it calls without arguments, and wants no app."""
@@ -15,9 +22,10 @@ def main(name: str | None = None) -> None:
 
     `name` is what help calls the program, where it is started under another one.
 
-    Without arguments the full-screen app opens at once: nothing that only the commands need is
-    imported before its first paint.
+    Without arguments the full-screen app opens at once, and with `watch PATH` on the run at that
+    path: nothing that only the commands need is imported before its first paint.
     """
+    gc.disable()  # what is imported stays
     _guard_terminal()
     os.umask(os.umask(0o022) | 0o002)  # nothing that is made here may be written by everybody
     folder = _current_folder()
@@ -25,14 +33,57 @@ def main(name: str | None = None) -> None:
         from hudtui.tui.app import run_app
 
         sys.exit(run_app())
+    if (external := _watched()) is not None:
+        from hudtui.tui.app import run_app
+
+        sys.exit(run_app(opens=("run", {"external": external})))
     from hudtui.cli.app import command
     from hudtui.cli.console import Again
 
+    gc.enable()
     while True:
         try:
             command()(prog_name=name)
         except Again:
             os.chdir(folder)  # `-C` counts from where the command was given
+
+
+def _watched() -> ExternalRun | None:
+    """Return what `watch PATH` opens at a terminal.
+
+    None for every other command, and where the command has to say what is wrong.
+    """
+    if len(sys.argv) != 3 or sys.argv[1] != "watch" or not os.path.exists(sys.argv[2]):
+        return None
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return None
+    import asyncio
+    from importlib import import_module
+
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.runs.external import find_external, read_place
+
+    place = read_place(sys.argv[2])
+    if place.file is None:
+        return None
+
+    async def find() -> ExternalRun:
+        # The app is imported while programs of the system look into a folder.
+        app = asyncio.to_thread(import_module, "hudtui.tui.app")
+        return (await asyncio.gather(find_external(place, thresholds=_thresholds), app))[0]
+
+    try:
+        return asyncio.run(find())
+    except (HudtuiError, KeyboardInterrupt):
+        return None
+
+
+def _thresholds() -> Mapping[str, float]:
+    from pathlib import Path
+
+    from hudtui.core.diagnosis.alarms import read_thresholds
+
+    return read_thresholds(Path.cwd())
 
 
 def _current_folder() -> str:

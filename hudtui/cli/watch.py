@@ -6,6 +6,7 @@ import math
 import os
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.diagnosis.facts import Alarm
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.external import ExternalPlace
+    from hudtui.core.runs.external import ExternalPlace, ExternalRun
     from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher
     from hudtui.core.runs.status import RunView
     from hudtui.core.training.metrics import MetricsReader
@@ -224,18 +225,17 @@ def _open(place: ExternalPlace) -> None:
 
     What is wrong with a folder here is said before.
     """
-    from hudtui.core.remote.hosts import LOCAL, open_host
-    from hudtui.core.runs.sessions import find_session
+    from hudtui.core.diagnosis.alarms import read_thresholds
+    from hudtui.core.remote.hosts import LOCAL
+    from hudtui.core.runs.external import find_external
 
-    async def look() -> None:
-        await find_session(await open_host(LOCAL), session=place.session, file=place.file)
-
+    external: ExternalPlace | ExternalRun = place
     if place.machine == LOCAL and place.port is None:
-        console.run(look())
+        thresholds = partial(read_thresholds, Path.cwd())
+        external = console.run(find_external(place, thresholds=thresholds))
     from hudtui.tui.app import run_app
 
-    opens = ("run", {"external": place})
-    raise typer.Exit(run_app(debug=console.debug, opens=opens))
+    raise typer.Exit(run_app(debug=console.debug, opens=("run", {"external": external})))
 
 
 async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> None:
@@ -413,7 +413,11 @@ def _sentence(row: Mapping[str, float]) -> str:
         step_of(row),
         next((row[name] for name in LAST_STEPS if is_number(row.get(name))), None),
     )
-    parts = [] if step is None else [f"step {step:g}" + (f"/{last:g}" if last is not None else "")]
+    parts = (
+        []
+        if step is None
+        else [f"step {step:.15g}" + (f"/{last:.15g}" if last is not None else "")]
+    )
     if sums_up(row):
         numbers = [
             f"{name} {value:.4g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -45,7 +46,6 @@ from hudtui.tui.actions import (
 )
 from hudtui.tui.facts import Facts, Marks, Services
 from hudtui.tui.gaps import TerminalApp
-from hudtui.tui.home.screen import HomeScreen
 from hudtui.tui.progress import RunProgress
 from hudtui.tui.rented_runs import RentedRuns
 from hudtui.tui.screen import HudtuiScreen
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
     from hudtui.tui.facts import RunFact
+    from hudtui.tui.home.screen import HomeScreen
     from hudtui.tui.launch.screen import LaunchScreen
     from hudtui.tui.widgets.dialog import Dialog
     from hudtui.tui.widgets.pictures import Pictures
@@ -359,10 +360,28 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         return found
 
     def get_default_screen(self) -> HudtuiScreen:
-        """Home."""
-        self.home = self._opened["home"] = HomeScreen()
-        self.home.add_class(*self._size_classes(), update=False)
-        return self.home
+        """Home, or the screen that is opened at once: home is made when it is asked for."""
+        if self._opens is None:
+            return self._made("home")
+        self._visited, given = self._opens
+        screen = self._made(self._visited)
+        screen.opened_with = given
+        return screen
+
+    @property
+    def home(self) -> HomeScreen:
+        return cast("HomeScreen", self._made("home"))
+
+    def _made(self, name: str) -> HudtuiScreen:
+        """A screen, which is made once."""
+        screen = self._opened.get(name)
+        if screen is None:
+            screen = self._opened[name] = screen_class(name)()
+            self.read_styles(screen.css_path)
+            # Textual adds them late, and works out every style a second time.
+            screen.add_class(*self._size_classes(), update=False)
+            self.install_screen(screen, name)
+        return screen
 
     def on_mount(self) -> None:
         """Everything else waits for the first paint."""
@@ -382,6 +401,8 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         from hudtui.tui import applog
 
         if not self.is_headless:
+            gc.freeze()  # what is there until the end is not looked at again and again
+            gc.enable()
             self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
             applog.log.info("hudtui %s opens %s", __version__, self.folder)
         keymap, complaints = preferences.load_keymap(self.places.config / preferences.KEYMAP_FILE)
@@ -389,12 +410,10 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         if keymap:
             self.keymap = keymap
             self.set_keymap(keymap)
-            self.home.query_one(StepBar).refresh()  # was drawn with the usual keys
+            self.screen.query_one(StepBar).refresh()  # was drawn with the usual keys
         if self._opens is None:
             self.reload()
         else:
-            name, given = self._opens
-            self.open_screen(name, **given)
             self.set_timer(_READS_FIRST, self.reload)
         for endless in (self._keep_up(), self._keep_asking()):
             self.run_worker(endless, name="forever", group="forever")
@@ -805,18 +824,12 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         """
         self._back[name] = back
         self._visited = name if name != "home" else self._visited
-        screen = self._opened.get(name)
-        if screen is None:
-            screen = self._opened[name] = screen_class(name)()
-            self.read_styles(screen.css_path)
-            # Textual adds them late, and works out every style a second time.
-            screen.add_class(*self._size_classes(), update=False)
-            self.install_screen(screen, name)
+        screen = self._made(name)
         while isinstance(dialog := self.screen, ModalScreen) and len(self.screen_stack) > 1:
             # The worker that asked gets the answer of a cancelled dialog, and does not wait
             # forever.
             dialog.dismiss(getattr(dialog, "cancelled", None))
-        if name == "home":
+        if screen is self.screen_stack[0]:
             while len(self.screen_stack) > 1:
                 self.pop_screen()
         elif len(self.screen_stack) == 1:

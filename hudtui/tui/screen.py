@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -77,6 +77,8 @@ class HudtuiScreen(Acting, Screen[None]):
         # would be lost with a widget.
         self.disable_messages(Worker.StateChanged)
         self._bar = MessageBar()
+        self.opened_with: Mapping[str, Any] | None = None
+        """What `opened` takes before the first paint, on a screen that the app begins with."""
         self._framed = False
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
@@ -387,6 +389,8 @@ class HudtuiScreen(Acting, Screen[None]):
         """
         self._framed = True
         self.show_facts()
+        if self.opened_with is not None:
+            self.opened(**self.opened_with)
 
     def on_screen_resume(self) -> None:
         """The frame may have changed while another screen was shown."""

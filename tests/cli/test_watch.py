@@ -20,7 +20,7 @@ from hudtui.core.diagnosis.facts import Alarm, RunFacts
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.table import watched, words
 from hudtui.core.process import machine_label
-from hudtui.core.runs.external import ExternalPlace
+from hudtui.core.runs.external import ExternalPlace, ExternalRun
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, PlanOutput, Stage
@@ -565,7 +565,10 @@ def test_at_a_terminal_the_app_opens(
     Path("odd:name.log").write_text(TRL)
     done = hudtui("watch", *words)
     assert done.exit_code == 0, done.output
-    assert opened == [("run", {"external": place})]
+    ((screen, given),) = opened
+    found = given["external"]
+    assert screen == "run", "of what lies here, the run was found already"
+    assert (found.place if isinstance(found, ExternalRun) else found) == place
     assert ExternalPlace.of(place.fields).id == place.id
 
 

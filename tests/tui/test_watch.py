@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support import tmux_world, vllm_server
 from support.tracker_files import history, wandb_file
-from support.waiting import until
+from support.waiting import eventually, until
 from tui import test_run as runs
 
+from hudtui.core.diagnosis.facts import USUAL
+from hudtui.core.runs.external import ExternalPlace, find_external
 from hudtui.tui import preferences
+from hudtui.tui.app import HudtuiApp
 from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 
@@ -187,6 +193,54 @@ async def test_a_folder_of_a_tracker_is_followed_by_its_path(
             file.write(whole[len(part) :])
         await until(pilot, lambda: "step 4" in screen_text(app) and "1.000" in screen_text(app))
         assert app.screen.view.metrics.told == {"reward": "train/reward", "loss": "loss"}
+
+
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
+async def test_the_app_opens_on_the_run_that_is_named(
+    project: Path, screen_text: Any, size: tuple[int, int]
+) -> None:
+    """Home is made when it is asked for. Coming back from there, the run is shown as before."""
+    path = project / "wandb" / "offline-run-1" / "run-1.wandb"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(wandb_file(history({"_step": n, "reward": n / 4}) for n in range(5)))
+    external = await find_external(ExternalPlace(file=str(path.parent)), thresholds=lambda: USUAL)
+    app = HudtuiApp(project, opens=("run", {"external": external}))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "┤" in screen_text(app) and "1.000" in screen_text(app))
+        assert [screen.NAME for screen in app.screen_stack] == ["run"]
+        assert app.screen.panes.alone and app.screen.pane.has_focus_within
+        await pilot.press("escape")
+        assert app.screen.runs.display, "the list is where Esc leads"
+        app.open_screen("home")
+        await until(pilot, lambda: app.screen.NAME == "home" and app.screen.is_mounted)
+        await pilot.press("5")
+        await until(pilot, lambda: "1.000" in screen_text(app))
+        assert [row.summary.id for row in app.screen.runs.listed] == [external.place.id]
+        app.open_screen("settings")
+        await until(pilot, lambda: app.screen.NAME == "settings")
+        app.open_screen("home")
+        await until(pilot, lambda: app.screen.NAME == "home")
+        app.open_screen("run")
+        await until(pilot, lambda: "1.000" in screen_text(app))
+
+
+async def test_the_command_opens_the_app_on_curves(project: Path, own_tmux: str) -> None:
+    """In a terminal, by the path alone; what cannot be opened is said in the shell."""
+    (project / "metrics.jsonl").write_text('{"step": 1, "loss": 3.0}\n{"step": 2, "loss": 2.5}\n')
+    (project / "empty").mkdir()
+    command = f"{shlex.quote(sys.executable)} -m hudtui watch"
+    words = f"cd {shlex.quote(str(project))}; {command} empty; echo [$?]; read next; exec {command}"
+    tmux("new-session", "-d", "-x", "120", "-y", "35", "-s", "it", f"{words} metrics.jsonl")
+
+    def shown() -> str:
+        told = ["tmux", "capture-pane", "-p", "-t", "=it:"]
+        return subprocess.run(told, check=True, capture_output=True, text=True).stdout
+
+    await eventually(lambda: "[2]" in shown())
+    assert "a folder without files of W&B" in shown().replace("\n", "")
+    tmux("send-keys", "-t", "=it:", "Enter")
+    await eventually(lambda: "┤" in shown() and "step 2" in shown())
+    assert "metrics.jsonl" in shown() and "read-only" in shown()
 
 
 async def test_a_log_is_followed_by_its_path(

@@ -14,6 +14,8 @@ from hudtui.core.remote.host import FileChunk
 
 CHUNK = 256 * 1024
 """Bytes of one look, at most."""
+_FIRST = 64 * 1024
+"""Bytes of the first look, at most: a picture of them comes soon."""
 _MUCH = 16 * 1024
 """Bytes of a look after which the next one follows at once."""
 _FASTEST, _SLOWEST = 0.1, 0.25
@@ -46,7 +48,7 @@ class Cursor:
         self.offset = offset
         self.seam = b""
         """The last bytes before the offset."""
-        self.size = CHUNK
+        self.size = _FIRST
         """Bytes of the next look, at most; see `shrink`."""
 
     def shrink(self) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from hudtui.core.diagnosis.facts import USUAL, Thresholds
-from hudtui.core.diagnosis.machine import STUCK
 from hudtui.core.errors import InputError
 from hudtui.core.paths import typed_path
 from hudtui.core.remote.host import Host
@@ -32,12 +31,13 @@ from hudtui.core.runs.sessions import (
 )
 from hudtui.core.runs.status import RunView, StageView, server_load
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.vllm import ModelServer, follow_server
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader
 
 if TYPE_CHECKING:
+    from hudtui.core.diagnosis.facts import Thresholds
     from hudtui.core.runs.values import RunState
+    from hudtui.core.runs.vllm import ModelServer
 
 _TOGETHER = 0.5
 """Seconds within which new lines and numbers make one view."""
@@ -119,7 +119,7 @@ class ExternalRun:
         host: The machine.
         session: What is followed there; None for a model server.
         now: Returns seconds since the epoch.
-        thresholds: From which numbers on there is an alarm.
+        thresholds: Reads from which numbers on there is an alarm.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ExternalRun:
         session: ExternalSession | None,
         *,
         now: Callable[[], float],
-        thresholds: Thresholds,
+        thresholds: Callable[[], Thresholds],
     ) -> None:
         self.place = place
         self._host, self._session = host, session
@@ -187,6 +187,8 @@ class ExternalRun:
         self.view = replace(self.view, summary=replace(self.view.summary, state=state))
 
     async def _server(self) -> AsyncGenerator[RunView, None]:
+        from hudtui.core.runs.vllm import follow_server
+
         assert self.place.port is not None
         load = MetricsReader()
         async with aclosing(follow_server(self._host, self.place.port)) as states:
@@ -207,11 +209,9 @@ class ExternalRun:
     async def _follow(
         self, session: ExternalSession, folder: Path
     ) -> AsyncGenerator[RunView, None]:
-        watcher = SessionWatcher(
-            self._host, session, lines=HISTORY, from_when=self._thresholds, now=self._now
-        )
+        watcher = SessionWatcher(self._host, session, lines=HISTORY, now=self._now)
         lines = _Lines(watcher, await open_host(LOCAL), folder, self._logs)
-        changed = asyncio.Event()
+        changed, told = asyncio.Event(), asyncio.Event()
 
         async def read() -> None:
             try:
@@ -219,10 +219,21 @@ class ExternalRun:
                     async for update in updates:
                         await lines.take(update)
                         changed.set()
+                        if watcher.numbers.told:
+                            told.set()
             finally:
                 changed.set()
 
-        reading = asyncio.create_task(read())
+        async def judge() -> None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), _TOGETHER)
+            await asyncio.sleep(_TOGETHER)
+            watcher.from_when = await asyncio.to_thread(self._thresholds)
+            changed.set()
+
+        reading, numbers = asyncio.create_task(read()), asyncio.create_task(told.wait())
+        # The first curves wait neither for the user's settings nor for a large library.
+        judging = asyncio.create_task(judge())
         drawn = False
         try:
             while not reading.done() or changed.is_set():
@@ -230,7 +241,7 @@ class ExternalRun:
                 changed.clear()
                 if drawn:
                     await watcher.diagnose()
-                elif watcher.numbers.told:  # the first curves do not wait for a large library
+                elif watcher.numbers.told:
                     drawn = True
                     changed.set()
                 yield replace(
@@ -243,12 +254,14 @@ class ExternalRun:
                     diagnosis=watcher.diagnosis,
                     problem=lines.note,
                 )
-                await asyncio.wait([reading], timeout=_TOGETHER)
+                ends = [reading] if drawn else [reading, numbers]
+                await asyncio.wait(ends, timeout=_TOGETHER, return_when=asyncio.FIRST_COMPLETED)
             await reading
         finally:
-            reading.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await reading
+            for task in (numbers, judging, reading):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
 
 
 class _Lines:
@@ -286,9 +299,12 @@ class _Lines:
 
 
 async def find_external(
-    place: ExternalPlace, *, now: Callable[[], float], thresholds: Thresholds
+    place: ExternalPlace,
+    *,
+    now: Callable[[], float] = time.time,
+    thresholds: Callable[[], Thresholds],
 ) -> ExternalRun:
-    """Find an external run. Nothing of it is read yet.
+    """Find an external run. Nothing of it is read yet; see `ExternalRun`.
 
     Raises:
         InputError: There is no such session, or there are several.
@@ -314,7 +330,7 @@ async def read_external(place: ExternalPlace, *, thresholds: Thresholds | None =
     """
     host = await open_host(place.machine)
     session = await find_session(host, session=place.session, file=place.file)
-    watcher = SessionWatcher(host, session, lines=None, from_when=thresholds or USUAL)
+    watcher = SessionWatcher(host, session, lines=None, from_when=thresholds)
     async with aclosing(watcher.follow(once=True)) as updates:
         async for _ in updates:
             pass
@@ -370,6 +386,8 @@ def _name(place: ExternalPlace, host: Host, session: ExternalSession | None) -> 
 
 
 def _trouble(server: ModelServer) -> str | None:
+    from hudtui.core.diagnosis.machine import STUCK
+
     if server.stuck < STUCK:
         return None
     seconds = f"{server.stuck:.0f} s"

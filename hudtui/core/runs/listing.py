@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import Fields, Value
 from hudtui.core.runs.values import RunSummary, iso_time
-from hudtui.core.training.engines import features_of, recipe_for
 
 if TYPE_CHECKING:
     from hudtui.core.runs.spec import RunSpec
@@ -65,6 +64,11 @@ def model_of(spec: RunSpec) -> str | None:
 
     None if a setting of the training is invalid.
     """
+    from hudtui.core.training.engines import (
+        features_of,
+        recipe_for,
+    )  # late: runs of others have none
+
     if not features_of(spec.engine).trains:
         return spec.policy
     try:

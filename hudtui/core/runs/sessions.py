@@ -20,14 +20,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from hudtui.core.diagnosis.alarms import find_alarms, with_alarms
-from hudtui.core.diagnosis.facts import USUAL, Alarm, LogSymptom, RunFacts, Thresholds
 from hudtui.core.diagnosis.live import LiveDiagnosis
-from hudtui.core.diagnosis.spent import with_spent
 from hudtui.core.diagnosis.symptoms import find_symptoms
 from hudtui.core.diagnosis.values import NOTHING, Diagnosis
 from hudtui.core.errors import InputError, MachineError
@@ -38,7 +35,6 @@ from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
@@ -53,6 +49,9 @@ from hudtui.core.training.tracker_files import (
     tracker_file,
     trackio_runs,
 )
+
+if TYPE_CHECKING:
+    from hudtui.core.diagnosis.facts import Alarm, LogSymptom, Thresholds
 
 BACKLOG = 8 * 1024 * 1024
 """Number of bytes before the end of a file that are searched for metrics."""
@@ -278,6 +277,8 @@ async def find_session(
 
 async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
     """Return the logs and metrics files in a run's folder."""
+    from hudtui.core.runs.reports import read_status
+
     try:
         status = await read_status(host, f"{folder}/status.json")
     except FileRefused:
@@ -299,7 +300,7 @@ class SessionWatcher:
     It keeps the metrics that it recognises.
 
     `lines` is the number of existing lines to include, counted from the end; None for all.
-    `from_when` are the thresholds of alarms.
+    `from_when` are the thresholds of alarms; None for no alarm until they are known.
     """
 
     def __init__(
@@ -308,11 +309,11 @@ class SessionWatcher:
         foreign: ExternalSession,
         *,
         lines: int | None = 200,
-        from_when: Thresholds = USUAL,
+        from_when: Thresholds | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.host, self.foreign = host, foreign
-        self._lines, self._from_when, self._now = lines, from_when, now
+        self._lines, self.from_when, self._now = lines, from_when, now
         self.readers: dict[str, LogMetricsReader] = {
             source.name: LogMetricsReader() for source in foreign.sources
         }
@@ -354,14 +355,24 @@ class SessionWatcher:
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms that can be found in the lines, the worst first."""
+        if self.from_when is None:
+            return ()
+        from hudtui.core.diagnosis.alarms import find_alarms
+        from hudtui.core.diagnosis.facts import RunFacts
+
         facts = RunFacts(active=True, signs=tuple(reversed(self._signs)))
         facts = facts.with_metrics(self.numbers)
-        return find_alarms(facts, self._from_when, findings=self._live.findings)
+        return find_alarms(facts, self.from_when, findings=self._live.findings)
 
     @property
     def diagnosis(self) -> Diagnosis:
         """Return what the numbers and the lines say about the run's health."""
         newest = self._live.newest or NOTHING
+        if newest is NOTHING and not self.alarms:
+            return NOTHING
+        from hudtui.core.diagnosis.alarms import with_alarms
+        from hudtui.core.diagnosis.spent import with_spent
+
         return with_spent(with_alarms(newest, self.alarms, self._live.settings), self.numbers)
 
     async def diagnose(self, *, last: bool = False) -> None:
@@ -438,9 +449,13 @@ class SessionWatcher:
     def _seen(
         self, source: LogSource, lines: list[str], rows: list[Row], note: str | None = None
     ) -> SessionUpdate:
+        signs = self._find_signs(source, lines)
+        return SessionUpdate(source.name, self._now(), tuple(lines), tuple(rows), signs, note)
+
+    def _find_signs(self, source: LogSource, lines: list[str]) -> tuple[LogSymptom, ...]:
         signs = find_symptoms(source.name, lines)
         self._signs.extend(sign for sign in dict.fromkeys(signs) if sign not in self._signs)
-        return SessionUpdate(source.name, self._now(), tuple(lines), tuple(rows), signs, note)
+        return signs
 
     async def _file(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
         assert source.path is not None
@@ -594,7 +609,7 @@ class SessionWatcher:
     ) -> AsyncGenerator[SessionUpdate, None]:
         """Follow a tracker's file that only grows, and has `end` bytes now."""
         assert source.path is not None
-        at, kept = 0, deque[Row](maxlen=self._lines)
+        at, kept = 0, deque[Row | str](maxlen=self._lines)
         if once and end == 0:
             return
         async with aclosing(self.host.follow(source.path)) as chunks:  # type: ignore[type-var]
@@ -610,10 +625,10 @@ class SessionWatcher:
                     tracker.end()
                 if tracker.damaged > damaged:
                     note = f"damaged {_damage_of(tracker)}: unreadable records are left out"
-                rows = self._take(source, rows)
-                kept.extend(rows)
+                news = self._take(source, rows, tracker)
+                kept.extend(news)
                 if (at >= end and kept) or note:
-                    yield self._told(source, list(kept if before < end else rows), note)
+                    yield self._told(source, list(kept if before < end else news), note)
                     kept.clear()
                 elif rows and not once:
                     yield SessionUpdate(source.name, self._now())  # there are numbers to look at
@@ -646,13 +661,13 @@ class SessionWatcher:
                     note=f"no contact, it is tried again: {clean_line(error.what, 200)}",
                 )
                 rows = []
-            rows = self._take(source, rows)
+            news = self._take(source, rows, file)
             shown = (
-                rows[-self._lines :]
+                news[-self._lines :]
                 if first and self._lines
                 else []
                 if first and self._lines == 0
-                else rows
+                else news
             )
             note, file.note = file.note, None
             if shown or note:
@@ -672,19 +687,32 @@ class SessionWatcher:
         for title, values in file.about.items():
             self.about.setdefault(title, {}).update(values)
 
-    def _take(self, source: LogSource, rows: list[Row]) -> list[Row]:
-        """Add rows to the numbers; returns them, with the step that the trainer counts by."""
-        reader, told = self.readers[source.name], []
+    def _take(
+        self, source: LogSource, rows: list[Row], file: TrackerFile | _Snapshots
+    ) -> list[Row | str]:
+        """Add rows to the numbers.
+
+        Returns:
+            The rows, with the step that the trainer counts by, and the lines that were printed.
+        """
+        reader, told = self.readers[source.name], list[Row | str]()
         for row in rows:
             reader.add(row)
             step = step_of(row)
             told.append(row if step is None or "step" in row else {"step": step, **row})
+        told += [clean(line).rstrip() for line in file.printed]
+        file.printed.clear()
         return told
 
-    def _told(self, source: LogSource, rows: list[Row], note: str | None) -> SessionUpdate:
-        lines = tuple(json.dumps(row, ensure_ascii=False) for row in rows)
+    def _told(self, source: LogSource, news: list[Row | str], note: str | None) -> SessionUpdate:
+        lines = [
+            one if isinstance(one, str) else clean_line(json.dumps(one, ensure_ascii=False))
+            for one in news
+        ]
+        printed = [one for one in news if isinstance(one, str)]
+        rows = tuple(one for one in news if not isinstance(one, str))
         return SessionUpdate(
-            source.name, self._now(), tuple(map(clean_line, lines)), tuple(rows), note=note
+            source.name, self._now(), tuple(lines), rows, self._find_signs(source, printed), note
         )
 
     async def _pane(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
@@ -792,6 +820,7 @@ class _Snapshots:
         self.damage: InputError | None = None
         """The damaged places that were left out."""
         self.load: list[Row] = []
+        self.printed: list[str] = []
         self.about: dict[str, dict[str, str]] = {}
         """See `TrackerFile`."""
         self._known: Any = None
@@ -897,6 +926,8 @@ class _Joined(_Snapshots):
                 self._readers[path] = reader, at
                 self.load += reader.load
                 reader.load.clear()
+                self.printed += reader.printed
+                reader.printed.clear()
                 self.about.update(reader.about)
                 if reader.damaged > damaged:
                     where = (

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, fields, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.diagnosis.facts import Alarm
-from hudtui.core.diagnosis.values import Diagnosis
 from hudtui.core.plain import to_plain
 from hudtui.core.remote.tmux import attach_argv
 from hudtui.core.runs.values import RunEvent, RunSummary, iso_time
-from hudtui.core.runs.vllm import ModelServer
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader, is_number
 
 if TYPE_CHECKING:
+    from hudtui.core.diagnosis.facts import Alarm
+    from hudtui.core.diagnosis.values import Diagnosis
     from hudtui.core.runs.reports import StageReport
+    from hudtui.core.runs.vllm import ModelServer
 
 STEPS = 500
 """Largest number of steps in a result; the newest are kept."""

@@ -58,6 +58,8 @@ _SETTING = 500
 """Longest text of a setting, in characters."""
 _NAMES = 10_000
 """Most names of a file in memory."""
+_LINE = 10_000
+"""Most characters of a line that is being printed."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -71,6 +73,8 @@ class TrackerFile(Protocol):
     it."""
     load: list[Row]
     """Samples of the machine's load; who takes them empties the list."""
+    printed: list[str]
+    """Lines that the program has printed; who takes them empties the list."""
     about: dict[str, dict[str, str]]
     """What the file says of the run: `settings` and `machine`, each by its names."""
 
@@ -92,6 +96,9 @@ class WandbFile:
         self._at = 0
         self._whole = 0
         self.load: list[Row] = []
+        self.printed: list[str] = []
+        self._printing: dict[int, str] = {}
+        """The lines that are not complete, by the number of their stream."""
         self.about: dict[str, dict[str, str]] = {}
         self._names: dict[bytes, str] = {}
         """The names of items that were read, by their bytes; empty for one that is left out."""
@@ -165,6 +172,8 @@ class WandbFile:
                 self._history(value, found)
             elif number == 7 and (sample := _sample(value)):
                 self.load.append(sample)
+            elif number == 13:
+                self._print(value)
             elif number in (5, 17, 26):
                 self._describe(number, value)
         return found
@@ -193,6 +202,20 @@ class WandbFile:
                 found[name] = value
             else:
                 found.update(_numbers({name: value}))
+
+    def _print(self, value: bytes) -> None:
+        """Take a piece of what the program printed. A carriage return begins the line again."""
+        parts = dict(_fields(value))
+        stream, text = parts.get(1, 0), parts.get(3, b"")
+        if not isinstance(stream, int) or not isinstance(text, bytes):
+            return
+        *whole, rest = (self._printing.get(stream, "") + text.decode("utf-8", "replace")).split(
+            "\n"
+        )
+        self.printed += [line for one in whole if (line := one.rstrip("\r").rpartition("\r")[2])]
+        over = rest.endswith("\r")
+        rest = rest.rstrip("\r").rpartition("\r")[2][:_LINE]
+        self._printing[stream] = rest + "\r" if over else rest
 
     def _describe(self, number: int, value: bytes) -> None:
         settings = self.about.setdefault("settings", {})
@@ -230,6 +253,7 @@ class EventsFile:
         self._data = b""
         self._lost = False
         self.load: list[Row] = []
+        self.printed: list[str] = []
         self.about: dict[str, dict[str, str]] = {}
 
     def feed(self, data: bytes) -> list[Row]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar
 
-from hudtui.core.compute.limits import money
 from hudtui.core.row_filter import value_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
 from hudtui.core.runs.values import STATE_GLYPHS, RunSummary
@@ -115,7 +114,6 @@ class RunList(TablePane[RunRow]):
             + ("◆ " if run.id in self._compared else "")
             + run.name
         )
-        cost = run.cost(row.now)
         return (
             (STATE_GLYPHS[run.state], _STYLES.get(run.state, "")),
             (name, "table--warning") if row.alarm else name,
@@ -123,7 +121,7 @@ class RunList(TablePane[RunRow]):
             sparkline([point.y for point in points], CURVE),
             (view.step if view is not None else None) or "",
             "external" if run.external else row.model or "",
-            "" if cost is None else money(cost, run.currency) + run.short_cost_note,
+            _cost(row),
             (self._begun(run), "table--muted"),
         )
 
@@ -150,3 +148,12 @@ class RunList(TablePane[RunRow]):
     def field(self, name: str) -> str:
         """Return a field of the run under the cursor as text."""
         return "" if self.row is None else value_text(RUN_FIELDS[name](self.row))
+
+
+def _cost(row: RunRow) -> str:
+    run = row.summary
+    if (cost := run.cost(row.now)) is None:
+        return ""
+    from hudtui.core.compute.limits import money
+
+    return money(cost, run.currency) + run.short_cost_note

@@ -18,7 +18,6 @@ from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line, plural, seen_from
-from hudtui.core.training.engines import features_of
 from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
@@ -89,6 +88,8 @@ def _no_results(screen: RunScreen) -> str | None:
 
 
 def _no_export(screen: RunScreen) -> str | None:
+    from hudtui.core.training.engines import features_of
+
     features = features_of(screen.shown.summary.engine)
     if features.exports:
         return None
@@ -390,18 +391,26 @@ class RunScreen(HudtuiScreen):
         return run is not None and run not in self._external and run not in self._remembered
 
     def opened(
-        self, *, run: str | None = None, external: ExternalPlace | None = None, **given: Any
+        self,
+        *,
+        run: str | None = None,
+        external: ExternalPlace | ExternalRun | None = None,
+        **given: Any,
     ) -> None:
         """Show the run `run`, or an external run.
 
-        It is at the place `external`, or at one whose fields are given.
+        It is `external`, or at the place whose fields are given.
         """
-        from hudtui.core.runs.external import ExternalPlace
+        from hudtui.core.runs.external import ExternalPlace, ExternalRun
 
         if run is not None:
             self._choose(run)
             self._opening = True
             self.app.reload(everything=True)
+        elif isinstance(external, ExternalRun):
+            self._large = True
+            self._show_external(external)
+            self.start(partial(self._remember, external.place), group="remember")
         elif external is not None or given:
             place = external or ExternalPlace(**given)
             self._curves_of = place.id
@@ -492,6 +501,8 @@ class RunScreen(HudtuiScreen):
             await asyncio.sleep(_AGAIN)
 
     async def _look_again_and_again(self) -> None:
+        if not any(map(self._is_own, self.rows)):
+            return  # external runs do not wait for the libraries of the store
         await asyncio.to_thread(self._open_store)
         assert self._monitor is not None
         while True:
@@ -639,23 +650,31 @@ class RunScreen(HudtuiScreen):
             external = await find_external(
                 place,
                 now=self._now,
-                thresholds=await asyncio.to_thread(read_thresholds, self.app.folder),
+                thresholds=partial(read_thresholds, self.app.folder),
             )
         self.clear_message()
         if not opens and self.chosen != place.id:
             return  # another run was chosen meanwhile
         if opens:
-            self._curves_of = place.id
+            self._show_external(external)
+        else:
+            self._follow_external(external)
+        await self._remember(place)
+
+    async def _remember(self, place: ExternalPlace) -> None:
+        await asyncio.to_thread(self.app.remember_followed, place.fields)
+
+    def _show_external(self, external: ExternalRun) -> None:
+        """List an external run, and show its curves, or its log until there are numbers."""
+        self._curves_of = external.place.id
         self._follow_external(external)
-        if opens and external.measures:
+        if external.measures:
             self._curves_of = None
             self.pane.turn_to("metrics")
-        if opens:
-            self.panes.open(self.pane)
-        if opens and self._large and not self.panes.alone:
+        self.panes.open(self.pane)
+        if self._large and not self.panes.alone:
             self.panes.action_zoom()
         self._large = False
-        await asyncio.to_thread(self.app.remember_followed, place.fields)
 
     def _follow_external(self, external: ExternalRun) -> None:
         """Follow an external run until it leaves the list."""

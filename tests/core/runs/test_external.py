@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ async def test_the_first_curves_do_not_wait_for_the_diagnosis(tmp_path: Path) ->
     rows = [{"step": step, "reward": 0.5, "grad_norm": float(step > 60)} for step in range(120)]
     log = tmp_path / "metrics.jsonl"
     log.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    external = await find_external(ExternalPlace(file=str(log)), now=time.time, thresholds=USUAL)
+    external = await find_external(ExternalPlace(file=str(log)), thresholds=lambda: USUAL)
     drawn: list[RunView] = []
     async with aclosing(external.follow(tmp_path)) as views:
         async for view in views:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tracker_files import TENSORBOARD, history, trackio_file, wandb_file
+from support.tracker_files import TENSORBOARD, field, history, trackio_file, wandb_file
 
+from hudtui.core.diagnosis.facts import USUAL
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
@@ -307,7 +308,7 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
         "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n"
         + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
     )
-    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)), from_when=USUAL)
     assert [seen async for seen in watch.follow(once=True)]
     told = {alarm.kind: alarm.text for alarm in watch.alarms}
     assert (
@@ -317,7 +318,7 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
     )
     with path.open("a") as stream:
         stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
-    again = SessionWatcher(HOST, watch.foreign)
+    again = SessionWatcher(HOST, watch.foreign, from_when=USUAL)
     assert [seen async for seen in again.follow(once=True)]
     assert [alarm.kind for alarm in again.alarms] == [
         "memory",
@@ -1062,3 +1063,14 @@ async def test_a_tmux_that_says_anything() -> None:
         )
     ]
     assert lines_of(told) == []  # in a window without width every line may go on
+
+
+async def test_lines_that_a_run_of_wandb_printed_are_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "run-1.wandb"
+    printed = field(13, field(3, b"  step 1\ntorch.OutOfMemoryError: CUDA out of memory\n"))
+    path.write_bytes(wandb_file([history({"_step": 1, "loss": 0.5}), printed]))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)), from_when=USUAL)
+    (seen,) = [one async for one in watch.follow(once=True)]
+    assert [json.loads(line)["loss"] for line in seen.lines[:1]] == [0.5]
+    assert seen.lines[1:] == ("  step 1", "torch.OutOfMemoryError: CUDA out of memory")
+    assert len(seen.rows) == 1 and [alarm.kind for alarm in watch.alarms] == ["memory"]

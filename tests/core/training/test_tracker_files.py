@@ -19,6 +19,7 @@ from support.tracker_files import (
     WANDB_HISTORY,
     WANDB_RUN,
     WANDB_STATS,
+    field,
     history,
     trackio_file,
     wandb_file,
@@ -270,3 +271,13 @@ def test_values_of_one_name_that_differ_in_length() -> None:
     assert [row.get("a/b") for row in rows[:3]] == [1, 0.5, 10**120]
     assert rows[4] == {"_step": 4, "a/b/deep/er": 2} and math.isnan(rows[5]["a/b"])
     assert [row.keys() - {"_step"} for row in rows[6:]] == [set(), set(), {"a/b"}]
+
+
+def test_what_a_program_with_wandb_prints() -> None:
+    """Pieces of two streams are lines, of which a carriage return begins the newest again."""
+    out = ("a ", "whole ", "line\n\n", "10%\r", "20%", "\r", "  done\nrest")
+    records = [field(13, b"\x08\x01" + field(3, piece.encode())) for piece in out]
+    records.insert(1, field(13, field(3, b"of stderr\n")))
+    file = WandbFile()
+    assert file.feed(wandb_file(records)) == []
+    assert file.printed == ["of stderr", "a whole line", "  done"]
