@@ -7,10 +7,12 @@ same in every audit.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 from hudtui.core.environment.values import Tool
@@ -70,13 +72,14 @@ class Seat:
             if rest != ")":  # without arguments, it is not known to be a call that can be made
                 shown.setdefault(name.strip(), text)
         return tuple(
-            shown.get(tool.name) or spell_call(tool.name, example(tool)) for tool in self.actions
+            shown.get(tool.name) or spell_call(tool.name, _arguments(tool).example)
+            for tool in self.actions
         )
 
     def filled(self, text: str, number: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield a call of each action that takes a text or a number, with this in its place."""
         for tool in self.actions:
-            arguments = _whole_example(tool)
+            arguments = _arguments(tool).whole
             put = {name: _in_place(value, text, number) for name, value in arguments.items()}
             if put != arguments:
                 yield tool.name, put
@@ -89,37 +92,64 @@ def _in_place(value: Any, text: str, number: int | None) -> Any:
     return number if is_number and number is not None else value
 
 
-def example(tool: Tool) -> dict[str, Any]:
-    """Return arguments of an action that its schema allows, as far as an example is known."""
-    schema = ToolSchema(tool.input_schema or {}, tool.name)
-    tried = [arguments for _, arguments in zip(range(_MOST_TRIED), schema.calls(), strict=False)]
-    return next((one for one in tried if schema.accepts(one)), tried[0] if tried else {})
+class _Arguments:
+    """What is known of the arguments of an action."""
+
+    def __init__(self, schema: Mapping[str, Any], name: str) -> None:
+        self.schema = ToolSchema(schema, name)
+        self.fields = self.schema.properties()
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """An example of each field; UNSET where none is known."""
+        return {one.name: self.schema.example(one.schema, one.name) for one in self.fields}
+
+    @cached_property
+    def example(self) -> dict[str, Any]:
+        """Arguments that the schema allows, as far as an example is known."""
+        tried = list(islice(self.schema.calls(), _MOST_TRIED))
+        return next((one for one in tried if self.schema.accepts(one)), tried[0] if tried else {})
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """The example with what may be left out in it, where the schema agrees."""
+        arguments = self.example
+        for name, value in self.values.items():
+            if name in arguments or value is UNSET:
+                continue
+            more = {**arguments, name: value}
+            arguments = more if self.schema.accepts(more) else arguments
+        return arguments
 
 
-def _whole_example(tool: Tool) -> dict[str, Any]:
-    """Return arguments of an action with those in it that may be left out, if the schema agrees."""
-    schema, arguments = ToolSchema(tool.input_schema or {}, tool.name), example(tool)
-    for field in schema.properties():
-        value = schema.example(field.schema, field.name)
-        if field.name in arguments or value is UNSET:
-            continue
-        more = {**arguments, field.name: value}
-        arguments = more if schema.accepts(more) else arguments
-    return arguments
+def _arguments(tool: Tool) -> _Arguments:
+    # Players ask again in each episode and for each call, and to read a schema takes longer than
+    # all else of an episode.
+    schema = tool.input_schema or {}
+    try:
+        text = json.dumps(schema)
+    except RecursionError:
+        return _Arguments(schema, tool.name)
+    return _arguments_of(text, tool.name)
+
+
+@lru_cache(maxsize=256)
+def _arguments_of(schema: str, name: str) -> _Arguments:
+    return _Arguments(json.loads(schema), name)
 
 
 def drawn(tool: Tool, numbers: random.Random) -> dict[str, Any]:
     """Return random arguments of an action that its schema allows."""
-    schema = ToolSchema(tool.input_schema or {}, tool.name)
+    known = _arguments(tool)
     arguments = {}
-    for field in schema.properties():
+    for field in known.fields:
         if not field.required and numbers.random() < 0.5:
             continue
         value = _drawn_value(field.schema, numbers)
-        value = schema.example(field.schema, field.name) if value is UNSET else value
+        value = known.values[field.name] if value is UNSET else value
         if value is not UNSET:
             arguments[field.name] = value
-    return arguments if schema.accepts(arguments) else example(tool)
+    return arguments if known.schema.accepts(arguments) else known.example
 
 
 def _drawn_value(schema: Mapping[str, Any], numbers: random.Random) -> Any:

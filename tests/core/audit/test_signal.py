@@ -13,6 +13,7 @@ from support.recorded import own_episode
 from hudtui.core.audit.audit import audit
 from hudtui.core.audit.play import Played, Ring, random_episodes
 from hudtui.core.audit.players import Seat, scripted
+from hudtui.core.gym.rubric import total_reward
 from hudtui.core.results.baseline import spread_estimate
 from hudtui.core.rollouts.episode import EpisodePlayer, drive
 from hudtui.core.rollouts.trace import read_trace
@@ -82,26 +83,43 @@ def test_a_sample_smaller_than_a_group_says_little():
     assert spread_estimate([[1.0]], GROUP) is None
 
 
-async def rewards(kind, tasks, seed, count):
-    """The rewards of random calls on each task."""
-    config, connect = zoo.config(), zoo.connector(kind)
-    earned = {}
-    for task in tasks:
-        for rollout in range(count):
-            async with connect(task.mcp_config) as session:
-                player = EpisodePlayer(session, config, task)
-                seat = Seat(task, config, player.actions[:-1], seed, rollout)
-                episode = await drive(player, scripted("random", seat))
-            earned.setdefault(task.id, []).append(episode.scores.reward)
-    return earned
-
-
 KINDS = {
     "a colour": zoo.graded(lambda self: float(self.painted == self.colour)),
     "a count": zoo.graded(lambda self: float(self.value == self.goal)),
     "both": zoo.graded(zoo.right),
     "dense": zoo.Room,
 }
+
+
+@pytest.fixture(scope="module")
+def rewards():
+    """Each kind's rewards of the same random calls, by task: who calls so sees no reward."""
+
+    class Graded(zoo.Room):
+        def grade(self):
+            grades = {name: kind.grade(self) for name, kind in KINDS.items()}
+            self.world["grades"] = grades
+            return grades["dense"]
+
+    async def play():
+        config, connect = zoo.config(), zoo.connector(Graded)
+        seen = {}
+        for task in zoo.tasks(GOALS, solution=None):
+            for rollout in range(GROUPS // len(GOALS) * GROUP):
+                async with connect(task.mcp_config) as session:
+                    player = EpisodePlayer(session, config, task)
+                    seat = Seat(task, config, player.actions[:-1], 1, rollout)
+                    episode = await drive(player, scripted("random", seat))
+                scores, grades = episode.scores, session.world["grades"]
+                form = (scores.tool_execution, scores.format_compliance)
+                rewards = {
+                    name: total_reward(grade, *form, config) for name, grade in grades.items()
+                }
+                assert scores.reward == pytest.approx(rewards["dense"])
+                seen.setdefault(task.id, []).append(rewards)
+        return seen
+
+    return asyncio.run(play())
 
 
 async def audited(kind, tasks, out_dir, **more):
@@ -120,13 +138,11 @@ async def audited(kind, tasks, out_dir, **more):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_signal_is_that_of_200_groups(name, tmp_path):
+def test_the_signal_is_that_of_200_groups(name, rewards, tmp_path):
     tasks = zoo.tasks(GOALS, solution=None)
     signal = asyncio.run(audited(KINDS[name], tasks, tmp_path)).signal
-    played = asyncio.run(rewards(KINDS[name], tasks, 1, GROUPS // len(tasks) * GROUP))
-    groups = [
-        ones[at : at + GROUP] for ones in played.values() for at in range(0, len(ones), GROUP)
-    ]
+    played = [[one[name] for one in ones] for ones in rewards.values()]
+    groups = [ones[at : at + GROUP] for ones in played for at in range(0, len(ones), GROUP)]
     assert len(groups) == GROUPS
     share = sum(max(group) - min(group) > 1e-9 for group in groups) / GROUPS
     assert signal.low - 0.01 <= share <= signal.high + 0.01
