@@ -52,7 +52,8 @@ _SECRET_WORD = (
 )
 _SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
 _ASSIGNED = re.compile(
-    r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)(?P<value>(?i:bearer\s++)?+[^\s'\",;&]++)"
+    r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)"
+    r"(?P<value>(?i:bearer)\s++[^\s'\",;&]++|(?!(?i:bearer)\s)[^\s'\",;&]++)"
 )
 _ENDS_SECRET = re.compile(rf"(?i)(?:{_SECRET_WORD}|[-_]key)$")
 _FOREIGN = re.compile(

@@ -24,7 +24,7 @@ _PLAIN = re.compile(
     r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+"
 ).fullmatch
 """A reply with one think block or none before one tool tag, and no other angle brackets."""
-_TOOL_TEXT = re.compile(r"<tool>([^<]*+(?:<(?!/tool>)[^<]*+)*+)(?:</tool>|\Z)")
+_TOOL_TEXT = re.compile(r"<tool>(.*?)(?:</tool>|\Z)", re.DOTALL)
 _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
 _INSIDE = re.compile(r"\"\"\"|'''|[\"']|</?think>|</tool>")

@@ -31,7 +31,7 @@ _PLAIN = re.compile(
     r"<\|constrain\|>json<\|message\|>(\{[^<]*+)<\|call\|>)\s*+"
 ).fullmatch
 _STOP = re.compile(r"<\|(?:end|call|return|start)\|>")
-_TO = re.compile(r"to=(\S*+(?:\s++(?!(?:json|code)?\s*+\Z)\S++)*+)")
+_TO = re.compile(r"to=(\S*+(?:\s++(?!(?:json|code)?\s*+\Z)\S++)*)")
 """The recipient; a word for the kind of its message may follow."""
 _THOUGHT = "analysis"
 _MISSING = "there is no call in the channel commentary"
