@@ -291,6 +291,9 @@ def offer_lines(
     ]
     sizes.append(f"{amount(offer.disk_gb)} GB disk" if offer.disk_gb else "")
     fact("machine", ", ".join(filter(None, (*sizes, offer.socket))))
+    if offer.nodes_guessed:
+        said = f"{offer.nodes}, by the number of GPUs: the offer does not say how many"
+        fact("machines", said)
     fact(
         "provider",
         offer.provider

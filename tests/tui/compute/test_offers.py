@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from support.waiting import until
 
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import owned_hosts
-from hudtui.core.compute.offer_filter import SORTS
+from hudtui.core.compute.offer_filter import SORTS, OfferList
+from hudtui.core.compute.prime.schemas import parse_offer
 from hudtui.core.errors import MachineError
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, Stage
 from hudtui.core.workspace import make_state_dir
+from hudtui.sim.catalogue import default_clusters
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.compute.offers import OffersPane
+from hudtui.tui.compute.offers import OffersPane, offer_lines
 from hudtui.tui.widgets.fields import FilterField
 
 REAL = (machines.inspect, owned_hosts._inspect_here)
@@ -463,3 +466,17 @@ async def test_copy_gives_json(
         await pilot.press("y")
         await pilot.pause()
     assert json.loads(copied[0])["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_an_offer_says_where_its_number_of_machines_is_a_guess() -> None:
+    (raw,) = default_clusters()
+    offer = parse_offer(raw, "prime", cluster=True)
+    assert offer is not None
+    told = offer_lines(offer, OfferList(), None, 0.0, simulated=True, width=120).plain
+    assert "16 × H100_80GB on 2 machines" in told
+    assert "machines 2, by the number of GPUs: the offer does not say how many" in told
+    single = replace(offer, nodes=1, nodes_guessed=False)
+    assert (
+        "machines"
+        not in offer_lines(single, OfferList(), None, 0.0, simulated=True, width=120).plain
+    )
