@@ -34,7 +34,17 @@ sys.path.insert(
     0, str(Path(__file__).resolve().parents[1])
 )  # for `faults`, also where this runs as a program
 
-from faults.launch import AWAY, EVENTS, KILLED, RUN, World, carried_out, cheapest, world
+from faults.launch import (
+    AWAY,
+    EVENTS,
+    KILLED,
+    PATIENCE,
+    RUN,
+    World,
+    carried_out,
+    cheapest,
+    world,
+)
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
@@ -232,7 +242,7 @@ def _during(
     """Do something to the cluster, or to the app, while both nodes work, and let the app go on."""
     process = one.begin()
     homes: list[Path] = []
-    until = time.monotonic() + 90
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until and process.poll() is None:
         homes = [home for pod in one.sim.alive for home in one.sim.homes(pod.id)]
         if len(homes) == NODES and all(_begun(home, node) for node, home in enumerate(homes)):
@@ -245,7 +255,7 @@ def _during(
     (pod,) = one.sim.alive
     act(pod.id, process)
     try:
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=PATIENCE)
         said.append(json.loads(out)["said"] if process.returncode == 0 else err[-300:])
     except Exception as error:  # whatever it is, it is what became of this life
         process.kill()

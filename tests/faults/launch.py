@@ -91,7 +91,7 @@ KILLED = -signal.SIGKILL
 AWAY = 150.0
 """Seconds after which the user comes back: whether a machine was created that nobody has seen is
 clear by then."""
-PATIENCE = 100.0
+PATIENCE = 300.0
 """Seconds for one life of the app."""
 
 

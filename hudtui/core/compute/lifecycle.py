@@ -557,7 +557,8 @@ class _Attempt:
                     f"{self.name} was not ready after {(now - began) / 60:.0f} min",
                     why=f"its last state: {_pod_state(pod, self.nodes)[1]}",
                 )
-            if pod.stage == "ready" and not complete and now - changed > _LOGIN_PATIENCE:
+            some = pod.stage == "ready" and pod.addresses and not complete
+            if some and now - changed > _LOGIN_PATIENCE:
                 self._refuse_given(
                     f"{plural(_machines(pod), 'machine')} with a login, "
                     f"{(now - changed) / 60:.0f} min after {self.provider.title} called it ready"

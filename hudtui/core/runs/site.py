@@ -6,6 +6,7 @@ Nothing is rented here.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
@@ -393,6 +394,14 @@ def _machine_name(host: str) -> str:
     return "this machine" if host == LOCAL else host
 
 
+_OLDEST_PYTHON = (3, 8)
+
+
+def _version(python: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version of Python."""
+    return tuple(int(number) for number in re.findall(r"\d+", python)[:2])
+
+
 def _hardware_checks(host: str, hardware: Hardware) -> Iterator[Check]:
     """Yield what the machine has, and what of its programs is missing."""
     from hudtui.core.compute.hardware import size
@@ -406,6 +415,9 @@ def _hardware_checks(host: str, hardware: Hardware) -> Iterator[Check]:
         yield missing(
             "machine", f"{name} has no python3", "Install it there: the run's supervisor needs it."
         )
+    elif host != LOCAL and _version(hardware.python) < _OLDEST_PYTHON:
+        fix = "Install a newer one as python3: the run's supervisor needs Python 3.8."
+        yield missing("machine", f"{name} has Python {clean_line(hardware.python, 20)}", fix)
     if not hardware.program("tmux"):
         yield warning(
             "machine", f"{name} has no tmux: the stages run as detached processes, without windows"

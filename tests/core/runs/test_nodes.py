@@ -163,6 +163,25 @@ async def test_what_cannot_be_carried_out_is_refused_before_anything_begins(
     ]
 
 
+@pytest.mark.parametrize(
+    ("version", "wrong"), [("3.6.8", True), ("3.7", True), ("3.8.0", False), ("3.14.0rc1", False)]
+)
+async def test_a_node_with_an_old_python_is_refused(
+    version: str, wrong: bool, project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines_with(monkeypatch, {"me@a": [H100], "me@b": [H100]})
+    inspect = machines.inspect
+
+    async def found(host: Any, *, python: str = "python3") -> Hardware:
+        hardware = await inspect(host, python=python)
+        return replace(hardware, python=version) if host.name == "me@b" else hardware
+
+    monkeypatch.setattr(machines, "inspect", found)
+    prepared = await prepare(project, store, request(host="me@a,me@b"))
+    said = [f"{check.text} {check.fix}" for check in prepared.missing]
+    assert any(f"me@b has Python {version}" in text and "3.8" in text for text in said) is wrong
+
+
 async def test_fewer_gpus_make_unequal_machines_equal(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
