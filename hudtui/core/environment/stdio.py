@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -132,9 +134,8 @@ async def run_program(
 ) -> AsyncIterator[ServerProcess]:
     """The process of a server that listens at an address, for the length of the block.
 
-    No message comes by its output, of which the end is kept. It does not notice that its standard
-    input is closed. So its group is ended by signals, and where this process is killed a shell
-    that outlives it sends them.
+    No message comes by its output, of which the end is kept, and its standard input is empty. So
+    its group is ended by signals. Where this process is killed a shell that outlives it sends them.
 
     Args:
         command: Program and arguments.
@@ -147,15 +148,20 @@ async def run_program(
         OSError: The program cannot be started.
         ValueError: An argument holds a zero byte.
     """
-    # The guard is there first, so that hardly a moment is left in which nobody would end the group.
+    _require_program(command[0], env, cwd)
+    # The guard is there first, and learns the group from that itself before the program begins:
+    # there is no moment in which nobody would end it.
     guard = _start_guard(cleanup, script=_PROGRAM_GUARD)
+    words, pipe = command, subprocess.DEVNULL
+    if guard is not None and guard.stdin is not None:
+        words, pipe = ("/bin/sh", "-c", _ANNOUNCED, "sh", *command), guard.stdin.fileno()
     try:
-        process = ServerProcess(_start(command, subprocess.PIPE, env, cwd=cwd, merged=True))
+        started = _start(words, subprocess.PIPE, env, cwd=cwd, given=pipe, merged=True)
     except BaseException:
         _release(guard, b"\nended")
         raise
+    process = ServerProcess(started)
     try:
-        _tell(guard, b"%d\n" % process.pid)
         await process.drain()
         yield process
     finally:
@@ -526,15 +532,22 @@ def _start(
     env: Mapping[str, str],
     *,
     cwd: str | None = None,
+    given: int = subprocess.PIPE,
     merged: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a command as the leader of its own process group, with a pipe to its standard input.
+    """Start a command as the leader of its own process group.
 
-    `merged`: standard error goes where standard output goes.
+    Args:
+        command: Program and arguments.
+        output: Where standard output and standard error go.
+        env: Its whole environment.
+        cwd: Its working folder; None for ours.
+        given: Its standard input.
+        merged: Standard error goes where standard output goes.
     """
     return subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,
+        stdin=given,
         stdout=output,
         stderr=subprocess.STDOUT if merged else output,
         env=env,
@@ -547,6 +560,9 @@ def _start(
 # Reads one word: `ended`, `clean`, or nothing where the process that held the other end of the pipe
 # was killed. The server then gets the same time to end by itself that it has otherwise.
 _GUARD = 'read -r word; case "$word" in ended) exit;; clean) ;; *) sleep "$0";; esac; exec "$@"'
+
+# Tells the guard of a program, by standard input, which group it is going to be.
+_ANNOUNCED = 'echo $$ >&0; exec "$@" </dev/null'
 
 # Reads the group of a program before. Where the word does not come it ends the group, which may
 # have gone by itself by then: its number is looked at again before each signal.
@@ -576,10 +592,17 @@ def _start_guard(command: Sequence[str], *, script: str = _GUARD) -> subprocess.
         return None
 
 
-def _tell(guard: subprocess.Popen[bytes] | None, words: bytes) -> None:
-    if guard is not None and guard.stdin is not None:
-        with contextlib.suppress(OSError):
-            guard.stdin.write(words)
+def _require_program(program: str, env: Mapping[str, str], cwd: str | None) -> None:
+    """Raise the error of the system for a program that a shell could not start.
+
+    The shell's own words would say less.
+    """
+    path = os.path.join(cwd or "", program)
+    there = os.path.exists(path) if "/" in program else shutil.which(program, path=env.get("PATH"))
+    if not there or (cwd is not None and not os.path.isdir(cwd)):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    if "/" in program and not os.access(path, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), program)
 
 
 def _release(guard: subprocess.Popen[bytes] | None, word: bytes) -> None:
@@ -587,7 +610,6 @@ def _release(guard: subprocess.Popen[bytes] | None, word: bytes) -> None:
     if guard is None:
         return
     assert guard.stdin is not None
-    _tell(guard, word + b"\n")
-    with contextlib.suppress(OSError):
-        guard.stdin.close()
+    with contextlib.suppress(OSError), guard.stdin as pipe:
+        pipe.write(word + b"\n")
     threading.Thread(target=guard.wait, name=f"reap {guard.pid}", daemon=True).start()

@@ -154,10 +154,6 @@ async def test_a_server_of_npm(place, everything, transport):
 FAILING = {
     "ends at once": ("import sys; print('no disk', file=sys.stderr); sys.exit(3)", "no disk"),
     "leaves the foreground": ("print('started')", "It has to stay in the foreground"),
-    "listens elsewhere": (
-        "import time; print('at another port', flush=True); time.sleep(60)",
-        "although the program of the server 'x' runs; The end of its output:\nat another port",
-    ),
     "prints forever": ("while True: print('x' * 1000)", "although the program"),
     "takes connections and says nothing": (
         "import socket, sys, time; server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
@@ -181,8 +177,15 @@ FAILING = {
 def test_programs_that_do_not_serve(place, case):
     code, said = FAILING[case]
     noted = f"import os; print(os.getpid(), file=open({str(place / 'pids')!r}, 'a'))\n{code}"
-    limit = 60 if "exit" in code or "started" in code or "no MCP" in case else 2
+    limit = 2 if said == "although the program" else 120
     assert said in refusal(program(noted), place, ConnectError, timeout=limit)
+
+
+def test_a_program_that_listens_elsewhere(place):
+    args = ["-c", "echo at another port; sleep 60", "sh", "${EPISODE_PORT}"]
+    config = {"x": {"command": "sh", "args": args, "url": URL}}
+    said = refusal(config, place, ConnectError, timeout=5)
+    assert "although the program of the server 'x' runs; The end of its output:\nat another" in said
 
 
 def test_a_program_that_is_not_there(place):
@@ -235,7 +238,7 @@ from pathlib import Path
 from hudtui.core.environment.client import connect
 
 async def stay():
-    async with connect(json.loads(sys.argv[1]), folder=Path.cwd()) as session:
+    async with connect(json.loads(sys.argv[1]), folder=Path.cwd(), timeout=600) as session:
         print(session.links[0].pid, session.place.folder, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
