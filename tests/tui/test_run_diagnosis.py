@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,32 @@ async def test_a_run_that_is_well_has_no_such_tab(
         await until(pilot, lambda: app.screen.view is not None and app.screen.view.diagnosis)
         await pilot.pause()
         assert "Diagnosis" not in screen_text(app)
+
+
+async def test_what_the_episodes_of_an_ended_run_show_is_told_too(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    """The numbers of this training say nothing of its calls, of which all fail."""
+    rows = [{"step": step, "reward": 0.3, "reward_std": 0.2} for step in range(1, 61)]
+    make_run(project, "ill-aaaa", "finished", rows=rows, engine="trl")
+    scores = {"reward": 0.3, "reward_found": True, "task_completion": 0.3}
+    episodes = [
+        {
+            **dict(version=2, task="t", stop="max_turns", error=None, scores=scores),
+            **dict(turn_count=3, slips={"failed": 3 * (step > 30)}, messages=[], turns=[]),
+            "info": {"step": step, "split": "train"},
+        }
+        for step in range(1, 61)
+        for _ in range(4)
+    ]
+    traces = project / ".hudtui" / "runs" / "ill-aaaa" / "out" / "traces.jsonl"
+    traces.write_text("".join(f"{json.dumps(one)}\n" for one in episodes))
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "Diagnosis" in screen_text(app))
+        app.screen.pane.turn_to("diagnosis")
+        await until(pilot, lambda: "Many tool calls fail" in screen_text(app))
+        assert "episodes/failed_turns: 0 at first, 1 now" in screen_text(app)
 
 
 async def test_enter_opens_the_episodes_of_the_onset(

@@ -32,7 +32,7 @@ class Evidence:
 
     def words(self) -> str:
         """Return the evidence on one line."""
-        return f"{self.series}: {self.before:.3g} before, {self.now:.3g} now"
+        return f"{self.series}: {self.before:.3g} at first, {self.now:.3g} now"
 
 
 @dataclass(frozen=True)

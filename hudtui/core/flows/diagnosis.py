@@ -51,7 +51,9 @@ async def diagnose_run(
         return chosen, None
     episodes = await asyncio.to_thread(_episodes, chosen, store, folder)
     settings = trainer_settings(record)
-    found = diagnose(view.metrics, settings, alarms=view.alarms, episodes=episodes)
+    found = await asyncio.to_thread(
+        diagnose, view.metrics, settings, alarms=view.alarms, episodes=episodes
+    )
     hourly, currency = view.summary.hourly, view.summary.currency
     return chosen, with_spent(found, view.metrics, hourly=hourly, currency=currency)
 

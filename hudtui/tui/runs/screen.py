@@ -814,12 +814,27 @@ class RunScreen(HudtuiScreen):
                             self.clear_message()
                         before, self.view, told, pause = self.view, view, None, _AGAIN
                         self._show(view, before)
+                await self._look_at_episodes(run)
                 return
             except Exception as error:
                 self.fail(error)
                 told = self.message
             await asyncio.sleep(pause)
             pause = min(2 * pause, SELDOM)
+
+    async def _look_at_episodes(self, run: str) -> None:
+        """Show what the episodes of a training that has ended say about its health, too."""
+        from hudtui.core.flows.diagnosis import diagnose_run
+
+        if self.view is None or self.view.diagnosis is None:
+            return
+        assert self._monitor is not None
+        monitor = self._monitor
+        _, diagnosis = await diagnose_run(run, monitor.store, monitor, self.app.folder)
+        before = self.view
+        if run == self.chosen and before is not None and diagnosis is not None:
+            self.view = replace(before, diagnosis=diagnosis)
+            self._show(self.view, before)
 
     def _show(self, view: RunView, before: RunView | None) -> None:
         run = view.summary
