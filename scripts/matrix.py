@@ -3,7 +3,8 @@
 Pythons are those named by `--python`; by default those of 3.11 to 3.14 on the PATH and in pyenv.
 Each gets a fresh environment in a folder outside of the checkout, in which nothing of this one is
 seen. There `hudtui --version`, `hudtui doctor` and `hudtui demo --headless` have to succeed.
-`--tools` installs it with pipx and with uv, too; they come from the package index.
+`--tools` installs it with pipx and with uv, too; they come from the package index. `--quick`, for
+CI, installs it with uv alone, in the versions that the lock names, and downloads each package once.
 Exits with 1 if something fails, and with 2 if no Python is found.
 """
 
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "requirements"
 MINORS = (11, 12, 13, 14)
 SCRUBBED = re.compile(r"PYTHON|VIRTUAL_ENV|HUDTUI|XDG_|PIPX_|UV_TOOL|.*_(TOKEN|API_KEY)$")
 
@@ -117,17 +119,37 @@ def with_pipx(world: World, python: str, wheel: Path) -> tuple[str, Path]:
     return str(world.folder / "bin" / "hudtui"), world.folder / "pipx"
 
 
-def with_uv(world: World, python: str, wheel: Path) -> tuple[str, Path]:
-    """Install with uv, and return the command and the folder of its environment."""
-    tool = tool_program(world, python, "uv")
-    places = {
+def with_uv(
+    world: World, python: str, wheel: Path, locked: tuple[str, Path] | None = None
+) -> tuple[str, Path]:
+    """Install with uv, and return the command and the folder of its environment.
+
+    `locked`: a uv, and the folder in which it keeps what it downloads; what it installs is locked.
+    """
+    if locked is None:
+        tool = tool_program(world, python, "uv")
+        how, settings = [], {"UV_NO_CACHE": "1", "UV_LINK_MODE": "copy"}
+    else:
+        tool, cache = locked
+        how = ["--constraints", str(LOCKS / "base.txt")]
+        settings = {"UV_CACHE_DIR": str(cache), "UV_HTTP_RETRIES": "6"}  # a short outage passes
+    settings |= {
         "UV_TOOL_DIR": str(world.folder / "uv"),
         "UV_TOOL_BIN_DIR": str(world.folder / "bin"),
-        "UV_NO_CACHE": "1",
-        "UV_LINK_MODE": "copy",
     }
-    world.run(tool, "tool", "install", "--quiet", "--python", python, str(wheel), **places)
+    words = ("tool", "install", "--quiet", "--python", python, *how, str(wheel))
+    world.run(tool, *words, **settings)
     return str(world.folder / "bin" / "hudtui"), world.folder / "uv"
+
+
+def locked_uv(folder: Path) -> str:
+    """Return a uv: the one on the PATH, or the locked one in a new environment."""
+    if found := shutil.which("uv"):
+        return found
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    install = (str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--require-hashes")
+    subprocess.run([*install, "-r", str(LOCKS / "uv.txt")], check=True)
+    return str(folder / "bin" / "uv")
 
 
 def tool_program(world: World, python: str, name: str) -> str:
@@ -151,6 +173,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", action="append", help="an interpreter; may be repeated")
     parser.add_argument("--wheel", type=Path, help="an existing wheel instead of a new one")
     parser.add_argument("--tools", action="store_true", help="also pipx and uv")
+    parser.add_argument("--quick", action="store_true", help="uv alone, in locked versions")
     parser.add_argument(
         "--packages",
         type=Path,
@@ -167,11 +190,14 @@ def main(words: Sequence[str] | None = None) -> int:
         wheel = (asked.wheel or make_wheel(Path(made))).resolve()
         version = wheel.name.split("-")[1]
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
+        ways = {"pip": lambda world, python: with_pip(world, python, wheel, asked.packages)}
+        if asked.tools:
+            ways["pipx"] = lambda world, python: with_pipx(world, python, wheel)
+            ways["uv"] = lambda world, python: with_uv(world, python, wheel)
+        if asked.quick:
+            locked = locked_uv(Path(made) / "uv-itself"), Path(made) / "downloads"
+            ways = {"uv": lambda world, python: with_uv(world, python, wheel, locked)}
         for number, python in enumerate(found):
-            ways = {"pip": lambda world, python: with_pip(world, python, wheel, asked.packages)}
-            if asked.tools:
-                ways["pipx"] = lambda world, python: with_pipx(world, python, wheel)
-                ways["uv"] = lambda world, python: with_uv(world, python, wheel)
             for name, install in ways.items():
                 row = f"{python} {name}"
                 try:

@@ -37,7 +37,7 @@ GROUPS = ("versions", "places", "workspace", "programs", "keys", "terminal")
 
 _GLYPHS: dict[State, str] = {"ok": "✓", "info": " ", "missing": "○", "problem": "✗"}
 
-PROGRAM_TIMEOUT = 5.0
+PROGRAM_TIMEOUT = 30.0
 """Seconds that a program may take to say its version."""
 
 
