@@ -4,6 +4,7 @@ real tmux."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import random
@@ -642,7 +643,8 @@ def test_killed_again_and_again_each_stage_starts_once(run: Run, seed: int, tmux
         if answer["pid"] is None:
             break
         time.sleep(chance.random() * 0.3)
-        os.kill(answer["pid"], signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the run may have ended meanwhile
+            os.kill(answer["pid"], signal.SIGKILL)
         run.until(lambda pid=answer["pid"]: not lives(pid))
     run.start()
     status = run.end("finished")
@@ -668,7 +670,8 @@ def test_without_another_attempt_the_first_kill_that_meets_a_stage_fails_the_run
         if answer["pid"] is None:
             break
         time.sleep(chance.random() * 0.3)
-        os.kill(answer["pid"], signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the run may have ended meanwhile
+            os.kill(answer["pid"], signal.SIGKILL)
         run.until(lambda pid=answer["pid"]: not lives(pid))
     run.start()
     run.until(lambda: run.status["state"] in ("finished", "failed") and run.gone())
