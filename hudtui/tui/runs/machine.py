@@ -197,7 +197,7 @@ def _other_rows(view: RunView) -> list[_Row]:
     return rows
 
 
-def machine_rows(view: RunView, width: int, colour: str, most: int = 100) -> Content:
+def machine_rows(view: RunView, width: int, colour: str, most: int) -> Content:
     """Return the load of a run's machine as lines, one for each GPU, server or other resource.
 
     Args:
@@ -285,11 +285,10 @@ class MachinePane(MetricsPane):
     def _show_rows(self) -> None:
         styles = series_styles(self.app.current_theme)
         width = max(self.size.width - 3, 20)
-        rows = (
-            Content("")
-            if self._view is None
-            else machine_rows(self._view, width, styles[0].colour, max(self.size.height - 1, 4))
-        )
+        rows = Content("")
+        if self._view is not None:
+            most = self.size.height - 1 if self.size.height else 100  # not laid out yet
+            rows = machine_rows(self._view, width, styles[0].colour, max(most, 4))
         self._rows.display = bool(rows)
         if rows != self._rows.content:
             self._rows.update(rows)

@@ -572,7 +572,7 @@ async def test_a_node_has_its_own_gpus_disk_and_clock(store: RunStore) -> None:
     began = {stage.name: stage.started for stage in view.stages}
     first, other = began["train"], began["train-1"]
     assert first is not None and other is not None and abs(other - first) < 30
-    row = machine_rows(view, 120, "").plain.splitlines()[2]
+    row = machine_rows(view, 120, "", 40).plain.splitlines()[2]
     assert "12 %" in row and "40/80 GiB" in row and "me@b: running" in row
 
 
