@@ -23,7 +23,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def write_project(out: Path) -> None:
     Path("seen.json").write_text(json.dumps([task(f"seen-{seed}", seed) for seed in range(1, 17)]))
 
 
-def refused(model: Path) -> str:
+def refused(model: Path, python: Sequence[str]) -> str:
     """What `hudtui rl` says of `native` with a model whose template takes no tools.
 
     Raises:
@@ -90,7 +90,7 @@ def refused(model: Path) -> str:
     """
     words = ["rl", "seen.json", "-c", "native.yaml", "--host", "local", "--model", str(model)]
     done = subprocess.run(
-        [*HUDTUI, *words, "--training", "training.yaml", "--yes"],
+        [*HUDTUI, *words, "--training", "training.yaml", *python, "--yes"],
         capture_output=True,
         text=True,
         check=False,
@@ -99,7 +99,7 @@ def refused(model: Path) -> str:
     if not done.returncode:
         raise SystemExit("FAIL: a training in `native` began with a template that takes no tools")
     lines = (done.stdout + done.stderr).splitlines()
-    return next((line for line in lines if "template" in line), lines[-1])
+    return next((line for line in lines if "takes no tools" in line), lines[-1])
 
 
 def table(rows: Mapping[str, Any]) -> None:
@@ -136,18 +136,19 @@ def main() -> None:
     given = parser.parse_args()
     if not given.smoke and given.model is None:
         parser.error("name the folder of the model, or --smoke")
-    model, python = (path and path.absolute() for path in (given.model, given.python))
+    model = given.model and given.model.absolute()
+    python = ("--python", str(given.python.absolute())) if given.python else ()
     write_project(given.out)
     if given.smoke:
         smoke()
         return
     rows = Rows()
-    print(f"native: {refused(model)}", flush=True)
+    print(f"native: {refused(model, python)}", flush=True)
     for name in TRAINED:
         if name not in rows:
             words = ["seen.json", "-c", f"{name}.yaml", "--model", str(model)]
             words += ["--training", "training.yaml", "--steps", str(given.steps)]
-            words += ["--seed", str(given.seed), *(("--python", str(python)) if python else ())]
+            words += ["--seed", str(given.seed), *python]
             rows.keep(name, trained(name, words, Path(f"adapter-{name}").absolute()))
     table(rows)
 
