@@ -91,6 +91,11 @@ def is_per_episode(config: Mapping[str, Any]) -> bool:
     return bool(EPISODE_VARIABLES & set(variable_names(config)))
 
 
+def has_own_folder(config: Mapping[str, Any]) -> bool:
+    """True if a server of an `mcp_config` names the folder of the episode."""
+    return EPISODE_DIR in variable_names(config)
+
+
 def template_names(config: Any, lookup: Lookup) -> tuple[str, ...]:
     """The template folders that an `mcp_config` names, as they are written, each once."""
     named = (default for name, default in references(config, lookup) if name == EPISODE_DIR)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from hudtui.core.environment.episode_place import is_per_episode
+from hudtui.core.environment.episode_place import has_own_folder, is_per_episode
 from hudtui.core.environment.servers import ENGINES, ServerSpec, mask_url, parse_mcp_config
 from hudtui.core.errors import SourceError
 from hudtui.core.paths import typed_path
 from hudtui.core.platform import Platform
 from hudtui.core.text import clean_line
-from hudtui.core.variables import EPISODE_DIR, EPISODE_PORT, Lookup, substitute_tree, variable_names
+from hudtui.core.variables import EPISODE_PORT, Lookup, substitute_tree, variable_names
 
 _STARTERS = re.compile(r"(?:python[\d.]*|node|bun|deno|npx|uvx|uv|pipx|bunx|pnpm|go|cargo|java)\Z")
 """Programs whose first argument that is no option is the program to run."""
@@ -47,8 +47,11 @@ def shared_places(
         except SourceError:
             continue  # the check of the tasks reports it
         for spec in specs:
-            if not is_per_episode(config.get(spec.name) or config):
-                warnings.update(dict.fromkeys(_shared(spec, folder, platform)))
+            written = config.get(spec.name) or config
+            found = [] if is_per_episode(written) else [*_shared_address(spec, platform)]
+            if not has_own_folder(written):
+                found += _shared_data(spec, folder)
+            warnings.update(dict.fromkeys(found))
     return tuple(warnings)
 
 
@@ -63,7 +66,7 @@ def with_own_folder(config: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
         The configuration and the folder as it is named there; None where an episode has a folder
         already, or the servers name none or several.
     """
-    if EPISODE_DIR in variable_names(config):
+    if has_own_folder(config):
         return None
     try:
         specs = parse_mcp_config(dict(config), "mcp_config")
@@ -103,18 +106,23 @@ def _replaced(value: Any, before: str, after: str) -> Any:
     return value
 
 
-def _shared(spec: ServerSpec, folder: Path, platform: Platform) -> Iterator[str]:
+def _shared_address(spec: ServerSpec, platform: Platform) -> Iterator[str]:
+    if spec.url is None or not spec.url.startswith("http"):
+        return
+    if platform.owns(spec.url) or spec.url == platform.gateway_url:
+        return
+    name, url = clean_line(spec.name, 60), clean_line(mask_url(spec.url), 100)
+    text = (
+        f"all episodes use the one server {name} at {url}: what it keeps outside of their "
+        "sessions, they share"
+    )
+    if spec.command is not None:
+        text += "; ${EPISODE_PORT} in its command and its url starts one for each"
+    yield text
+
+
+def _shared_data(spec: ServerSpec, folder: Path) -> Iterator[str]:
     name = clean_line(spec.name, 60)
-    if spec.url is not None:
-        own = platform.owns(spec.url) or spec.url == platform.gateway_url
-        if not own and spec.url.startswith("http"):
-            text = (
-                f"all episodes use the one server {name} at {clean_line(mask_url(spec.url), 100)}: "
-                "what it keeps outside of their sessions, they share"
-            )
-            if spec.command is not None:
-                text += "; ${EPISODE_PORT} in its command and its url starts one for each"
-            yield text
     if spec.command is None:
         return
     for text in _data(spec):

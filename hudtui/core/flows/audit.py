@@ -17,7 +17,7 @@ from hudtui.core.audit.options import AuditOptions
 from hudtui.core.audit.play import Played, Ring, spread
 from hudtui.core.audit.values import Audit, AuditFinding
 from hudtui.core.environment.bundled import is_bundled, with_python_variable
-from hudtui.core.environment.episode_place import is_per_episode
+from hudtui.core.environment.episode_place import has_own_folder
 from hudtui.core.environment.servers import parse_mcp_config
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
@@ -155,7 +155,7 @@ def reach_of(tasks: Sequence[Task]) -> str | None:
 
     None where each episode has a place of its own.
     """
-    if all(is_per_episode(task.mcp_config) or _is_bundled(task.mcp_config) for task in tasks):
+    if all(has_own_folder(task.mcp_config) or _is_bundled(task.mcp_config) for task in tasks):
         return None
     return "the audit calls every tool, also with odd arguments, and no ${EPISODE_DIR} holds them"
 

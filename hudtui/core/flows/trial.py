@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hudtui.core.environment.episode_place import is_per_episode
+from hudtui.core.environment.episode_place import has_own_folder
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.flows.person import Person
@@ -129,7 +129,7 @@ async def try_task(
         file = tasks_file(tasks, project.folder)
         powers = required_powers([task], file, settings.lookup)
         lacking = await asyncio.to_thread(trust.missing, project.folder, powers)
-        if lacking and is_per_episode(task.mcp_config):
+        if lacking and has_own_folder(task.mcp_config):
             # The question of trust shows the same, and a throw-away folder is nobody's loss.
             agreed.add(servers)
         await asyncio.to_thread(trust.require, project.folder, powers)
@@ -152,7 +152,7 @@ async def try_task(
 
 def _reach(task: Task) -> tuple[str, ...]:
     """What the calls of a test change."""
-    if is_per_episode(task.mcp_config):
+    if has_own_folder(task.mcp_config):
         return ("Its servers get a throw-away folder, which goes with the test.",)
     solution = solution_of(task)
     calls = [*task.setup, *(() if solution is None else solution.calls), *task.evaluate]

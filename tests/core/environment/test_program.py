@@ -454,6 +454,7 @@ def test_what_episodes_share_is_said(place):
         return " ".join(shared_places([config], place, lambda name: None, HUD))
 
     assert shared(files(place)) == ""
+    assert "all episodes use words (server files)" in shared(files(place, "words"))
     said = shared(files(place, str(place / "words"), "3000"))
     assert "all episodes use the one server files at http://127.0.0.1:3000/mcp" in said
     assert "${EPISODE_PORT} in its command and its url starts one for each" in said
