@@ -232,7 +232,7 @@ def test_a_folder_to_build(tmp_path):
         ('{"a": 1}', "must be an object"),
         ('{"a": {}}', "needs `command`"),
         ('{"a": {"command": ""}}', "needs `command`"),
-        ('{"a": {"command": "x", "url": "http://h"}}', "not both"),
+        ('{"a": {"command": "x", "url": "http://h"}}', "is an address of another"),
         ('{"a": {"command": "x", "args": "y"}}', "list of texts"),
         ('{"a": {"command": "x", "env": ["y"]}}', "object of texts"),
         ('{"a": {"command": "x", "cwd": 5}}', "must be text"),
