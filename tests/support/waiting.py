@@ -24,17 +24,32 @@ def screen_text(app: Any) -> str:
 async def until(pilot: Any, condition: Callable[[], object]) -> None:
     """Wait for something that workers of a screen bring about.
 
+    Something that the current screen does not have has not come yet: a dialog may be about to open
+    or to close.
+
     Raises:
         AssertionError: It never came; with the message and the text of the screen.
     """
+    from textual.css.query import QueryError
+
     end = time.monotonic() + PATIENCE
+    lacking: Exception | None = None
     while time.monotonic() < end:
-        if condition():
+        try:
+            come, lacking = condition(), None
+        except (AttributeError, QueryError) as error:
+            come, lacking = False, error
+        if come:
             await pilot.pause()
             return
         await pilot.pause(0.02)
     message = getattr(pilot.app.screen, "message", "")
-    raise AssertionError(f"it never came: {message}\n{screen_text(pilot.app)}")
+    raise AssertionError(f"it never came: {message}\n{screen_text(pilot.app)}") from lacking
+
+
+def told(app: Any, words: str) -> bool:
+    """Whether a screen has shown a message with these words, also one that another has replaced."""
+    return any(words in text for _, _, text in app.messages)
 
 
 async def eventually(condition: Callable[[], object]) -> None:

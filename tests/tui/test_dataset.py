@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import pytest
 from support import at_rest
-from support.waiting import until
+from support.waiting import told, until
 
 from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
@@ -693,7 +693,7 @@ async def test_scenarios_are_written_for_hud_v6(
         await pilot.press("6")
         await until(pilot, lambda: app.screen is not screen)
         await pilot.press("enter")
-        await until(pilot, lambda: "Wrote old-v6.json: 2 of 2 tasks" in screen.message)
+        await until(pilot, lambda: told(app, "Wrote old-v6.json: 2 of 2 tasks"))
     written = json.loads((project / "old-v6.json").read_text())
     assert [(task["env"], task["id"], task["args"]) for task in written] == [
         ("shop", "checkout", {"items": 3}),

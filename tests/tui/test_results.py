@@ -16,7 +16,7 @@ from support.pictures import claiming, png
 from support.played import played, task, write
 from support.recorded import own_episode, verifiers_conversation, write_own
 from support.runs import make_run
-from support.waiting import screen_text, until
+from support.waiting import screen_text, told, until
 from textual.screen import ModalScreen
 
 from hudtui.core.results import index
@@ -360,11 +360,11 @@ async def test_a_text_is_found_in_all_episodes(
 
 async def test_a_text_that_stands_nowhere_is_told(open_app: Any, outputs: Path) -> None:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
-        screen = await opened(pilot)
+        await opened(pilot)
         await pilot.press("f")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"xyzzy", "enter")
-        await until(pilot, lambda: "No episode contains xyzzy" in screen.message)
+        await until(pilot, lambda: told(app, "No episode contains xyzzy"))
 
 
 async def test_two_episodes_are_shown_beside_each_other(
@@ -373,7 +373,7 @@ async def test_two_episodes_are_shown_beside_each_other(
     async with open_app(outputs, size=(160, 45)) as (app, pilot):
         screen = await opened(pilot)
         await pilot.press("d")
-        await until(pilot, lambda: "marks an episode first" in screen.message)
+        await until(pilot, lambda: told(app, "marks an episode first"))
         await pilot.press("enter", "c")
         await until(
             pilot, lambda: "The episode is marked." in screen.message and screen.marked.is_attached
@@ -585,7 +585,7 @@ async def test_another_run_or_a_file_is_opened(open_app: Any, outputs: Path) -> 
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"nowhere.jsonl", "enter")
-        await until(pilot, lambda: "nowhere.jsonl" in screen.message)
+        await until(pilot, lambda: told(app, "nowhere.jsonl"))
         assert [one.path.name for one in screen.sources] == ["elsewhere.jsonl"], (
             "what is open stays"
         )
@@ -654,7 +654,7 @@ async def test_a_long_text_of_an_answer_is_cut_and_the_record_has_all(
 
 async def test_episodes_are_exported(open_app: Any, outputs: Path) -> None:
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
-        screen = await opened(pilot)
+        await opened(pilot)
         for down, form, name in (
             ((), ("down",), "one.md"),
             (("down",), (), "group.jsonl"),
@@ -670,7 +670,7 @@ async def test_episodes_are_exported(open_app: Any, outputs: Path) -> None:
             await pilot.press(*form, "enter")
             await until(pilot, lambda: isinstance(app.screen, Ask))
             await pilot.press("end", "ctrl+u", *name, "enter")
-            await until(pilot, lambda name=name: f"written to {name}" in screen.message)
+            await until(pilot, lambda name=name: told(app, f"written to {name}"))
         assert "Reach 16." in (outputs / "one.md").read_text()
         assert len((outputs / "group.jsonl").read_text().splitlines()) == 4
         assert (outputs / "all.jsonl").read_text() == (
@@ -794,7 +794,7 @@ async def test_without_the_extra_a_line_says_how_to_see_an_image(
         await pilot.press("enter", "enter", "right", "I")
         await until(pilot, lambda: isinstance(pilot.app.screen, Pick))
         await pilot.press("enter")
-        await until(pilot, lambda: "it is in" in screen.message)
+        await until(pilot, lambda: told(pilot.app, "it is in"))
         (saved,) = (seen / ".hudtui" / "images").iterdir()
         assert saved.suffix == ".png" and saved.read_bytes() == base64.b64decode(png())
 
@@ -1051,7 +1051,7 @@ async def test_a_run_without_episodes_says_how_to_get_them(
 async def test_a_step_without_episodes_is_told(open_app: Any, training: Path) -> None:
     async with open_app(training, size=(120, 35)) as (_, pilot):
         screen = await opened(pilot, run="grpo-aaaa", step=17.0)
-        await until(pilot, lambda: "No episode of step 17" in screen.message)
+        await until(pilot, lambda: told(pilot.app, "No episode of step 17"))
         assert len(screen.groups.listed) == 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support import tmux_world
-from support.waiting import until
+from support.waiting import told, until
 from tui import test_run as runs
 
 from hudtui.core.remote import log_search
@@ -459,7 +459,7 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
     monkeypatch.setattr(LocalHost, "stat", stat)
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
-        await until(pilot, lambda: "the connection was lost" in app.screen.message)
+        await until(pilot, lambda: told(app, "the connection was lost"))
         cut = False
         await until(
             pilot, lambda: "begun" in screen_text(app) and "reward 0.438" in screen_text(app)
