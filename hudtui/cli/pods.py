@@ -390,7 +390,7 @@ def _print_reconciled(
 
     if found.orphans:
         compute.table(
-            ("POD", "STATE", "PRICE/H", "AGE", "COST", "WHY"),
+            ("MACHINE", "STATE", "PRICE/H", "AGE", "COST", "WHY"),
             [row(one) for one in found.orphans],
             right=(2, 3, 4),
         )

@@ -134,7 +134,7 @@ async def pods_history(
     return found, tuple(warnings)
 
 
-HISTORY_HEAD = ("POD", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT", "WHY")
+HISTORY_HEAD = ("MACHINE", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT", "WHY")
 
 
 def history_row(one: PodRow) -> tuple[str, ...]:

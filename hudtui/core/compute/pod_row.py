@@ -186,7 +186,7 @@ class PodRow:
         }
 
 
-POD_HEAD = ("POD", "STATE", "GPUS", "PRICE/H", "AGE", "COST SO FAR", "RUN", "LOGIN", "AT")
+POD_HEAD = ("MACHINE", "STATE", "GPUS", "PRICE/H", "AGE", "COST SO FAR", "RUN", "LOGIN", "AT")
 
 
 def seen_text(at: float | None, now: float) -> str:
