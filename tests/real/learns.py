@@ -197,7 +197,8 @@ def trained(name: str, words: Sequence[str], adapter: Path) -> dict[str, Any]:
     run = json.loads(command("rl", *words, *where))
     command("runs", "export", run["id"], "-o", str(adapter))
     metrics = Path(run["folder"]) / "out" / "metrics.jsonl"
-    steps = [json.loads(line) for line in metrics.read_text().splitlines()]
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    steps = [row for row in rows if "reward" in row]  # and not the evaluations
     return {
         "folder": run["folder"],
         "minutes": round((time.monotonic() - began) / 60, 1),
