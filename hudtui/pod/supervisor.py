@@ -54,6 +54,7 @@ TEXT_LIMIT = 2000  # characters of a text in an event or a status: readers accep
 SLACK = 4.0  # seconds that a killed program gets to end
 TIDY = 3.0  # seconds that what a program left behind gets to end, at most
 NOTIFY = ("HUDTUI_NOTIFY_URL", "HUDTUI_NOTIFY_TEXT")  # what the lookout alone gets
+REFUSED = 2  # status of hudtui's programs where what they were given cannot be used, now or later
 LOOKOUT_AGAIN = 60.0  # seconds before a lookout that has died is started again
 JSON_LIMIT = 64 * 1024 * 1024  # bytes of a file that is read as JSON
 ENDED = ("finished", "failed", "stopped")
@@ -1072,7 +1073,8 @@ class Supervisor:
         if self.state != "running" or (status == 0 and not stage.service):
             return
         again = stage.spec.get("restart") or {}
-        if stage.attempt <= int(again.get("times", 0)) and by != "limit":
+        another = stage.attempt <= int(again.get("times", 0))
+        if another and by != "limit" and status != REFUSED:
             stage.state, stage.not_before = "waiting", clock() + float(again.get("delay", 2.0))
             return
         if error:

@@ -245,8 +245,11 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
     return model, tokenizer
 
 
-def model_problem(model: str, error: Exception) -> InputError:
-    """Return an error that explains why a download failed."""
+def model_problem(model: str, error: Exception) -> HudtuiError:
+    """Return an error that explains why a download failed.
+
+    It is an `InputError` where another attempt would end alike.
+    """
     text = str(error)
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
     kinds = {
@@ -272,7 +275,7 @@ def model_problem(model: str, error: Exception) -> InputError:
             why=first,
             fix="Look at its spelling, or set HF_TOKEN.",
         )
-    return InputError(f"the model {model} cannot be loaded", why=first)
+    return HudtuiError(f"the model {model} cannot be loaded", why=first)
 
 
 def needs_vllm(recipe: Recipe, environ: Mapping[str, str], *, gpu: bool) -> bool:

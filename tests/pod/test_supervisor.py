@@ -309,6 +309,13 @@ def test_a_stage_is_restarted_as_often_as_the_plan_allows(run: Run) -> None:
     worse.start()
     assert worse.end("failed")["stages"]["flaky"]["attempt"] == 2
     assert (worse.folder / "tries").read_text() == "x\nx\n"
+    refused = Run(run.folder.with_name("refused")).plan(
+        sh("model", "echo error: no such model; exit 2", restart={"times": 2, "delay": 60.0})
+    )
+    refused.start()
+    ended = refused.end("failed")
+    assert ended["stages"]["model"]["attempt"] == 1
+    assert ended["why"] == "model failed (exit 2): no such model"
 
 
 def test_the_time_of_a_run_is_limited(run: Run) -> None:

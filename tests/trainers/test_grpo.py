@@ -92,7 +92,9 @@ def test_the_command_ends_in_words(own_world: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_what_the_hub_says_of_a_model_is_put_in_words(said: str, words: str) -> None:
-    assert words in model_problem("x/y", OSError(said)).what
+    problem = model_problem("x/y", OSError(said))
+    assert words in problem.what
+    assert isinstance(problem, InputError) == ("cannot be loaded" not in words)
 
 
 def test_an_episode_without_tokens_of_the_model_leaves_the_others_their_log_probabilities() -> None:

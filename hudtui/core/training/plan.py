@@ -238,7 +238,7 @@ class Readiness:
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """Rule for a stage that ends badly."""
+    """Rule for a stage that ends badly: status 2, as of an `InputError`, is final."""
 
     times: int = 0
     delay: float = 2.0
