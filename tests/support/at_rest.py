@@ -4,9 +4,6 @@ After every key and in every pause, Textual's `wait_for_idle` sleeps until the p
 no CPU time for 20 ms. The wait here ends as soon as nothing more can happen by itself: no callback
 of the loop is ready, no thread works for the loop, and no timer is due in the next 20 ms. Where
 there is always one, or a thread that itself waits, it is Textual's wait.
-
-A screen is painted when it first shows, and then once it is at rest: as on a terminal that is slow
-to take what is sent to it. Nobody sees what changes between two waits.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from pathlib import Path
 from time import process_time, thread_time
 from typing import Any
@@ -22,7 +18,6 @@ from unittest.mock import patch
 from weakref import WeakSet
 
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
-from textual.screen import Screen
 
 _THREADS_WAIT = 0.15
 """Seconds without processor time after which threads that sleep count as ones that wait for
@@ -32,11 +27,6 @@ _ROUNDS = 4
 no processor."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
-_shown: WeakSet[Screen] = WeakSet()
-"""Screens that were painted."""
-_changed: WeakSet[Screen] = WeakSet()
-"""Those of them that have changed since."""
-_paint = Screen._compositor_refresh
 
 
 def _elsewhere() -> float:
@@ -55,35 +45,12 @@ def _wanting() -> bool:
 
 
 async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
-    """Wait until the app is at rest and painted.
+    """Wait until the app is at rest.
 
     Args:
         shortest: Seconds to wait in any case.
         longest: Seconds after which the wait ends, whatever the app does.
     """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + longest
-    await _rest(shortest, longest)
-    while paint_changes() and loop.time() < end:
-        await _rest(0.0, longest)
-
-
-def paint_changes() -> bool:
-    """Paint the screens that have changed. Returns whether there were any: what stands behind a
-    dialog changes the dialog, too."""
-    changed = [screen for screen in _changed if screen.is_running]
-    _changed.clear()
-    for screen in changed:
-        copy_context().run(_painted_in_its_name, screen)
-    return bool(changed)
-
-
-def _painted_in_its_name(screen: Screen) -> None:
-    with screen._context():
-        _paint(screen)
-
-
-async def _rest(shortest: float, longest: float) -> None:
     loop: Any = asyncio.get_running_loop()
     end = loop.time() + longest
     await asyncio.sleep(shortest)
@@ -119,17 +86,6 @@ async def after_a_key(shortest: float = 0.0) -> None:
     await at_rest(max(shortest, 0.016))
 
 
-def _paint_at_rest(screen: Screen) -> None:
-    """Paint a screen that was not painted before; note that another one has changed."""
-    if screen in _shown and screen.app.is_headless and screen is screen.app.screen:
-        screen._dirty_widgets.clear()
-        _changed.add(screen)
-        screen.app._update_mouse_over(screen)
-    else:
-        _shown.add(screen)
-        _paint(screen)
-
-
 @contextmanager
 def quick_waits() -> Iterator[None]:
     """Let all that Textual's pilot waits for end when the app is at rest."""
@@ -144,13 +100,5 @@ def quick_waits() -> Iterator[None]:
         patch("asyncio.BaseEventLoop.run_in_executor", noticed),
         patch("textual.pilot.wait_for_idle", at_rest),
         patch("textual.app.wait_for_idle", after_a_key),
-        patch.object(Screen, "_compositor_refresh", _paint_at_rest),
     ):
-        yield
-
-
-@contextmanager
-def painted_at_once() -> Iterator[None]:
-    """Let each change be painted when Textual paints it, for tests of what is sent for it."""
-    with patch.object(Screen, "_compositor_refresh", _paint):
         yield

@@ -17,11 +17,6 @@ PATIENCE = 90.0
 
 def screen_text(app: Any) -> str:
     """The text of the screen now, as lines."""
-    from support.at_rest import paint_changes
-
-    # A dialog knows what stands behind it only while it is painted.
-    while paint_changes() and app.screen.is_modal:
-        app.screen._on_timer_update()
     lines = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
 

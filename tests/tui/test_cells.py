@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from support import tmux_world
-from support.at_rest import painted_at_once
 from support.grid import Grid
 from textual import events
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
@@ -181,12 +180,6 @@ def test_another_size_takes_nothing_for_known() -> None:
     known = Cells()
     known.changes(row(("a" * 20, None)), CONSOLE)
     assert known.changes(row(("a" * 21, None)), CONSOLE).endswith("a" * 21)
-
-
-@pytest.fixture(autouse=True)
-def every_update() -> Iterator[None]:
-    with painted_at_once():
-        yield
 
 
 def whole(screen: Any) -> list[list[tuple[str, frozenset[tuple[str, str]]]]]:
