@@ -248,6 +248,12 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
                 f"the tool {clean_line(name, 80)} is listed twice; the first one counts"
             )
             continue
+        if _runs_as_a_task(entry):
+            warnings.append(
+                f"the tool {clean_line(name, 80)} runs only as a task of MCP, which hudtui does "
+                "not start, and is left out"
+            )
+            continue
         schema = entry.get("inputSchema", entry.get("input_schema"))
         if schema is None:
             warnings.append(f"the tool {clean_line(name, 80)} has no input schema")
@@ -266,6 +272,12 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
     }
     hidden = {f"int_{name}" for names in hubs.values() for name in names}
     return [replace(tool, kind=_kind(tool.name, hidden)) for tool in tools.values()], warnings
+
+
+def _runs_as_a_task(entry: Mapping[str, Any]) -> bool:
+    """True if the server refuses an ordinary call: MCP of 2025-11-25, tool-level negotiation."""
+    execution = entry.get("execution")
+    return isinstance(execution, Mapping) and execution.get("taskSupport") == "required"
 
 
 def _is_deprecated(entry: Mapping[str, Any], schema: Mapping[str, Any] | None) -> bool:

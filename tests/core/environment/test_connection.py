@@ -347,6 +347,14 @@ async def test_a_call_can_be_cancelled_and_the_session_goes_on(serve_everything,
         assert (await session.call_tool("echo", {"message": "on"})).text == "Echo: on"
 
 
+async def test_a_tool_that_runs_only_as_a_task_of_mcp_is_left_out(serve_everything, everything):
+    async with connect(command("node", str(everything))) as session:
+        assert "echo" in session.tools
+        assert "simulate-research-query" not in session.tools
+        warnings = "\n".join(session.warnings)
+        assert "simulate-research-query runs only as a task of MCP" in warnings
+
+
 async def test_malformed_tools_do_not_hide_the_others(odd):
     async with connect(command(*odd("malformed"))) as session:
         assert list(session.tools) == ["no_schema", "bad_schema", "odd_description", "good"]
