@@ -358,7 +358,7 @@ def test_a_scale_that_is_known_is_kept() -> None:
         "43 % lies in the middle"
     )
     rows = rows_of(0.0, 0.0, scale=(0.0, None))
-    assert rows[-1].startswith("   0 ┤") and rows[-1][6:].strip() and not rows[2][6:].strip(), (
+    assert rows[-1].startswith("  0 ┤") and rows[-1][5:].strip() and not rows[2][5:].strip(), (
         "nothing lies on the floor"
     )
     assert rows_of(90.0, 120.0, scale=(0.0, 100.0))[0].startswith("120 ┤")
