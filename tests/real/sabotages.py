@@ -1,15 +1,17 @@
 """Trainings that are spoiled on purpose, and one that is not, each diagnosed at its end.
 
-    python tests/real/sabotages.py FOLDER --trainer PYTHON [--only NAME] [--steps 40] [--seed 1]
+    python tests/real/sabotages.py FOLDER --trainer PYTHON [--model MODEL_DIR] [--only NAME]
+        [--steps 40] [--seed 1]
 
-Each is a rehearsal on a small game in a folder of its own: doors to the left, the right, above and
+Each is a training on a small game in a folder of its own: doors to the left, the right, above and
 below, most of them to the left. Three are spoiled by the environment or its tasks (a reward that is
-constant, one that pays for a claim in the training and not in the evaluation, tools that fail), and
-three by a changed copy of hudtui (a learning rate a hundred times as high, a mask that trains the
-answers of the environment in place of the model's replies, a chat template that begins the call
-in the place of the model). The hackable one learns six times as fast: else nothing is hacked.
-Prints what `hudtui runs diagnose` says of each. PYTHON is one with TRL, such as
-.venv-train/bin/python.
+constant, one that pays in the training for one way whatever the door, tools that fail), and three
+by a changed copy of hudtui (a learning rate a hundred times as high, a mask that trains the answers
+of the environment in place of the model's replies, a chat template that begins the call in the
+place of the model). All but the hackable one are rehearsals. The tiny model of those learns too
+little to hack anything: the hackable one trains SmolLM2-135M, in the folder that
+tests/real/small_model.py makes, and is left out without --model. Prints what `hudtui runs diagnose`
+says of each. PYTHON is one with TRL, such as .venv-train/bin/python.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ import json, random, sys
 
 WAYS = ("left", "left", "left", "left", "right", "up", "down")
 STEPS = {"type": "object", "properties": {}, "additionalProperties": True}
-TOOLS = ("go", "claim", "setup", "evaluate")
-spoiled, stuck = sys.argv[1], random.Random()
-doors, door, passed, claims = random.Random(), "left", 0, 0
+TOOLS = ("go", "setup", "evaluate")
+spoiled, wanted, stuck = sys.argv[1], int(sys.argv[2]), random.Random()
+doors, door, passed, rights = random.Random(), "left", 0, 0
 
 def look():
     global door
@@ -42,21 +44,19 @@ def look():
     return f"The door is {door}."
 
 def call(tool, given):
-    global passed, claims
+    global passed, rights
     if tool == "setup":
         doors.seed(given["seed"])
-        passed = claims = 0
+        passed = rights = 0
         return look()
     if tool == "go":
         if spoiled == "tools" and stuck.random() < 0.8:
             raise ValueError("the door is stuck")
         passed += given["direction"] == door
+        rights += given["direction"] == "right"
         return look()
-    if tool == "claim":
-        claims += 1
-        return look()
-    counted = claims if spoiled == "hackable" and not given["honest"] else passed
-    return json.dumps({"reward": 0.5 if spoiled == "constant" else min(counted / 3, 1)})
+    counted = rights if spoiled == "hackable" and not given["honest"] else passed
+    return json.dumps({"reward": 0.5 if spoiled == "constant" else min(counted / wanted, 1)})
 
 def answer(method, given):
     if method == "initialize":
@@ -87,11 +87,47 @@ parser: {use_thinking: false}
 action_mappings:
 """
 ACTION = "  {way}: {{_tool: go, _parser: {{positional: []}}, direction: {{static: {way}}}}}\n"
-CLAIM = "  claim: {_tool: claim, _parser: {positional: []}}\n"
+SHOWN = ("up", "right", "down", "left")
+WITH_MODEL = """\
+system_prompt: |
+  Go through the door. Answer with one call: left(), right(), up() or down().
+examples:
+{examples}parser: {{use_thinking: false}}
+rubric: {{weights: {{task_completion: 1.0, tool_execution: 0.0, format_compliance: 0.0}}}}
+action_mappings:
+"""
+EXAMPLE = """\
+  - user: |
+      Go through the door.
+
+      The door is {way}.
+    assistant: <tool>{way}()</tool>
+"""
+TRAINING = """\
+learning_rate: 1e-4
+batch_size: 16
+gradient_accumulation: 1
+num_generations: 8
+temperature: 1.0
+max_tokens: 10
+max_seq_len: 512
+max_turns: 1
+beta: 0
+max_grad_norm: 1
+lora_rank: 16
+lora_alpha: 32
+lora_targets: [all-linear]
+gradient_checkpointing: false
+warmup_steps: 1
+save_every: 100
+eval_first: true
+eval_every: 3
+"""
 RATE = '"learning_rate": 1e-3'
 GROUPS = '"num_generations": 4,\n    "max_tokens": 48'
 PARSER = "    parser = config.parser\n"
 TASKS, HELD_OUT = 24, 4
+TASKS_OF_MODEL, HELD_OUT_OF_MODEL = 64, 16
 
 
 @dataclass(frozen=True)
@@ -106,16 +142,16 @@ class Sabotage:
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By file of hudtui what is replaced in it, and by what."""
 
+    @property
+    def with_model(self) -> bool:
+        """A real small model is trained, and no rehearsal."""
+        return self.server == "hackable"
+
 
 SABOTAGES = (
     Sabotage("clean", frozenset()),
     Sabotage("constant reward", frozenset({"constant-reward"}), "constant"),
-    Sabotage(
-        "hackable reward",
-        frozenset({"reward-hacking"}),
-        "hackable",
-        {"core/training/recipe.py": {RATE: RATE.replace("1e-3", "6e-3")}},
-    ),
+    Sabotage("hackable reward", frozenset({"reward-hacking"}), "hackable"),
     Sabotage("failing tools", frozenset({"tools-fail"}), "tools"),
     Sabotage(
         "learning rate x100",
@@ -147,25 +183,29 @@ def write_project(folder: Path, sabotage: Sabotage) -> None:
     folder.mkdir(parents=True)
     program = folder / "doors.py"
     program.write_text(SERVER)
-    actions = "".join(ACTION.format(way=way) for way in WAYS)
-    claims = CLAIM if sabotage.server == "hackable" else ""
-    (folder / "gym.yaml").write_text(CONFIG + actions + claims)
+    head, doors, count, held_out = CONFIG, 3, TASKS, HELD_OUT
+    if sabotage.with_model:
+        examples = "".join(EXAMPLE.format(way=way) for way in SHOWN)
+        head, doors = WITH_MODEL.format(examples=examples), 1
+        count, held_out = TASKS_OF_MODEL, HELD_OUT_OF_MODEL
+        (folder / "training.yaml").write_text(TRAINING)
+    (folder / "gym.yaml").write_text(head + "".join(ACTION.format(way=way) for way in WAYS))
     command = {
         "command": sys.executable,
-        "args": ["-I", "-S", str(program), sabotage.server or "none"],
+        "args": ["-I", "-S", str(program), sabotage.server or "none", str(doors)],
     }
     tasks = [
         {
             "id": f"doors-{number}",
-            "prompt": "Go through three doors.",
+            "prompt": "Go through three doors." if doors == 3 else "Go through the door.",
             "mcp_config": {"doors": command},
             "setup_tool": {"name": "setup", "arguments": {"seed": number}},
             "evaluate_tool": {
                 "name": "evaluate",
-                "arguments": {"honest": number >= TASKS - HELD_OUT},
+                "arguments": {"honest": number >= count - held_out},
             },
         }
-        for number in range(TASKS)
+        for number in range(count)
     ]
     (folder / "tasks.json").write_text(json.dumps(tasks, indent=1))
 
@@ -214,22 +254,28 @@ def spoiled_hudtui(place: Path, sabotage: Sabotage, trainer: Path) -> Callable[.
     return hudtui
 
 
-def rehearse(place: Path, sabotage: Sabotage, given: argparse.Namespace) -> dict[str, Any]:
-    """Return the diagnosis of a rehearsal."""
+def train(place: Path, sabotage: Sabotage, given: argparse.Namespace) -> dict[str, Any]:
+    """Return the diagnosis of a rehearsal, or of a training of the model."""
     shutil.rmtree(place, ignore_errors=True)
     write_project(place / "project", sabotage)
     hudtui = spoiled_hudtui(place, sabotage, given.trainer)
-    words = ("--steps", str(given.steps), "--seed", str(given.seed))
-    settings = ("--set", f"held_out={HELD_OUT}")
-    run = hudtui("rl", "tasks.json", "-c", "gym.yaml", "--rehearse", *words, *settings, "--yes")
-    return hudtui("runs", "diagnose", run["id"])
+    words = ["tasks.json", "-c", "gym.yaml", "--steps", str(given.steps), "--yes"]
+    words += ["--seed", str(given.seed)]
+    if sabotage.with_model:
+        words += ["--host", "local", "--model", str(given.model.absolute())]
+        words += ["--training", "training.yaml", "--set", f"held_out={HELD_OUT_OF_MODEL}"]
+        words += ["--python", str(place / "python")]
+    else:
+        words += ["--rehearse", "--set", f"held_out={HELD_OUT}"]
+    return hudtui("runs", "diagnose", hudtui("rl", *words)["id"])
 
 
 def main() -> int:
-    """Rehearse and diagnose; 1 where a sabotage is not named, or the clean one is accused."""
+    """Train and diagnose; 1 where a sabotage is not named, or the clean one is accused."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trainer", type=Path, required=True, help="a Python with TRL")
+    parser.add_argument("--model", type=Path, help="the folder of SmolLM2-135M")
     parser.add_argument("--only", choices=[one.name for one in SABOTAGES])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
@@ -238,9 +284,12 @@ def main() -> int:
     for sabotage in SABOTAGES:
         if given.only not in (None, sabotage.name):
             continue
+        if sabotage.with_model and given.model is None:
+            print(f"--  {sabotage.name:20} left out: it needs --model", flush=True)
+            continue
         begun = time.monotonic()
         place = given.folder.absolute() / sabotage.name.replace(" ", "-")
-        found = rehearse(place, sabotage, given)
+        found = train(place, sabotage, given)
         names = [
             f"{one['signature']} ({one['severity']}, {one['probability']:.2f})"
             for one in found["findings"]
