@@ -74,8 +74,10 @@ def _watched() -> ExternalRun | None:
 
     try:
         return asyncio.run(find())
-    except (HudtuiError, KeyboardInterrupt):
+    except HudtuiError:
         return None
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def _thresholds() -> Mapping[str, float]:

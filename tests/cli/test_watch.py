@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pty
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -650,3 +653,37 @@ def test_a_name_that_no_file_can_have_is_an_error_in_words(
     assert (
         done.exit_code != 0 and "error:" in done.stderr and done.exception.__class__ is SystemExit
     )
+
+
+_INTERRUPTED = """
+import sys
+from hudtui.core.runs import external
+
+async def interrupted(*_, **__):
+    with open("looked", "a") as found:
+        found.write("x")
+    raise KeyboardInterrupt
+
+external.find_external = interrupted
+from hudtui.cli import main
+main()
+"""
+
+
+def test_ctrl_c_ends_the_command_while_a_run_is_looked_for(own_world: Path) -> None:
+    (own_world / "train.log").write_text(TRL)
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _INTERRUPTED, "watch", "train.log"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 130
+    assert (own_world / "looked").read_text() == "x"
