@@ -142,8 +142,8 @@ def set_setting(
         name, written, _ = name.partition("=")
         if written:
             raise InputError(
-                f"the value of {name} is not written behind a sign",
-                fix=f"hudtui settings set {name} VALUE. A key is left out, and asked for.",
+                "name and value are two words here, not NAME=VALUE",
+                fix=f"hudtui settings set {name} VALUE; leave the value of a key out, and type it.",
             )
         key = found.keys.get(name) if force else check_setting_name(name, found.platform)
         secret = key.secret if key is not None else looks_secret(name)

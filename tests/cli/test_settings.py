@@ -130,7 +130,7 @@ def test_plain_values_may_stand_on_the_command_line(own_world: Path) -> None:
         (("HUD_API_KEY", "k-123"), None, "command line"),
         (("MY_OWN_TOKEN", "k-123"), None, "command line"),
         (("HUD_API_KEY=k-123",), None, "settings set HUD_API_KEY VALUE"),
-        (("HUD_API_KEY=k-123", "--force"), None, "behind a sign"),
+        (("HUD_API_KEY=k-123", "--force"), None, "two words"),
         (("HUD_API_KEY",), "", "no value"),
         (("HUD_API_KEY",), "  \n", "no value"),
         (("HUD_API_KEY",), "your-hud-api-key", "placeholder"),
