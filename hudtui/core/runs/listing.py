@@ -64,10 +64,8 @@ def model_of(spec: RunSpec) -> str | None:
 
     None if a setting of the training is invalid.
     """
-    from hudtui.core.training.engines import (
-        features_of,
-        recipe_for,
-    )  # late: runs of others have none
+    # Imported late: runs of others have no engine.
+    from hudtui.core.training.engines import features_of, recipe_for
 
     if not features_of(spec.engine).trains:
         return spec.policy
