@@ -29,7 +29,7 @@ def test_the_smoke_mode_passes(name: str, own_world: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(REAL.glob("*.py")), ids=lambda path: path.stem)
 def test_each_script_says_what_it_needs(path: Path) -> None:
-    if "argparse" not in path.read_text():  # a module of the others
+    if "__main__" not in path.read_text():  # a module of the others
         return
     words = [sys.executable, str(path), "--help"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)

@@ -17,7 +17,6 @@ again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from learns import HUDTUI, Rows, command, opening, task, trained
+from on_cpu import arguments, training_file
 
 from hudtui.core.gym.dialects.known import DIALECTS
 
@@ -45,24 +45,9 @@ action_mappings:
   move: {{_tool: move, _parser: {{positional: [direction]}}, direction: {{from_arg: direction}}}}
 defaults: {{max_turns: 1}}
 """
-TRAINING = """\
-learning_rate: 5e-4
-batch_size: 4
-gradient_accumulation: 1
-num_generations: 4
-temperature: 0.8
-max_tokens: 32
-max_seq_len: 1024
-max_turns: 1
-beta: 0
-max_grad_norm: 1
-lora_rank: 16
-lora_alpha: 32
-lora_targets: [all-linear]
-gradient_checkpointing: false
-warmup_steps: 1
-save_every: 5
-"""
+TRAINING = training_file(
+    learning_rate=5e-4, batch_size=4, temperature=0.8, max_tokens=32, max_seq_len=1024, save_every=5
+)
 EDGE = 2
 """Steps at the beginning, and at the end, that are compared."""
 
@@ -126,18 +111,8 @@ def smoke() -> None:
 
 def main() -> None:
     """Train in both dialects, and print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=Path, nargs="?")
-    parser.add_argument("--python", type=Path, help="a Python with TRL, for the trainer")
-    parser.add_argument("--smoke", action="store_true", help="seconds, without model and trainer")
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("dialects"))
-    given = parser.parse_args()
-    if not given.smoke and given.model is None:
-        parser.error("name the folder of the model, or --smoke")
-    model = given.model and given.model.absolute()
-    python = ("--python", str(given.python.absolute())) if given.python else ()
+    given = arguments("dialects", steps=10, smoke="model and trainer")
+    model, python = given.model, ("--python", str(given.python)) if given.python else ()
     write_project(given.out)
     if given.smoke:
         smoke()

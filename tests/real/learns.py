@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from cpu_server import Server
+from on_cpu import training_file
 
 from hudtui.envs.text_2048.game import Game
 
@@ -56,23 +57,9 @@ action_mappings:
   down: {{_tool: move, _parser: {{positional: []}}, direction: {{static: down}}}}
 defaults: {{max_turns: 4}}
 """
-TRAINING = """\
-learning_rate: 2e-4
-batch_size: 16
-gradient_accumulation: 1
-num_generations: 4
-max_tokens: 12
-max_seq_len: 768
-beta: 0
-max_grad_norm: 1
-lora_rank: 16
-lora_alpha: 32
-lora_targets: [all-linear]
-gradient_checkpointing: false
-warmup_steps: 2
-max_turns: 1
-save_every: 4
-"""
+TRAINING = training_file(
+    learning_rate=2e-4, batch_size=16, max_tokens=12, max_seq_len=768, warmup_steps=2, save_every=4
+)
 EXAMPLE = """\
   - user: |
       Build a tile of 16.

@@ -15,7 +15,6 @@ t with 7 degrees of freedom, 2.365). The exit status is 1 where it is missed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from learns import command, trained
+from on_cpu import arguments, training_file
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "@modelcontextprotocol/server-filesystem"
@@ -48,27 +48,17 @@ action_mappings:
 rubric: {weights: {task_completion: 0.8, tool_execution: 0.1, format_compliance: 0.1}}
 defaults: {max_turns: 1}
 """
-TRAINING = f"""\
-learning_rate: 5e-4
-batch_size: 4
-gradient_accumulation: 1
-num_generations: 4
-temperature: 0.8
-max_tokens: 24
-max_seq_len: 512
-max_turns: 1
-beta: 0
-max_grad_norm: 1
-lora_rank: 16
-lora_alpha: 32
-lora_targets: [all-linear]
-gradient_checkpointing: false
-warmup_steps: 1
-save_every: 5
-held_out: {HELD_OUT}
-eval_first: true
-eval_every: 1000
-"""
+TRAINING = training_file(
+    learning_rate=5e-4,
+    batch_size=4,
+    temperature=0.8,
+    max_tokens=24,
+    max_seq_len=512,
+    save_every=5,
+    held_out=HELD_OUT,
+    eval_first=True,
+    eval_every=1000,
+)
 
 
 def write_project(out: Path, server: Path | None) -> None:
@@ -138,18 +128,8 @@ def smoke() -> None:
 
 def main() -> int:
     """Train, and print what the held-out tasks earned before and after."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=Path, nargs="?")
-    parser.add_argument("--python", type=Path, help="a Python with TRL, for the trainer")
-    parser.add_argument("--smoke", action="store_true", help="seconds, without model and server")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("learns-files"))
-    given = parser.parse_args()
-    if not given.smoke and given.model is None:
-        parser.error("name the folder of the model, or --smoke")
-    model, python = (path and path.absolute() for path in (given.model, given.python))
-    out = given.out.absolute()
+    given = arguments("learns-files", steps=30, smoke="model and server")
+    model, python, out = given.model, given.python, given.out
     write_project(out, None if given.smoke else installed(out / "server"))
     if given.smoke:
         smoke()

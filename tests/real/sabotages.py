@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from on_cpu import training_file
+
 ROOT = Path(__file__).parents[2]
 SERVER = """
 import json, random, sys
@@ -103,28 +105,18 @@ EXAMPLE = """\
       The door is {way}.
     assistant: <tool>{way}()</tool>
 """
-TRAINING = """\
-learning_rate: 1e-4
-batch_size: 16
-gradient_accumulation: 1
-num_generations: 8
-temperature: 1.0
-max_tokens: 10
-max_seq_len: 512
-max_turns: 1
-beta: 0
-max_grad_norm: 1
-lora_rank: 16
-lora_alpha: 32
-lora_targets: [all-linear]
-gradient_checkpointing: false
-warmup_steps: 1
-save_every: 100
-eval_first: true
-eval_every: 3
-"""
+TRAINING = training_file(
+    learning_rate=1e-4,
+    batch_size=16,
+    num_generations=8,
+    temperature=1.0,
+    max_tokens=10,
+    max_seq_len=512,
+    save_every=100,
+    eval_first=True,
+    eval_every=3,
+)
 RATE = '"learning_rate": 1e-3'
-GROUPS = '"num_generations": 4,\n    "max_tokens": 48'
 PARSER = "    parser = config.parser\n"
 TASKS, HELD_OUT = 24, 4
 TASKS_OF_MODEL, HELD_OUT_OF_MODEL = 64, 16

@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sabotages import GROUPS, RATE, Sabotage, spoiled_hudtui
+from sabotages import RATE, Sabotage, spoiled_hudtui
 
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Episode
 
+GROUPS = '"num_generations": 4,\n    "max_tokens": 48'
 TARGETS = (4, 8, 8, 16, 16, 32)
 CONFIG = """\
 system_prompt: |

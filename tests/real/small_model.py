@@ -10,6 +10,7 @@ visibly at temperature 1.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import subprocess
 import sys
@@ -90,4 +91,6 @@ def ready(target: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(ready(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description="Make the folder of SmolLM2-135M.")
+    parser.add_argument("folder", type=Path)
+    print(ready(parser.parse_args().folder))
