@@ -98,9 +98,11 @@ def _print(name: str, diagnosis: Diagnosis) -> None:
 
 
 def _lines(finding: Finding) -> list[str]:
+    from hudtui.core.text import step_text
+
     lines = [
         f"{finding.title} ({finding.signature})",
-        f"since step {finding.onset:.15g}, {finding.probability:.0%} likely",
+        f"since step {step_text(finding.onset)}, {finding.probability:.0%} likely",
         *([] if finding.spent is None else [finding.spent.words()]),
         *(evidence.words() for evidence in finding.evidence),
     ]

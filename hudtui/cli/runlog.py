@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import typer
 
 from hudtui.cli import console
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 
 if TYPE_CHECKING:
     from hudtui.cli.options import LogOptions
@@ -480,7 +480,7 @@ def _step_cells(row: StepRow) -> tuple[str, ...]:
         "-" if value is None else format(value, how)
         for value, how in zip(values, _FORMATS, strict=True)
     )
-    return (f"{row.step:.15g}", *told)
+    return (f"{step_text(row.step)}", *told)
 
 
 def print_script(record: RunRecord) -> None:

@@ -16,7 +16,7 @@ from hudtui.cli import console, runlog
 from hudtui.cli import runs as runs_group
 from hudtui.cli.options import LogOptions, takes_request
 from hudtui.core.knobs import knob
-from hudtui.core.text import plural
+from hudtui.core.text import plural, step_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -416,7 +416,7 @@ def _sentence(row: Mapping[str, float]) -> str:
     parts = (
         []
         if step is None
-        else [f"step {step:.15g}" + (f"/{last:.15g}" if last is not None else "")]
+        else [f"step {step_text(step)}" + (f"/{step_text(last)}" if last is not None else "")]
     )
     if sums_up(row):
         numbers = [

@@ -273,6 +273,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def step_text(step: float) -> str:
+    """Return a step in full: `12`, `1000200`, `0.5`."""
+    return f"{step:.15g}"
+
+
 def none_of(count: int, noun: str) -> str:
     """`none of the 6 tasks`, or `no task` where there is only one.
 

@@ -176,6 +176,8 @@ def test_equal_factors_are_equal_heights_on_a_logarithmic_axis() -> None:
         (0.0, 5400.0, 40, True, ["0", "30m", "1h", "1h", "30m"]),
         (7.0, 7.0, 20, False, ["7"]),
         (100_000.0, 2_000_000.0, 12, False, ["100k", "2M"]),
+        (0.0, 1_000_200.0, 30, False, ["0", "500k", "1M"]),
+        (1_000_001.0, 1_000_200.0, 30, False, ["1000001", "1000100", "1000200"]),
     ],
 )
 def test_the_x_axis_names_its_ends_and_round_values(

@@ -12,6 +12,7 @@ from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.values import SEVERITIES, Diagnosis, Finding, Remedy, Severity
 from hudtui.core.errors import InputError
 from hudtui.core.settings import ALARM_SETTINGS, check_settings, load_settings
+from hudtui.core.text import step_text
 
 _SEVERE: tuple[Severity, ...] = ("critical", "high")
 """Severities of a finding that is an alarm."""
@@ -74,7 +75,7 @@ def _alarm_of(finding: Finding) -> Alarm:
     return Alarm(
         finding.signature,
         "error" if finding.severity == "critical" else "warning",
-        f"{title}, since step {finding.onset:.15g}",
+        f"{title}, since step {step_text(finding.onset)}",
         finding.remedies[0].words if finding.remedies else None,
     )
 

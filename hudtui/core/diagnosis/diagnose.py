@@ -11,6 +11,7 @@ from hudtui.core.diagnosis.likelihood import FEWEST
 from hudtui.core.diagnosis.observed import Observed
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.values import Diagnosis, Finding, Verdict
+from hudtui.core.text import step_text
 from hudtui.core.training.metrics import MetricsReader
 
 LEAST = 0.5
@@ -60,7 +61,9 @@ def examine(run: Observed) -> Diagnosis:
                 sign.onset,
                 sign.evidence,
                 known.advice(run.settings),
-                f"{known.shown_by} step:>={sign.onset:.15g}".strip() if run.episodes.names else "",
+                f"{known.shown_by} step:>={step_text(sign.onset)}".strip()
+                if run.episodes.names
+                else "",
             )
         )
     enough = sum(run.series(name) is not None for name in _CORE) >= 2 and run.steps >= FEWEST

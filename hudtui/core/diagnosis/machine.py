@@ -11,7 +11,7 @@ from hudtui.core.compute.hardware import size
 from hudtui.core.diagnosis.facts import Alarm, LogSymptom, RunFacts, StageFacts, seconds
 from hudtui.core.diagnosis.symptoms import ANY_SERVER_FIX, ANY_TRAINER_FIX, HOST_FIX
 from hudtui.core.diagnosis.table import Finder, watched, words
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 from hudtui.core.training.features import Advice
 
 DEAD_QUIET = 60.0
@@ -215,7 +215,7 @@ def not_finite(facts: RunFacts, limit: float) -> Iterable[Alarm]:
             "not-a-number",
             "error",
             f"{names} {'are' if len(wrong) > 1 else 'is'} NaN or infinite since step "
-            f"{first.x:.15g}",
+            f"{step_text(first.x)}",
             "The weights are lost: stop the run, continue from a checkpoint, lower learning_rate "
             "or max_grad_norm.",
             mark=f"{first.x:g}",
@@ -240,7 +240,7 @@ def broken_episodes(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     many = tuple(takewhile(lambda point: 100 * point.y >= limit, reversed(facts.broken)))
     if facts.active and many:
         text = (
-            f"{many[0].y:.0%} of the episodes of step {many[0].x:.15g} broke off: nothing is "
+            f"{many[0].y:.0%} of the episodes of step {step_text(many[0].x)} broke off: nothing is "
             "learned from them"
         )
         yield Alarm(

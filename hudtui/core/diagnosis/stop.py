@@ -12,7 +12,7 @@ from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.table import Signature
 from hudtui.core.diagnosis.values import Diagnosis, Finding
 from hudtui.core.errors import InputError
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 from hudtui.core.training.metrics import QUANTITIES
 
 CERTAIN = 0.965
@@ -87,6 +87,5 @@ def stop_reason(finding: Finding) -> str:
     """Return why a run is stopped at a finding, in words."""
     numbers = "; ".join(one.words() for one in finding.evidence)
     about = f" ({numbers})" if numbers else ""
-    return (
-        f"stopped on {finding.signature}: {finding.title}{about}, since step {finding.onset:.15g}"
-    )
+    since = f"since step {step_text(finding.onset)}"
+    return f"stopped on {finding.signature}: {finding.title}{about}, {since}"

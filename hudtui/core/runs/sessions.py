@@ -36,7 +36,7 @@ from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
-from hudtui.core.text import clean, clean_line, plural
+from hudtui.core.text import clean, clean_line, plural, step_text
 from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader, step_of
 from hudtui.core.training.tracker_files import (
@@ -350,7 +350,7 @@ class SessionWatcher:
         if not any(self.readers[name] is numbers for name in self._unread):
             return None
         firsts = [points[0].x for name in numbers.names if (points := numbers.series(name))]
-        return f"steps before {min(firsts):g} are not read" if firsts else None
+        return f"steps before {step_text(min(firsts))} are not read" if firsts else None
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:

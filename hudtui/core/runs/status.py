@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.plain import to_plain
 from hudtui.core.remote.tmux import attach_argv
 from hudtui.core.runs.values import RunEvent, RunSummary, iso_time
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 from hudtui.core.training.metrics import MetricsReader, is_number
 
 if TYPE_CHECKING:
@@ -342,7 +342,8 @@ class RunView:
         if newest is None:
             return None
         last = self.metrics.max_step
-        return f"{newest[0]:g}" if last is None else f"{newest[0]:g}/{last:g}"
+        done = step_text(newest[0])
+        return done if last is None else f"{done}/{step_text(last)}"
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui runs show --json`."""

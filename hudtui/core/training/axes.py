@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hudtui.core.text import step_text
+
 Pair = tuple[float, float]
 Scale = tuple[float, float | None]
 """Lowest and highest value of an axis; None as the highest means the largest value."""
@@ -158,6 +160,12 @@ def _mantissa(value: float, *, down: bool) -> float:
         if down
         else min(one for one in steps if one >= value)
     )
+
+
+def step_labels(steps: Sequence[float]) -> list[str]:
+    """Return the labels of different steps: as figures, in full where two figures are the same."""
+    figures = list(map(figure, steps))
+    return figures if len(set(figures)) == len(figures) else list(map(step_text, steps))
 
 
 def x_ticks(low: float, high: float, most: int = 5) -> list[float]:

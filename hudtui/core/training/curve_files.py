@@ -10,7 +10,15 @@ from xml.sax.saxutils import escape
 
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
-from hudtui.core.training.axes import Pair, Scale, figure, thin, value_axis, x_ticks
+from hudtui.core.training.axes import (
+    Pair,
+    Scale,
+    figure,
+    step_labels,
+    thin,
+    value_axis,
+    x_ticks,
+)
 from hudtui.core.training.metrics import MetricsReader, Point
 
 KINDS = (".csv", ".svg")
@@ -187,8 +195,9 @@ def _drawn(chart: Chart, runs: Sequence[str]) -> Iterable[str]:
         y = round(down(value), 1)
         yield f'<line x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" {_stroke("#dddddd")}/>'
         yield _text(_LEFT - 6, y + 4, figure(value), anchor="end")
-    for x in x_ticks(low, high):
-        yield _text(round(across(x), 1), _HEIGHT - 8, figure(x), anchor="middle")
+    ticks = x_ticks(low, high)
+    for x, label in zip(ticks, step_labels(ticks), strict=True):
+        yield _text(round(across(x), 1), _HEIGHT - 8, label, anchor="middle")
     several = len({one.run for one in traces}) < len(traces)
     for place, one in enumerate(traces):
         colour = _COLOURS[(place if several else runs.index(one.run)) % len(_COLOURS)]

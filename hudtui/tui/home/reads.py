@@ -19,7 +19,7 @@ from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.stop_on import stop_at_finding
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean_line, plural, step_text
 from hudtui.core.training.engines import features_of
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.words import span
@@ -153,7 +153,7 @@ def _finding(view: RunView) -> str:
     others = [one for one in findings if one.signature not in alarms]
     if not others:
         return ""
-    return clean_line(f"{others[0].title}, since step {others[0].onset:.15g}", 300)
+    return clean_line(f"{others[0].title}, since step {step_text(others[0].onset)}", 300)
 
 
 def pod_words(pods: PodsSnapshot, one: PodRow) -> tuple[str, str, str, str, bool]:

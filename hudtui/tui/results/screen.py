@@ -26,7 +26,7 @@ from hudtui.core.results.queries import (
     step_map,
     unsolved,
 )
-from hudtui.core.text import clean, clean_line, plural
+from hudtui.core.text import clean, clean_line, plural, step_text
 from hudtui.tui.actions import AppAction, by_key, cancel_action, needing, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.results.episode_pane import EpisodePane
@@ -420,7 +420,7 @@ class ResultsScreen(HudtuiScreen):
         self.sources, self.index = tuple(sources), ResultIndex(sources)
         self.groups.name_on_border(f"Groups · {self._open_name}")
         if self._place is not None and self._place[0] is not None:
-            self.groups.filter_by(f"step:={self._place[0]:.15g}")
+            self.groups.filter_by(f"step:={step_text(self._place[0])}")
         self._show_empty("Reading …")
         self._follow()
 
@@ -561,14 +561,14 @@ class ResultsScreen(HudtuiScreen):
             return
         (step, task), final = self._place, self._complete
         if step is not None:
-            wanted = f"step:={step:.15g}"
+            wanted = f"step:={step_text(step)}"
             if self.groups.filter_field.value != wanted:
                 self.groups.filter_by(wanted)
             if not self.groups.listed and final:
                 self.groups.filter_by("")
                 self.say(
-                    f"No episode of step {step:.15g} is recorded: a training records some episodes "
-                    "of each step",
+                    f"No episode of step {step_text(step)} is recorded: a training records some "
+                    "episodes of each step",
                     "warning",
                 )
         group = next(

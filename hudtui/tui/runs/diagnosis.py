@@ -11,7 +11,7 @@ from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
@@ -138,7 +138,7 @@ def _cells(finding: Finding) -> tuple[Cell, ...]:
     style = _STYLES.get(finding.severity, "")
     return (
         (finding.severity, style),
-        f"{finding.onset:.15g}",
+        f"{step_text(finding.onset)}",
         f"{finding.probability:.0%}",
         clean_line(finding.title),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from hudtui.core.runs.event_text import event_text
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.hanging import hanging_lines
@@ -265,7 +265,7 @@ def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ..
     if result.steps:
         steps: list[tuple[str, ...]] = [
             (
-                f"{row.step:.15g}",
+                f"{step_text(row.step)}",
                 f"{row.reward:.3f}",
                 _told(row.reward_std, ".3f"),
                 _told(row.loss, ".4g"),

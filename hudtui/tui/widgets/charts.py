@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, step_text
 from hudtui.core.training.axes import Axis, Pair, figure, round_step, thin, value_axis
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.words import span
@@ -145,11 +145,37 @@ def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) ->
 
     Both ends and round values between them.
     """
-    tell = span_text if by_time else figure
-    ends = tell(low), tell(high)
-    if high <= low or len(ends[0]) + len(ends[1]) + 1 > columns:
-        return pad(ends[1] if high <= low else cut(f"{ends[0]}–{ends[1]}", columns), columns)
-    line = [*ends[0], *" " * (columns - len(ends[0]) - len(ends[1])), *ends[1]]
+    inner = list(_round_between(low, high, columns, by_time=by_time)) if high > low else []
+    line = ""
+    for tell in (span_text,) if by_time else (figure, step_text):
+        line, told = _labels_at(low, high, inner, columns, tell)
+        if len(set(told)) == len(told):
+            break  # else two steps look alike: they are written in full
+    return line
+
+
+def _labels_at(
+    low: float, high: float, inner: Sequence[float], columns: int, tell: Callable[[float], str]
+) -> tuple[str, list[str]]:
+    """Return a line of labels, and those of them that have room."""
+    told = [tell(low), tell(high)]
+    first, last = told
+    if high <= low or len(first) + len(last) + 1 > columns:
+        text = last if high <= low else cut(f"{first}–{last}", columns)
+        return pad(text, columns), told if high > low else [text]
+    line = [*first, *" " * (columns - len(first) - len(last)), *last]
+    for place in inner:
+        text = tell(place)
+        start = round((place - low) / (high - low) * (columns - 1)) - len(text) // 2
+        room = line[max(start - 1, 0) : start + len(text) + 1]
+        if start > 0 and len(room) == len(text) + 2 and not "".join(room).strip():
+            line[start : start + len(text)] = text
+            told.append(text)
+    return "".join(line), told
+
+
+def _round_between(low: float, high: float, columns: int, *, by_time: bool) -> Iterator[float]:
+    """Yield round values between two x, about one for each nine cells."""
     least = (high - low) / max(columns / 9, 1)
     if by_time:
         step = next(
@@ -157,18 +183,12 @@ def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) ->
             math.ceil(least / 86400) * 86400.0,
         )
     else:
-        step = round_step(
-            max(least, 1.0) if float(low).is_integer() and float(high).is_integer() else least
-        )
+        whole = float(low).is_integer() and float(high).is_integer()
+        step = round_step(max(least, 1.0) if whole else least)
     number = math.floor(low / step) + 1 if step else 0
     while step and number * step < high:
-        text = tell(number * step)
-        start = round((number * step - low) / (high - low) * (columns - 1)) - len(text) // 2
-        room = line[max(start - 1, 0) : start + len(text) + 1]
-        if start > 0 and len(room) == len(text) + 2 and not "".join(room).strip():
-            line[start : start + len(text)] = text
+        yield number * step
         number += 1
-    return "".join(line)
 
 
 def span_text(seconds: float) -> str:

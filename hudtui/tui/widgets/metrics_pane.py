@@ -29,7 +29,7 @@ from textual.widgets import Input
 
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import Fields, arrange
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean_line, plural, step_text
 from hudtui.core.training.axes import Axis, Pair, Scale, figure, value_axis
 from hudtui.tui.actions import Acting, AppAction, by_key, needing, unless
 from hudtui.tui.preferences import KEPT
@@ -1208,7 +1208,7 @@ class MetricsPane(Acting, Vertical):
         if not charts.by_time:
             newest = charts.runs[0].metrics.newest
             at = charts.x if charts.x is not None else None if newest is None else newest[0]
-            return "" if at is None else f"step {at:.15g}"
+            return "" if at is None else f"step {step_text(at)}"
         return "newest" if charts.x is None else f"at {span_text(charts.x)}"
 
     def _words_text(self, room: int) -> Content:
