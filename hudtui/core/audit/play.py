@@ -43,7 +43,8 @@ _CROWD_SECONDS = 10.0
 """Seconds that the starts of a crowd may take, one after the other."""
 _ALONE = (*["done"] * 4, "each-once", "each-once", "random", SOLUTION, *["done"] * 3)
 """One after the other: what is done in an episode must not be seen in the next."""
-_IN_CROWD = ("each-once", "random", "done", "random")
+_IN_CROWD = ("each-once", "random", "done", "each-once")
+"""Those that are compared with themselves alone, beside some that do anything."""
 _TASKS_ALONE = 2
 _SIGNAL_WIDTH = 0.1
 """Width of the signal's interval from which it is known."""
@@ -193,18 +194,23 @@ class Match:
         """Play more groups of random calls until the signal is known, or they take too long.
 
         Args:
-            pace: Seconds that an episode has taken.
+            pace: Seconds that an episode of all players has taken.
         """
         ring = self._ring
-        affordable = int(ring.signal_seconds / max(pace, 1e-6)) // (len(ring.tasks) * ring.group)
-        for number in range(1, 1 + min(affordable, ring.most_random // ring.group - 1)):
+        began = time.monotonic()
+        took = pace * len(ring.tasks) * ring.group
+        for number in range(1, ring.most_random // ring.group):
             known = signal(self.played, ring)
             if known is None or known.high - known.low <= _SIGNAL_WIDTH or self.broke_off:
+                return
+            started = time.monotonic()
+            if started - began + took > ring.signal_seconds:
                 return
             players = ["random"] * ring.group
             more = _Phase(f"random-{number}", ring.tasks, players, ring.concurrency, 1000 * number)
             async for event in self._phase(more):
                 yield event
+            took = time.monotonic() - started  # random calls often take longer than the others
 
     async def _judge_again(self) -> AsyncGenerator[Progress | Notice, None]:
         """Repeat the few episodes without a judgement: was it what they did, or chance?"""

@@ -131,8 +131,7 @@ async def audited(kind, tasks, out_dir, **more):
         out_dir,
         group=GROUP,
         crowd=4,
-        signal_seconds=1e6,
-        **more,
+        **{"signal_seconds": 1e6, **more},
     )
     return [event async for event in audit(ring)][-1].audit
 
@@ -156,6 +155,17 @@ def test_random_calls_are_played_until_the_signal_is_known(tmp_path):
     few = asyncio.run(audited(flat, tasks, tmp_path / "few", most_random=GROUP))
     assert many.episodes > few.episodes
     assert many.signal.high - many.signal.low < few.signal.high - few.signal.low
+
+
+def test_random_calls_that_take_longer_than_the_others_end_in_time(tmp_path):
+    def add(self, amount=1):
+        slow = (tmp_path / "random-1").exists()
+        return zoo.slowly(0.1 if slow else 0, self, amount)
+
+    tasks = zoo.tasks(GOALS[:2], solution=None)
+    kind = zoo.room(add=add, grade=lambda self: float(self.value == 30))
+    asyncio.run(audited(kind, tasks, tmp_path, signal_seconds=0.5))
+    assert len(list(tmp_path.glob("random-*"))) <= 1
 
 
 def test_a_repeated_episode_is_no_further_draw():
