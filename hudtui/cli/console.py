@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -57,6 +59,17 @@ def say(message: str = "") -> None:
 def out(text: str = "") -> None:
     """A line of the result, on standard output."""
     typer.echo(clean(text))
+
+
+def out_text(text: str, *, indent: int) -> None:
+    """A text of the result behind blanks; on a terminal its lines break between words."""
+    if not sys.stdout.isatty():
+        out(" " * indent + text)
+        return
+    room = max(shutil.get_terminal_size().columns - indent, 20)
+    wrapper = textwrap.TextWrapper(room, subsequent_indent="  ", break_on_hyphens=False)
+    for line in wrapper.wrap(clean(text)):
+        out(" " * indent + line)
 
 
 def shown(path: Path) -> str:
@@ -238,7 +251,7 @@ def agrees(error: Untrusted) -> bool:
             for line in before:
                 say(f"  {line}")
         try:
-            if not typer.confirm("Trust these files?", err=True):
+            if not confirm("Trust these files?"):
                 return False
         except (typer.Abort, KeyboardInterrupt):
             return False
@@ -355,6 +368,32 @@ def interactive() -> bool:
 def at_terminal() -> bool:
     """Return True if the app can be shown: input, output and messages are a terminal."""
     return interactive() and sys.stdout.isatty()
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask a question on standard error that is answered with y or n; Enter is the default.
+
+    Raises:
+        Abort: The person wants to go no further.
+    """
+    answers = {"y": True, "yes": True, "n": False, "no": False}
+
+    def meant(answer: str) -> bool:
+        try:
+            return answers[answer.strip().lower()]
+        except KeyError:
+            raise typer.BadParameter("answer y or n") from None
+
+    return bool(
+        typer.prompt(
+            question,
+            default="y" if default else "n",
+            show_default=False,
+            prompt_suffix=f" [{'Y/n' if default else 'y/N'}]: ",
+            value_proc=meant,
+            err=True,
+        )
+    )
 
 
 async def ask(question: Callable[[], T]) -> T:

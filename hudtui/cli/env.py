@@ -297,11 +297,11 @@ def _show(found: Analysis, logins: list[str]) -> None:
                 f"  {signature(tool)}{'  (no schema)' if tool.input_schema is None else ''}"
             )
             if tool.name in found.hubs:
-                console.out(f"      functions: {', '.join(found.hubs[tool.name])}")
+                console.out_text(f"functions: {', '.join(found.hubs[tool.name])}", indent=6)
             elif tool.description:
-                console.out(f"      {_short(tool.description, 160)}")
+                console.out_text(_short(tool.description, 160), indent=6)
             for line in _parameters(tool):
-                console.out(f"      {line}")
+                console.out_text(line, indent=6)
     for title, lines in (
         (
             "resources",

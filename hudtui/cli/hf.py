@@ -214,7 +214,7 @@ async def _ask(
         name = await Terminal().ask("Name of the dataset", lines=lines, value=offers.names[0])
         request = replace(request, name=name)
     for offer in offers.open(decided):
-        confirm = partial(typer.confirm, offer.question, default=offer.default, err=True)
+        confirm = partial(console.confirm, offer.question, default=offer.default)
         if await console.ask(confirm):
             request = offer.taken(request)
     return request

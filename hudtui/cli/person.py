@@ -60,7 +60,7 @@ class Terminal:
         if not console.interactive():
             console.say(title)
             self._require_terminal()
-        return await console.ask(lambda: typer.confirm(title, default=False, err=True))
+        return await console.ask(lambda: console.confirm(title))
 
     async def ask(
         self,

@@ -243,3 +243,15 @@ start_logging(pathlib.Path({str(home)!r}) / "a" / "b" / "c", debug=False)
     assert len(made) > 3 and not [
         path for path in made if not path.is_symlink() and path.stat().st_mode & 0o002
     ]
+
+
+def test_a_text_breaks_between_words_on_a_terminal_alone(monkeypatch, capsys):
+    text = "direction  string  (one of left, right)  Where all the tiles go"
+    monkeypatch.setenv("COLUMNS", "40")
+    console.out_text(text, indent=4)
+    assert capsys.readouterr().out == f"    {text}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    console.out_text(text, indent=4)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "    direction  string  (one of left,"
+    assert others == ["      right)  Where all the tiles go"]

@@ -318,7 +318,12 @@ def test_questions_on_a_terminal() -> None:
         }
     }
     Path("tasks.json").write_text(json.dumps([task(1), task(2, mcp_config=config)]))
-    answers = [("instead? [y/N]", "y"), ("in its place? [Y/n]", ""), ("Repeat them? [Y/n]", "")]
+    answers = [
+        ("instead? [y/N]", "maybe"),
+        ("Error: answer y or n", "YES"),
+        ("in its place? [Y/n]", ""),
+        ("Repeat them? [Y/n]", ""),
+    ]
     code, shown = on_terminal(["hf", "tasks.json", "--no-push"], answers)
     assert code == 0, shown
     assert (
