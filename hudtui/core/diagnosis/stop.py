@@ -9,7 +9,6 @@ from typing import Any
 from hudtui.core.diagnosis.likelihood import BOUNDS
 from hudtui.core.diagnosis.signals import SIGNALS
 from hudtui.core.diagnosis.signatures import SIGNATURES
-from hudtui.core.diagnosis.table import Signature
 from hudtui.core.diagnosis.values import Diagnosis, Finding
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line, step_text
@@ -29,21 +28,13 @@ def check_stop_on(names: Iterable[str]) -> None:
     Raises:
         InputError: One is none.
     """
-    known = (CRITICAL, *(name for name, one in SIGNATURES.items() if _is_live(one)))
+    known = (CRITICAL, *(name for name, one in SIGNATURES.items() if one.test is not None))
     for name in names:
         if name not in known:
             raise InputError(
                 f"--stop-on {clean_line(name, 40)!r} is no signature",
                 fix=f"Those that can stop a run are {', '.join(known)}.",
             )
-
-
-def _is_live(known: Signature) -> bool:
-    """Return whether numbers show it while the run goes on, and not its episodes alone."""
-    return known.test is not None and not any(
-        all(name.startswith("episodes/") for name in SIGNALS.get(need, ("",)))
-        for need in known.needs
-    )
 
 
 def lookout_plan(

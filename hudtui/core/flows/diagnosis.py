@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from hudtui.core.diagnosis.alarms import read_thresholds
-from hudtui.core.diagnosis.diagnose import diagnose
-from hudtui.core.diagnosis.spent import with_spent
 from hudtui.core.diagnosis.values import Diagnosis
 from hudtui.core.errors import InputError
-from hudtui.core.results.evidence import episode_numbers
-from hudtui.core.results.find import results_named
-from hudtui.core.results.index import ResultIndex
 from hudtui.core.runs.external import ExternalPlace, read_external, read_place
 from hudtui.core.runs.store import RunStore
-from hudtui.core.runs.watch import Monitor, trainer_settings
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.engines import features_of
-from hudtui.core.training.metrics import MetricsReader
 
 
 async def diagnose_run(
@@ -46,27 +39,10 @@ async def diagnose_run(
             f"{chosen} plays episodes and trains nothing",
             fix=f"Its numbers: hudtui runs metrics {chosen}",
         )
-    view = await monitor.view(chosen)
-    if not (view.metrics.names or view.alarms):
-        return chosen, None
-    episodes = await asyncio.to_thread(_episodes, chosen, store, folder)
-    settings = trainer_settings(record)
-    found = await asyncio.to_thread(
-        diagnose, view.metrics, settings, alarms=view.alarms, episodes=episodes
-    )
-    hourly, currency = view.summary.hourly, view.summary.currency
-    return chosen, with_spent(found, view.metrics, hourly=hourly, currency=currency)
+    view = await monitor.view(chosen, whole=True)
+    return chosen, view.diagnosis if view.metrics.names or view.alarms else None
 
 
 async def _of_place(place: ExternalPlace, folder: Path) -> Diagnosis | None:
     view = await read_external(place, thresholds=read_thresholds(folder))
     return view.diagnosis if view.metrics.names or view.alarms else None
-
-
-def _episodes(run: str, store: RunStore, folder: Path) -> MetricsReader | None:
-    """Return what the episodes of a run show by step; None where none of them is here."""
-    try:
-        index = ResultIndex(results_named(run, folder, store))
-    except InputError:
-        return None
-    return episode_numbers(index.finish())

@@ -15,13 +15,12 @@ import msgspec
 
 from hudtui.core.plain import convert
 from hudtui.core.results.values import (
-    BROKEN_OFF,
     EpisodeEntry,
     TranscriptCall,
     TranscriptImage,
     TranscriptTurn,
 )
-from hudtui.core.rollouts.values import Message
+from hudtui.core.rollouts.values import BROKEN_OFF, Message
 
 T = TypeVar("T")
 _NAME = 300

@@ -9,15 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from hudtui.core.rollouts.values import ENDED_BY_HAND, SOLVED, Message, is_solved
+from hudtui.core.rollouts.values import BROKEN_OFF, ENDED_BY_HAND, SOLVED, Message, is_solved
 from hudtui.core.tasks.expectation import JudgedPart
 
 Format = Literal["hudtui", "verifiers", "art-jsonl", "atif"]
 """Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; trajectories of ART
 from before it wrote Parquet files; documents of ATIF."""
 
-BROKEN_OFF = frozenset(("error", "cancelled"))
-"""Ends of an episode that did not come to an end of its own."""
 EXPECTED_STOPS = frozenset(("done", "max_turns", ENDED_BY_HAND))
 """Values of `stop` for hudtui's episodes that were played to the end."""
 

@@ -16,6 +16,9 @@ from hudtui.core.text import clean_line
 ENDED = ("done", "max_turns", "context")
 """Values of `Episode.stop` of episodes that came to an end of their own and were evaluated."""
 
+BROKEN_OFF = frozenset(("error", "cancelled"))
+"""Ends of an episode that did not come to an end of its own."""
+
 ENDED_BY_HAND = "ended"
 """`Episode.stop` of an episode that the person who played it ended."""
 

@@ -53,6 +53,7 @@ from hudtui.core.remote.hosts import (
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
+from hudtui.core.runs.evidence import EpisodeEvidence
 from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.reports import StatusReport, read_status
@@ -297,11 +298,19 @@ class Monitor:
             for task in looks:
                 task.cancel()
 
-    async def view(self, run: str, *, brief: bool = False, within: float | None = None) -> RunView:
+    async def view(
+        self,
+        run: str,
+        *,
+        brief: bool = False,
+        whole: bool = False,
+        within: float | None = None,
+    ) -> RunView:
         """Return the current view of one run.
 
         Args:
             run: Its id.
+            whole: Diagnose it by all of its episodes; otherwise by as many as a look may read.
             brief: Leave out the events. For a finished run, include only its metrics, its result
                 and values derived from these.
             within: Seconds in which its machine must answer; None for as long as it takes.
@@ -316,7 +325,7 @@ class Monitor:
             if within is not None:
                 await stack.enter_async_context(answering(summary.host, within=within))
             machine = self._nowhere(record) if waits else self._machine(summary, record)
-            return await self._view(summary, machine, waits=waits, brief=brief)
+            return await self._view(summary, machine, waits=waits, brief=brief, whole=whole)
 
     async def stored_view(self, run: str, problem: str) -> RunView:
         """Return what the store knows of a run whose machine does not answer.
@@ -331,7 +340,13 @@ class Monitor:
         return replace(view, problem="; ".join(filter(None, (problem, view.problem))))
 
     async def _view(
-        self, summary: RunSummary, machine: RunFolder, *, waits: bool, brief: bool
+        self,
+        summary: RunSummary,
+        machine: RunFolder,
+        *,
+        waits: bool,
+        brief: bool,
+        whole: bool = False,
     ) -> RunView:
         run, problems = summary.id, _Problems()
         if summary.active:
@@ -419,7 +434,9 @@ class Monitor:
         known = seen.still_acknowledged(summary.acknowledged, events)
         trains = features_of(machine.record.engine).trains
         if trains and (summary.active or not brief):
-            await seen.live.renew(seen.metrics, last=not summary.active)
+            await seen.live.renew(seen.metrics, last=not summary.active, whole=whole)
+            if seen.episodes is not None and seen.episodes.problem is not None:
+                problems.words.append(seen.episodes.problem)
         alarms = find_alarms(
             facts.with_metrics(seen.metrics, group),
             await self._thresholds_now(),
@@ -776,7 +793,9 @@ class _RunReader:
         self._complete_since: float | None = None
         """When the run ended, if all its metrics were read after that."""
         self.metrics = self._make()
-        self.live = LiveDiagnosis(lambda: trainer_settings(machine.record))
+        traces = machine.record.plan.output("traces")
+        self.episodes = EpisodeEvidence(machine.host, machine.path(traces.path)) if traces else None
+        self.live = LiveDiagnosis(lambda: trainer_settings(machine.record), self.episodes)
         self.result = RunResult()
         count = machine.record.plan.nodes
         places = [RunFolder(machine.host, machine.record, node) for node in range(count)]

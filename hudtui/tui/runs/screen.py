@@ -823,17 +823,14 @@ class RunScreen(HudtuiScreen):
             pause = min(2 * pause, SELDOM)
 
     async def _look_at_episodes(self, run: str) -> None:
-        """Show what the episodes of a training that has ended say about its health, too."""
-        from hudtui.core.flows.diagnosis import diagnose_run
-
+        """Show what all episodes of a training that has ended say about its health."""
         if self.view is None or self.view.diagnosis is None:
             return
         assert self._monitor is not None
-        monitor = self._monitor
-        _, diagnosis = await diagnose_run(run, monitor.store, monitor, self.app.folder)
+        view = await self._monitor.view(run, whole=True)
         before = self.view
-        if run == self.chosen and before is not None and diagnosis is not None:
-            self.view = replace(before, diagnosis=diagnosis)
+        if run == self.chosen and before is not None:
+            self.view = replace(before, diagnosis=view.diagnosis)
             self._show(self.view, before)
 
     def _show(self, view: RunView, before: RunView | None) -> None:

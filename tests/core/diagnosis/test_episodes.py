@@ -9,21 +9,23 @@ from support.training_runs import healthy, sick
 
 from hudtui.core.diagnosis.diagnose import diagnose
 from hudtui.core.diagnosis.values import Finding
-from hudtui.core.results.evidence import episode_numbers
-from hudtui.core.results.values import EpisodeEntry
+from hudtui.core.runs.evidence import About, EpisodeNumbers, Played, Usage
 from hudtui.core.training.metrics import MetricsReader
 
 STEPS, GROUP, ONSET = 60, 8, 30
 
 
-def episode(step: int | None, **changes: Any) -> EpisodeEntry:
-    known: dict[str, Any] = {
-        **dict(number=0, run="r", file=0, offset=0, length=1, part=0, task="t", step=step),
-        **dict(split="train", rollout=0, reward=0.5, part_names=(), part_values=()),
-        **dict(stop="done", error=None, turns=4, prompt_tokens=None, completion_tokens=None),
-        **dict(seconds=None, started_at=None),
-    }
-    return EpisodeEntry(**{**known, **changes})
+def episode(
+    step: int | None, *, split: str = "train", completion_tokens: int | None = None, **changes: Any
+) -> Played:
+    about = About(step, split, Usage(completion_tokens))
+    return Played(**{"stop": "done", "info": about, "turn_count": 4, **changes})
+
+
+def episode_numbers(episodes: list[Played]) -> MetricsReader:
+    played = EpisodeNumbers()
+    played.add(episodes)
+    return played.numbers
 
 
 def findings(
@@ -50,10 +52,10 @@ def findings(
 @pytest.mark.parametrize(
     ("signature", "changes", "where"),
     [
-        ("done-at-once", {"turns": 1}, "stop:done turns:<2"),
+        ("done-at-once", {"turn_count": 1}, "stop:done turns:<2"),
         ("turn-limit", {"stop": "max_turns"}, "stop:max_turns"),
         ("context-full", {"stop": "context"}, "stop:context"),
-        ("tools-fail", {"slips": (("tool", 4),)}, ""),
+        ("tools-fail", {"slips": {"failed": 4}}, ""),
         ("episodes-break", {"stop": "error", "error": "gone"}, ""),
     ],
 )
@@ -71,7 +73,7 @@ def test_what_goes_wrong_in_episodes_is_found_with_where_they_are(
 
 def test_a_game_that_is_played_to_its_last_turn_is_well() -> None:
     assert findings({"stop": "max_turns"}, 1.0, reward=0.95) == {}
-    assert "done-at-once" not in findings({"turns": 1}, 1.0, reward=0.9)
+    assert "done-at-once" not in findings({"turn_count": 1}, 1.0, reward=0.9)
 
 
 def test_episodes_that_are_all_as_long_from_the_first_step_on_are_well() -> None:
