@@ -130,6 +130,8 @@ async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
         assert [row.summary.external for row in screen.runs.listed] == [True, False]
         assert screen.pane.names == ("metrics", "log")
         await pilot.press("escape")
+        await until(pilot, lambda: "Metrics" in screen_text(app))
+        assert "Start again" not in screen_text(app), "the footer has what can be done"
         for action in ("e", "a", "C", "t", "R", "b", "p", "E", "number_sign", "Z", "i", "h", "d"):
             before = len(app.messages)
             await pilot.press(action)
@@ -140,6 +142,7 @@ async def test_an_external_run_is_a_row_that_can_be_read_and_taken_away(
             pilot, lambda: screen.chosen == "train-cccc" and "step 60/100" in screen_text(app)
         )
         assert len(screen.pane.names) == 7
+        await until(pilot, lambda: "Start again" in screen_text(app))
         app.open_screen("run", file=str(path))
         await until(pilot, lambda: screen.chosen != "train-cccc" and len(screen.pane.names) == 2)
         assert len(screen.runs.listed) == 2, "it is followed once"

@@ -18,7 +18,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line, plural, seen_from
-from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
+from hudtui.tui.actions import REGISTRY, AppAction, by_key, cancel_action, unless
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.diagnosis import DiagnosisPane
@@ -944,11 +944,19 @@ class RunScreen(HudtuiScreen):
             self.start(partial(self._stop, self.shown), group="stop")
 
     def offers(self, action_id: str) -> bool:
-        """Leave the cancel key to the log unless this screen has work to cancel.
+        """Leave out what a run that is only read does not allow.
 
-        The log cancels its search.
+        The cancel key is left to the log, which cancels its search, unless this screen has work to
+        cancel.
         """
-        return action_id != "run.cancel" or bool(self.going(*_CANCELLED))
+        if action_id == "run.cancel":
+            return bool(self.going(*_CANCELLED))
+        own_alone = not {_not_own, _no_results}.isdisjoint(REGISTRY[action_id].when)
+        return not (own_alone and self._is_external)
+
+    @property
+    def _is_external(self) -> bool:
+        return _not_shown(self) is None and self.shown.summary.external
 
     def action_cancel(self) -> None:
         self.cancel(*_CANCELLED)
