@@ -18,7 +18,7 @@ import typer
 from hudtui.cli import console, runlog
 from hudtui.core.errors import MachineError
 from hudtui.core.knobs import knob
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, money
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -295,8 +295,6 @@ def from_text(offer: Offer, simulated: bool) -> str:
 
 def notes_text(offer: Offer) -> str:
     """Remarks about an offer's price and stay."""
-    from hudtui.core.compute.limits import money
-
     price = offer.price
     notes = ["spot"] if offer.spot else []
     notes += ["price varies"] if price.variable else []

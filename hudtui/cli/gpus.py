@@ -11,6 +11,7 @@ from hudtui.cli import compute, console
 from hudtui.cli.command import top
 from hudtui.cli.compute import Machines, OfferOptions, Spec
 from hudtui.cli.options import Json, Limit, takes_request
+from hudtui.core.text import money
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice, OfferSelection
@@ -184,8 +185,6 @@ def _print(
 
 
 def _per_gpu(offer: Offer) -> str:
-    from hudtui.core.compute.limits import money
-
     return (
         money(offer.gpu_hour, offer.price.currency)
         if offer.price.stated and offer.gpu_count > 1

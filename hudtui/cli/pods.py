@@ -17,7 +17,7 @@ from hudtui.cli.options import DryRun, Json, Limit, Yes
 from hudtui.cli.person import Terminal
 from hudtui.cli.pods_create import create
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.text import duration
+from hudtui.core.text import duration, money
 
 if TYPE_CHECKING:
     from hudtui.core.compute.overview import PodsSnapshot
@@ -423,7 +423,6 @@ def _print_reconciled(
 async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account, its balance, and the cost of the rented machines."""
     from hudtui.core.compute.costs import sum_costs, sum_text
-    from hudtui.core.compute.limits import money
 
     async with (
         compute.asked(compute.settings(), provider or (), paid=True) as providers,

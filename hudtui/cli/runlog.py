@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import typer
 
 from hudtui.cli import console
-from hudtui.core.text import clean_line, step_text
+from hudtui.core.text import clean_line, money, step_text
 
 if TYPE_CHECKING:
     from hudtui.cli.options import LogOptions
@@ -371,8 +371,6 @@ def state_text(run: RunSummary) -> str:
 
 def cost_text(run: RunSummary) -> str:
     """Cost of its machine so far; a dash for one of the user's own."""
-    from hudtui.core.compute.limits import money
-
     cost = run.cost(time.time())
     if cost is None:
         return "-"
@@ -524,8 +522,6 @@ def seconds_text(value: float | None) -> str:
 
 
 def _price(run: RunSummary) -> str:
-    from hudtui.core.compute.limits import money
-
     if not run.holds_machine:
         return " billed" if run.billed is not None else ""
     return f", at {money(run.hourly or 0.0, run.currency)} an hour"
@@ -540,8 +536,6 @@ def _left(view: RunView) -> str | None:
 
 
 def _in_all(view: RunView) -> str:
-    from hudtui.core.compute.limits import money
-
     if view.expected_cost is None:
         return ""
     return f", about {money(view.expected_cost, view.summary.currency)} until the last step"

@@ -129,10 +129,10 @@ def set_setting(
 
     A key is typed without echo, or piped in: hudtui settings set HUD_API_KEY < file
     """
+    from hudtui.core.masking import looks_secret
     from hudtui.core.settings import (
         check_setting_name,
         check_setting_value,
-        looks_secret,
         save_project_setting,
         save_user_setting,
     )

@@ -30,6 +30,7 @@ from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_v
 from hudtui.core.errors import InputError, Location
 from hudtui.core.extensions import PROVIDERS, extensions
 from hudtui.core.http import bad_key_character, is_http_url
+from hudtui.core.masking import looks_secret, without_login
 from hudtui.core.paths import app_paths, typed_path
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
@@ -628,38 +629,6 @@ def _masking(values: Iterable[str]) -> Callable[[str], str]:
     return (lambda text: pattern.sub(MASK, text)) if kept else str
 
 
-def looks_secret(name: str) -> bool:
-    """Return True if the name of a variable is that of a secret.
-
-    `..._KEY`, `..._TOKEN` and the like.
-    """
-    parts = name.upper().replace("-", "_").split("_")
-    words = {
-        "KEY",
-        "APIKEY",
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "PASSPHRASE",
-        "CREDENTIALS",
-        "AUTHORIZATION",
-        "PAT",
-        "JWT",
-    }
-    joined = any(
-        part.endswith(("APIKEY", "TOKEN", "SECRET", "PASSWORD")) for part in parts
-    )  # as in PGPASSWORD
-    return (joined or not words.isdisjoint(parts)) and parts[-1] not in (
-        "PATH",
-        "FILE",
-        "DIR",
-        "ID",
-        "URL",
-        "NAME",
-    )
-
-
 def mask(secret: str) -> str:
     """A secret as it may be shown: masked, with its last four characters if it has at least 16."""
     return MASK + secret[-4:] if len(secret) >= 16 and secret[-4:].isalnum() else MASK
@@ -852,11 +821,6 @@ def _key_for(name: str, platform: Platform) -> str | None:
     keys |= {one.key.partition("_")[0]: one.key for one in _providers() if one.key is not None}
     keys |= {one.prefix: one.key_variable for one in BUILT_IN}
     return keys.get(name.partition("_")[0])
-
-
-def without_login(value: str) -> str:
-    """An address with the login in it masked."""
-    return re.sub(r"//[^/@\s]*@", f"//{MASK}@", value)
 
 
 def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvFile:

@@ -303,3 +303,13 @@ def duration(seconds: float | None) -> str:
     if hours >= 48:
         return f"{hours // 24} d {hours % 24} h"
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
+
+
+def money(value: float, currency: str = "USD") -> str:
+    """Return an amount of money as text: `$3.20`, `€0.004`, `12.50 GBP`.
+
+    Amounts below one cent keep their digits.
+    """
+    digits = f"{value:,.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.3f}"
+    sign = {"USD": "$", "EUR": "€"}.get(currency)
+    return f"{sign}{digits}" if sign else f"{digits} {currency}"

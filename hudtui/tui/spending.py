@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.text import money
 from hudtui.tui.facts import Money
 
 if TYPE_CHECKING:
@@ -408,7 +409,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     from datetime import datetime
 
     from hudtui.core.compute.costs import sum_costs
-    from hudtui.core.compute.limits import limits_from_settings, money
+    from hudtui.core.compute.limits import limits_from_settings
     from hudtui.core.errors import HudtuiError
     from hudtui.core.http import is_loopback
 

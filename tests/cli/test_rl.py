@@ -16,7 +16,7 @@ from support import tmux_world
 from support.command import hudtui
 from support.compute_world import own_key, simulated_prime
 
-from hudtui.core.compute.limits import money
+from hudtui.core.text import money
 from hudtui.sim import PrimeSimulator
 
 own_tmux = tmux_world.own_tmux

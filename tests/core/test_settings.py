@@ -13,6 +13,7 @@ import pytest
 
 import hudtui
 from hudtui.core.errors import InputError
+from hudtui.core.masking import looks_secret
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUCKEYE, BUILT_IN, HUD, SERVICES, Platform
 from hudtui.core.settings import (
@@ -25,7 +26,6 @@ from hudtui.core.settings import (
     check_settings,
     known_settings,
     load_settings,
-    looks_secret,
     mask,
     remove_setting,
     save_project_setting,

@@ -15,7 +15,7 @@ from support.tracker_files import history, wandb_file
 from support.waiting import eventually, until
 from tui import test_run as runs
 
-from hudtui.core.diagnosis.facts import USUAL
+from hudtui.core.diagnosis.alarms import USUAL
 from hudtui.core.runs.external import ExternalPlace, find_external
 from hudtui.tui import preferences
 from hudtui.tui.app import HudtuiApp

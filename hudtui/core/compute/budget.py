@@ -23,10 +23,11 @@ from hudtui.core.compute.costs import (
     same_purse,
     was_there,
 )
-from hudtui.core.compute.limits import Limits, in_usd, money, rates_text
+from hudtui.core.compute.limits import Limits, in_usd, rates_text
 from hudtui.core.compute.pods import Grant, PodRecord
 from hudtui.core.compute.values import Price
 from hudtui.core.errors import MachineError
+from hudtui.core.text import money
 
 LEAST = 0.1
 """Least hours for which the budget must pay a machine: a shorter time passes during the setup."""

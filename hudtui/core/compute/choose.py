@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 
 from hudtui.core.compute.fit import Fit
 from hudtui.core.compute.gpus import GpuSpec, fits_socket, has_gpu, resolve, split_type
-from hudtui.core.compute.limits import RATES_FROM, in_usd, money, rates_text
+from hudtui.core.compute.limits import RATES_FROM, in_usd, rates_text
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, money
 
 SortOrder = Literal["price", "gpu-price", "vram", "count", "setup"]
 """The first offer has: the lowest price, the lowest price per GPU, the most memory per GPU, the

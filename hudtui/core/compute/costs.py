@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hudtui.core.compute.limits import LimitUsage, in_usd, money
+from hudtui.core.compute.limits import LimitUsage, in_usd
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Account, Pod, Price
 from hudtui.core.http import is_loopback
-from hudtui.core.text import duration
+from hudtui.core.text import duration, money
 
 HOUR = 3600.0
 _CENT = 0.005

@@ -25,7 +25,7 @@ from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text, pod_cost
 from hudtui.core.compute.gpus import GpuKind, kind_of
 from hudtui.core.compute.hardware import NO_DEVICES, find_gpus
-from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, price_facts
 from hudtui.core.compute.provider import (
     AuthError,
@@ -40,7 +40,7 @@ from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.process import process_mark
 from hudtui.core.remote.host import Host, LoginRefused
 from hudtui.core.remote.known_hosts import HostKeyChanged
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean_line, money, plural
 
 T = TypeVar("T")
 ProvisionStage = Literal[

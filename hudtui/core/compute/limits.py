@@ -15,6 +15,7 @@ from typing import Any, Literal
 from hudtui.core.compute.values import Offer
 from hudtui.core.errors import InputError, Location
 from hudtui.core.settings import LIMIT_SETTINGS, Settings, check_settings
+from hudtui.core.text import money
 
 Level = Literal["fine", "warn", "end"]
 
@@ -266,13 +267,3 @@ def rates_text(currencies: Iterable[str]) -> str:
 def amount(value: float) -> str:
     """Return a number as short text: `4`, `0.5`, `1.25`."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def money(value: float, currency: str = "USD") -> str:
-    """Return an amount of money as text: `$3.20`, `€0.004`, `12.50 GBP`.
-
-    Amounts below one cent keep their digits.
-    """
-    digits = f"{value:,.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.3f}"
-    sign = {"USD": "$", "EUR": "€"}.get(currency)
-    return f"{sign}{digits}" if sign else f"{digits} {currency}"

@@ -12,12 +12,12 @@ from typing import Any
 
 from hudtui.core.compute.costs import HOUR, PodCost, pod_cost
 from hudtui.core.compute.lifecycle import PREFIX
-from hudtui.core.compute.limits import Limits, LimitVerdict, money
+from hudtui.core.compute.limits import Limits, LimitVerdict
 from hudtui.core.compute.pods import UNGUARDED, PodRecord, stray_record
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Pod
 from hudtui.core.http import is_loopback
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, money
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.diagnosis.facts import USUAL, Alarm, RunFacts, Thresholds
+from hudtui.core.diagnosis.facts import Alarm, RunFacts, Thresholds
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.values import SEVERITIES, Diagnosis, Finding, Remedy, Severity
 from hudtui.core.errors import InputError
@@ -20,6 +20,9 @@ _WARNINGS: Mapping[Severity, Severity] = {"critical": "high"}
 """Severities of a warning, where they differ from that of its signature."""
 _SEEN = 0.97
 """Probability of what is seen, and not concluded."""
+USUAL: Thresholds = {
+    name: float(setting.default or "inf") for name, setting in ALARM_SETTINGS.items()
+}
 
 
 def read_thresholds(folder: Path) -> Thresholds:

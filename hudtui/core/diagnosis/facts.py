@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hudtui.core.plain import to_plain
-from hudtui.core.settings import ALARM_SETTINGS
 from hudtui.core.text import clean_line
 from hudtui.core.training.features import Advice
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
@@ -20,10 +19,6 @@ Level = Literal["warning", "error"]
 Thresholds = Mapping[str, float]
 """The threshold of each row of `settings.ALARM_SETTINGS`. An infinite threshold switches its alarm
 off."""
-
-USUAL: Thresholds = {
-    name: float(setting.default or "inf") for name, setting in ALARM_SETTINGS.items()
-}
 
 
 @dataclass(frozen=True)

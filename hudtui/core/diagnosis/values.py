@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from hudtui.core.text import duration, step_text
+from hudtui.core.text import duration, money, step_text
 
 Severity = Literal["critical", "high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")
@@ -62,8 +62,6 @@ class Spent:
 
     def words(self) -> str:
         """Return it on one line."""
-        from hudtui.core.compute.limits import money
-
         parts = [f"{step_text(self.steps)} step{'' if self.steps == 1 else 's'}"]
         if self.hours is not None:
             parts.append(duration(self.hours * 3600))

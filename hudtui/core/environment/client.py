@@ -28,17 +28,12 @@ from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
 from hudtui.core.environment.program import program_of
-from hudtui.core.environment.servers import (
-    Secrets,
-    ServerSpec,
-    fill_variables,
-    mask_url,
-    parse_mcp_config,
-)
+from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, parse_mcp_config
 from hudtui.core.environment.source import Source, with_engine
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult, read_result, read_tools
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress
+from hudtui.core.masking import mask_url
 from hudtui.core.text import clean_line
 from hudtui.core.trust import require
 from hudtui.core.variables import Lookup

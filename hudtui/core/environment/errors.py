@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED
-from hudtui.core.environment.servers import NEVER_PULL, Secrets, ServerSpec, mask_url
+from hudtui.core.environment.servers import NEVER_PULL, Secrets, ServerSpec
 from hudtui.core.errors import ConnectError, HudtuiError, SourceError
 from hudtui.core.http import keeps_secrets
+from hudtui.core.masking import mask_url
 from hudtui.core.text import clean, clean_line, did_you_mean
 from hudtui.core.variables import variable_names
 

@@ -58,9 +58,10 @@ from hudtui.core.environment.login_file import (
     write_login,
 )
 from hudtui.core.environment.login_redirect import LoginRedirect
-from hudtui.core.environment.servers import Secrets, mask_url
+from hudtui.core.environment.servers import Secrets
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.http import is_http_url, is_loopback, origin_of
+from hudtui.core.masking import mask_url
 from hudtui.core.text import clean_line
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
 from hudtui.core.files import read_json, write_atomic
+from hudtui.core.masking import mask_url
 from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.plain import from_plain
 from hudtui.core.text import clean_line

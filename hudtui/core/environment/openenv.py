@@ -39,10 +39,10 @@ from hudtui.core.environment.openenv_messages import (
     read_error,
     read_observation,
 )
-from hudtui.core.environment.servers import mask_url
 from hudtui.core.environment.web import web_client
 from hudtui.core.errors import ConnectError
 from hudtui.core.http import past_proxies, tls_context
+from hudtui.core.masking import mask_url
 from hudtui.core.text import clean_line
 
 PROTOCOL = "openenv"

@@ -24,11 +24,11 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from hudtui.core.errors import Location, SourceError
 from hudtui.core.http import is_loopback
-from hudtui.core.settings import looks_secret
+from hudtui.core.masking import MASK, looks_secret, mask_text, mask_url, names_secret
 from hudtui.core.text import clean_line
 from hudtui.core.variables import (
     EPISODE_ID,
@@ -39,23 +39,9 @@ from hudtui.core.variables import (
     variable_names,
 )
 
-MASK = "***"
-
 ENGINES = ("docker", "podman")
 """The container engines, the first preferred."""
 
-_LONGEST_WORD = 20
-
-_SECRET_WORD = (
-    r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization"
-    r"|auth|credential|cookie)s?"
-)
-_SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
-_ASSIGNED = re.compile(
-    r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)"
-    r"(?P<value>(?i:bearer)\s++[^\s'\",;&]++|(?!(?i:bearer)\s)[^\s'\",;&]++)"
-)
-_ENDS_SECRET = re.compile(rf"(?i)(?:{_SECRET_WORD}|[-_]key)$")
 _FOREIGN = re.compile(
     # Variables as other programs write them: of editors, of PowerShell, of Windows. Formats such as
     # %Y%m%d are none.
@@ -501,54 +487,6 @@ def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:
 
 def _holds_secret(name: str, value: str) -> bool:
     return bool(value) and (names_secret(name) or any(map(looks_secret, variable_names(value))))
-
-
-def mask_url(url: str) -> str:
-    """A URL that can be shown: a password and the values of secret query fields masked.
-
-    Variables stay.
-    """
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")
-        user = host[0].partition(":")
-        netloc = f"{user[0]}:{MASK}@{host[2]}" if user[1] else parts.netloc
-        query = parts.query
-        if query:
-            pairs = parse_qsl(query, keep_blank_values=True)
-            if any(_is_secret(key, value) for key, value in pairs):
-                query = urlencode(
-                    [(key, MASK if _is_secret(key, value) else value) for key, value in pairs],
-                    safe="*$",
-                )
-        return urlunsplit(parts._replace(netloc=netloc, query=query))
-    except ValueError:
-        return mask_text(url)
-
-
-def mask_text(text: str) -> str:
-    """A command line that can be shown: what follows `token=`, `--api-key:` and the like is masked.
-
-    Variables stay.
-    """
-
-    def hidden(match: re.Match[str]) -> str:
-        if match["value"].startswith("$") or not _ENDS_SECRET.search(
-            match["name"][-_LONGEST_WORD:]
-        ):
-            return match[0]
-        return match["name"] + match["sign"] + MASK
-
-    return _ASSIGNED.sub(hidden, text)
-
-
-def names_secret(name: str) -> bool:
-    """Return whether a name of a variable, a header or a setting is that of a secret."""
-    return looks_secret(name) or bool(_SECRET_NAME.search(name))
-
-
-def _is_secret(key: str, value: str) -> bool:
-    return names_secret(key) and not value.startswith("$")
 
 
 def _texts(value: Any, wrong: Callable[[str, str], SourceError], field_name: str) -> dict[str, str]:

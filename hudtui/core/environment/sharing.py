@@ -8,8 +8,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from hudtui.core.environment.episode_place import has_own_folder, is_per_episode
-from hudtui.core.environment.servers import ENGINES, ServerSpec, mask_url, parse_mcp_config
+from hudtui.core.environment.servers import ENGINES, ServerSpec, parse_mcp_config
 from hudtui.core.errors import SourceError
+from hudtui.core.masking import mask_url
 from hudtui.core.paths import typed_path
 from hudtui.core.platform import Platform
 from hudtui.core.text import clean_line

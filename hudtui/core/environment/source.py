@@ -36,12 +36,11 @@ from hudtui.core.environment.servers import (
     ServerSpec,
     check_header,
     image_place,
-    mask_text,
-    mask_url,
     parse_mcp_config,
 )
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
+from hudtui.core.masking import mask_text, mask_url
 from hudtui.core.paths import typed_path
 from hudtui.core.text import did_you_mean
 from hudtui.core.trust import Power, power

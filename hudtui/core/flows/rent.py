@@ -25,7 +25,7 @@ from hudtui.core.compute.lifecycle import (
     terminate_pod,
     unique_name,
 )
-from hudtui.core.compute.limits import Limits, amount, estimate, limits_from_settings, money
+from hudtui.core.compute.limits import Limits, amount, estimate, limits_from_settings
 from hudtui.core.compute.pod_row import PodRow
 from hudtui.core.compute.pods import UNGUARDED, Ledger
 from hudtui.core.compute.provider import Provider, ProviderError
@@ -38,7 +38,7 @@ from hudtui.core.flows.person import Person
 from hudtui.core.project import Project
 from hudtui.core.remote.host import Host
 from hudtui.core.settings import machine_prefixes
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, money
 
 WHY = "ended by hand"
 """Reason for the end of a pod, in the ledger and the history, if the user ended it."""

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 
 from hudtui.core.compute.lifecycle import offer_title
-from hudtui.core.compute.limits import money
 from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.flows.baseline import measurer
@@ -27,7 +26,7 @@ from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.runs.values import RunEvent
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, money
 from hudtui.core.training.engines import features_of, rehearsing_engine, trainer_environment
 
 

@@ -36,6 +36,7 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.masking import looks_secret
 from hudtui.core.paths import typed_path
 from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.chat import ChatOptions, PolicyError
@@ -67,7 +68,7 @@ from hudtui.core.rollouts.trace import (
     write_episode,
 )
 from hudtui.core.rollouts.values import Complete, Episode
-from hudtui.core.settings import DEFAULT_BASE_URL, looks_secret
+from hudtui.core.settings import DEFAULT_BASE_URL
 from hudtui.core.tasks.judges import require_keys, required_powers
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
 from hudtui.core.tasks.solution import FIELD as SOLUTION

@@ -16,14 +16,14 @@ from typing import Any
 
 from hudtui.core.compute.budget import RUN_TAIL
 from hudtui.core.compute.gpus import split_type
-from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Price
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.runs.results import results_folder
 from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, money
 from hudtui.core.training.engines import features_of, find_engine, recipe_for
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.recipe import Recipe

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hudtui.core import trust
-from hudtui.core.environment.servers import mask_url
 from hudtui.core.http import is_loopback
+from hudtui.core.masking import mask_url
 from hudtui.core.runs.checks import Check, lacking, missing, warning
 from hudtui.core.settings import DEFAULT_BASE_URL
 from hudtui.core.tasks.judges import judge_place, judge_places, task_judges

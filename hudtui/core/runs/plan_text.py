@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.compute.choose import price_text
-from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.limits import Limits
 from hudtui.core.plain import to_plain
 from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.runs.prepare import Preparation
@@ -20,7 +20,7 @@ from hudtui.core.runs.results import results_folder
 from hudtui.core.runs.run_settings import shown_address, shown_variable
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean_line, money, plural
 from hudtui.core.training.engines import features_of, recipe_for
 from hudtui.core.training.plan import Plan, Stage
 from hudtui.core.training.recipe import recipe_text

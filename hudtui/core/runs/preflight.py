@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
+from hudtui.core.masking import mask_url
 from hudtui.core.runs.checks import (
     Check,
     CheckState,

@@ -24,6 +24,7 @@ from hudtui.core.runs.site import RunSite, choose_machine
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.work import Work, read_work
+from hudtui.core.text import money
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _cost_checks(expected: Forecast | None) -> tuple[Check, ...]:
 
 def _estimate(spec: RunSpec) -> Estimate | None:
     """Return the cost of a rented machine until its limits; None for a machine of the user's."""
-    from hudtui.core.compute.limits import estimate, money
+    from hudtui.core.compute.limits import estimate
 
     if spec.rent is None:
         return None

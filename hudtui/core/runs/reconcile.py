@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from hudtui.core.compute.limits import money
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.events import Notice
 from hudtui.core.process import is_this_machine
@@ -20,6 +19,7 @@ from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunSummary
+from hudtui.core.text import money
 
 FRESH = 15 * 60.0
 """Age in seconds up to which an interrupted launch is continued automatically; later the user

@@ -31,7 +31,7 @@ from hudtui.core.compute.lifecycle import (
     run_shielded,
     terminate_pod,
 )
-from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, in_usd, judge, money
+from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, in_usd, judge
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_target
@@ -62,7 +62,7 @@ from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.run_lock import is_managed, lock_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.text import plural
+from hudtui.core.text import money, plural
 from hudtui.core.workspace import STATE_FOLDER
 
 if TYPE_CHECKING:

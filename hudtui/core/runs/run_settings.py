@@ -306,8 +306,7 @@ def _kinds() -> Mapping[str, str]:
 
 def shown_address(value: str) -> str:
     """Return an address with the login and the secret fields in it masked."""
-    from hudtui.core.environment.servers import mask_url
-    from hudtui.core.settings import without_login
+    from hudtui.core.masking import mask_url, without_login
 
     return without_login(mask_url(value))
 

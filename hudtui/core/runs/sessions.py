@@ -37,7 +37,6 @@ from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural, step_text
-from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader, step_of
 from hudtui.core.training.tracker_files import (
     Row,
@@ -52,6 +51,7 @@ from hudtui.core.training.tracker_files import (
 
 if TYPE_CHECKING:
     from hudtui.core.diagnosis.facts import Alarm, LogSymptom, Thresholds
+    from hudtui.core.training.log_metrics import LogMetricsReader
 
 BACKLOG = 8 * 1024 * 1024
 """Number of bytes before the end of a file that are searched for metrics."""
@@ -314,8 +314,8 @@ class SessionWatcher:
     ) -> None:
         self.host, self.foreign = host, foreign
         self._lines, self.from_when, self._now = lines, from_when, now
-        self.readers: dict[str, LogMetricsReader] = {
-            source.name: LogMetricsReader() for source in foreign.sources
+        self.readers: dict[str, MetricsReader] = {
+            source.name: MetricsReader() for source in foreign.sources
         }
         self.before: dict[str, int] = {}
         """For each source, the number of bytes before the first included line."""
@@ -446,6 +446,14 @@ class SessionWatcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _line_reader(self, source: LogSource) -> LogMetricsReader:
+        """Return the reader of the numbers of a source that has lines of text."""
+        # Its many patterns are compiled when it is imported: not for a tracker's file.
+        from hudtui.core.training.log_metrics import LogMetricsReader
+
+        reader = self.readers[source.name] = LogMetricsReader()
+        return reader
+
     def _seen(
         self, source: LogSource, lines: list[str], rows: list[Row], note: str | None = None
     ) -> SessionUpdate:
@@ -531,7 +539,7 @@ class SessionWatcher:
         One in another encoding than UTF-8 is told from its beginning on.
         """
         assert source.path is not None
-        host, path, reader = self.host, source.path, self.readers[source.name]
+        host, path, reader = self.host, source.path, self._line_reader(source)
         decoder = (
             codecs.getincrementaldecoder(encoding)("replace") if encoding is not None else None
         )
@@ -717,7 +725,7 @@ class SessionWatcher:
 
     async def _pane(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
         assert source.pane is not None
-        view = _Window(self.host, source.pane)
+        view, reader = _Window(self.host, source.pane), self._line_reader(source)
         first, full = True, False
         away = False
         while True:
@@ -745,7 +753,6 @@ class SessionWatcher:
             if look.full_screen and not full:
                 note = "the window shows a full-screen program, which has no lines to follow"
             full = look.full_screen
-            reader = self.readers[source.name]
             if look.lines:
                 reader.at = self._now()
                 reader.see_screen(list(look.lines), look.last)

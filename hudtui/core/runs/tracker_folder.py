@@ -9,7 +9,6 @@ from pathlib import PurePosixPath
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line, plural
-from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.tracker_files import TRACKERS, EventsFile
 
@@ -359,6 +358,9 @@ async def _has_numbers(host: Host, run: TrackedRun) -> bool:
         elif run.tracker in _OTHERS.values():
             if b"\0" in data[:_HEAD]:
                 continue
+            # Its many patterns are compiled when it is imported: not for a tracker's folder.
+            from hudtui.core.training.log_metrics import LogMetricsReader
+
             reader = LogMetricsReader()
             reader.feed(data)
             reader.end()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.compute.costs import CostSummary, sum_costs
-from hudtui.core.compute.limits import hours_left, money
+from hudtui.core.compute.limits import hours_left
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.watchdog import terminate_rule
@@ -22,7 +22,7 @@ from hudtui.core.runs.remote_run import FETCH_WITHIN, START_WITHIN, is_guarded, 
 from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, money
 from hudtui.core.workspace import STATE_FOLDER
 
 

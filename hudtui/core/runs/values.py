@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from hudtui.core.compute.values import Price
-
 RunState = Literal[
     "planned",
     "starting",
@@ -196,6 +194,9 @@ class RunSummary:
             return self.billed
         if self.hourly is None or self.held_since is None:
             return None
+        # Offers and pods are not imported for lists of runs that rent nothing.
+        from hudtui.core.compute.values import Price
+
         hours = max((self.released or now) - self.held_since, 0.0) / 3600
         return Price(self.hourly, prepaid_hours=self.prepaid_hours).for_hours(hours)
 

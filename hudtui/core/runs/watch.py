@@ -25,10 +25,9 @@ from types import TracebackType
 from typing import Any
 
 from hudtui.core.compute.hardware import size
-from hudtui.core.diagnosis.alarms import find_alarms, read_thresholds, with_alarms
+from hudtui.core.diagnosis.alarms import USUAL, find_alarms, read_thresholds, with_alarms
 from hudtui.core.diagnosis.facts import (
     SILENT,
-    USUAL,
     Alarm,
     LogSymptom,
     RunFacts,

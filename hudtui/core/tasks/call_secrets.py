@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hudtui.core.masking import looks_secret
 from hudtui.core.platform import BUILT_IN
-from hudtui.core.settings import known_settings, looks_secret
+from hudtui.core.settings import known_settings
 from hudtui.core.tasks.servers import masked
 from hudtui.core.tasks.task import FieldProblem
 from hudtui.core.variables import Lookup, variable_names

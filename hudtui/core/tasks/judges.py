@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hudtui.core import trust
 from hudtui.core.environment.powers import task_powers
-from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError, Location
 from hudtui.core.http import is_loopback
+from hudtui.core.masking import mask_url
 from hudtui.core.settings import DEFAULT_BASE_URL
 from hudtui.core.tasks.expectation import ModelJudge, Part
 from hudtui.core.tasks.expectation_form import read_parts

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hudtui.core.masking import looks_secret
 from hudtui.core.platform import Platform
-from hudtui.core.settings import looks_secret
 from hudtui.core.tasks.servers import masked, without_secrets
 
 _PAIR = re.compile(r'("([^"\\\n]{1,80})"\s*:\s*")((?:[^"\\]|\\.)*)"')

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hudtui.core.environment.servers import MASK, mask_text, names_secret
-from hudtui.core.settings import without_login
+from hudtui.core.masking import MASK, mask_text, names_secret, without_login
 
 _TOKENIZER = re.compile(r"<[^<>]*>|\[[A-Z]+\]|\s*")
 """What a tokenizer's own tokens look like, such as `<pad>` and `[SEP]`."""

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 from hudtui.core.extensions import TRACKERS as OTHERS
 from hudtui.core.extensions import beside
-from hudtui.core.settings import without_login
+from hudtui.core.masking import without_login
 from hudtui.core.training.masking import mask_arguments, mask_setting
 
 Row = dict[str, float]

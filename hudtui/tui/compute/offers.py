@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.content import Content
 
 from hudtui.core.compute.fit import Fit, FitState
-from hudtui.core.compute.limits import amount, estimate, money
+from hudtui.core.compute.limits import amount, estimate
 from hudtui.core.compute.market import ProviderOffers
 from hudtui.core.compute.offer_filter import FIELDS, SORTS, OfferList, arrange, who
 from hudtui.core.compute.values import Offer
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import parse_filter
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, money
 from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.table_pane import TablePane
 from hudtui.tui.widgets.virtual_table import Cell, Column, Rows

@@ -14,9 +14,9 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
 
-from hudtui.core.compute.limits import Limits, LimitUsage, amount, money
+from hudtui.core.compute.limits import Limits, LimitUsage, amount
 from hudtui.core.compute.pods import PodRecord
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, money
 from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable

@@ -11,7 +11,7 @@ from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, money
 
 if TYPE_CHECKING:
     from hudtui.core.compute.pod_row import PodRow
@@ -139,7 +139,7 @@ class Renting:
 
     async def limits(self, row: PodRow) -> None:
         """Change a limit of a machine: here, and for the watchdog on it."""
-        from hudtui.core.compute.limits import Limits, amount, limits_from_settings, money
+        from hudtui.core.compute.limits import Limits, amount, limits_from_settings
         from hudtui.core.flows.rent import change_limits
         from hudtui.tui.widgets.pick import Pick
 

@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.compute.offer_filter import OfferList
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, money
 from hudtui.tui.actions import AppAction, by_key, cancel_action, unless
 from hudtui.tui.compute.machine import machine_lines
 from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
@@ -806,8 +806,6 @@ class ComputeScreen(HudtuiScreen):
             )
 
     def _account(self, width: int) -> Content:
-        from hudtui.core.compute.limits import money
-
         session, snapshot = self.session, self.snapshot
         if session is None:
             return Content.styled(self._problem or "Looking for machines…", "$foreground-muted")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from textual.content import Content, Span
 
-from hudtui.core.environment.servers import mask_url
 from hudtui.core.json_text import pretty
+from hudtui.core.masking import mask_url
 from hudtui.core.tasks.expectation import ModelJudge
 from hudtui.core.tasks.expectation_form import read_parts
 from hudtui.core.tasks.masking import masked_config, masked_text

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hudtui.core.compute.limits import money
 from hudtui.core.errors import HudtuiError
 from hudtui.core.runs.listing import model_of
 from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.stop_on import stop_at_finding
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.text import clean_line, plural, step_text
+from hudtui.core.text import clean_line, money, plural, step_text
 from hudtui.core.training.engines import features_of
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.words import span

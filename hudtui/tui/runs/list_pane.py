@@ -8,6 +8,7 @@ from typing import ClassVar
 from hudtui.core.row_filter import value_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
 from hudtui.core.runs.values import STATE_GLYPHS, RunSummary
+from hudtui.core.text import money
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.table_pane import TablePane
@@ -154,6 +155,4 @@ def _cost(row: RunRow) -> str:
     run = row.summary
     if (cost := run.cost(row.now)) is None:
         return ""
-    from hudtui.core.compute.limits import money
-
     return money(cost, run.currency) + run.short_cost_note

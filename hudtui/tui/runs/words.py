@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from hudtui.core.runs.event_text import event_text
-from hudtui.core.text import clean_line, step_text
+from hudtui.core.text import clean_line, money, step_text
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.hanging import hanging_lines
@@ -40,8 +40,6 @@ _ALARMS = 3
 
 def title(view: RunView) -> str:
     """Return the title on the border of the pane: name, step, reward, time and cost."""
-    from hudtui.core.compute.limits import money
-
     run = view.summary
     parts = [clean_line(run.name, 40)]
     if view.step:
@@ -65,7 +63,6 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
         width: Cells of a line.
         shown: Name of the log that is shown.
     """
-    from hudtui.core.compute.limits import money
     from hudtui.core.runs.status import gpu_text, server_text
     from hudtui.core.runs.values import STATE_GLYPHS
 

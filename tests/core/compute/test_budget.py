@@ -14,12 +14,13 @@ import pytest
 from hudtui.core.compute.budget import LEAST, BudgetExceeded, grant_changed, grant_new, shares
 from hudtui.core.compute.costs import midnight, sum_costs
 from hudtui.core.compute.lifecycle import acquire
-from hudtui.core.compute.limits import Limits, in_usd, judge, money
+from hudtui.core.compute.limits import Limits, in_usd, judge
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Offer, Order, Pod, Price
 from hudtui.core.errors import MachineError
+from hudtui.core.text import money
 
 REALM = "https://api.example.org"
 
@@ -176,7 +177,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from hudtui.core.compute.budget import BudgetExceeded, grant_new
-from hudtui.core.compute.limits import Limits, in_usd, judge, money
+from hudtui.core.compute.limits import Limits, in_usd, judge
+from hudtui.core.text import money
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.errors import MachineError

@@ -17,12 +17,12 @@ from hudtui.core.compute.limits import (
     hours_left,
     judge,
     limits_from_settings,
-    money,
 )
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings
+from hudtui.core.text import money
 
 LEVELS = ("fine", "warn", "end")
 limit = st.none() | st.floats(0.01, 1e6)

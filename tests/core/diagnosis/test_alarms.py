@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 
 from hudtui.core import trust
-from hudtui.core.diagnosis.alarms import find_alarms, read_thresholds
-from hudtui.core.diagnosis.facts import (
-    USUAL,
-    Alarm,
-    LogSymptom,
-    RunFacts,
-    StageFacts,
-    reward_spread,
-)
+from hudtui.core.diagnosis.alarms import USUAL, find_alarms, read_thresholds
+from hudtui.core.diagnosis.facts import Alarm, LogSymptom, RunFacts, StageFacts, reward_spread
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.symptoms import find_symptom, find_symptoms
 from hudtui.core.platform import HUD

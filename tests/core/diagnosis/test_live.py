@@ -8,8 +8,8 @@ import time
 import pytest
 from support.training_runs import HEALTHY, healthy, sick
 
-from hudtui.core.diagnosis.alarms import find_alarms, with_alarms
-from hudtui.core.diagnosis.facts import USUAL, Alarm, RunFacts
+from hudtui.core.diagnosis.alarms import USUAL, find_alarms, with_alarms
+from hudtui.core.diagnosis.facts import Alarm, RunFacts
 from hudtui.core.diagnosis.live import LiveDiagnosis
 from hudtui.core.diagnosis.signatures import SIGNATURES
 from hudtui.core.diagnosis.values import NOTHING

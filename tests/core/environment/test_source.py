@@ -8,16 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.servers import (
-    Secrets,
-    ServerSpec,
-    fill_variables,
-    mask_text,
-    mask_url,
-    parse_mcp_config,
-)
+from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, parse_mcp_config
 from hudtui.core.environment.source import container_spec, image_name, parse_source
 from hudtui.core.errors import InputError, SourceError
+from hudtui.core.masking import mask_text, mask_url
 
 LOCKS = {
     "hud.lock.yaml": """\

@@ -6,7 +6,7 @@ import json
 from contextlib import aclosing
 from pathlib import Path
 
-from hudtui.core.diagnosis.facts import USUAL
+from hudtui.core.diagnosis.alarms import USUAL
 from hudtui.core.runs.external import ExternalPlace, find_external
 from hudtui.core.runs.status import RunView
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.tracker_files import TENSORBOARD, field, history, trackio_file, wandb_file
 
-from hudtui.core.diagnosis.facts import USUAL
+from hudtui.core.diagnosis.alarms import USUAL
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
