@@ -32,7 +32,8 @@ _EXPORT = re.compile(r"\s*export\s")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./:@%+,=-]*\Z")
 """Values without quotes: `docker run --env-file` takes quotes for a part of the value."""
-_BAD_CHARACTER = re.compile(r"[^\t\n\r -\x7e\x80-\ud7ff\ue000-\U0010ffff]")
+# Python takes each character of a class one by one: naming the few that are bad is quick.
+_BAD_CHARACTER = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)

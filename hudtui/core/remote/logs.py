@@ -176,7 +176,10 @@ _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 _LONG = 4096
 """Bytes of an unfinished line from which on returns are folded before its end is known."""
 _C1 = re.compile("[\x80-\x9f]")
-_ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
+_ODD = re.compile(
+    # Python takes each character of a class one by one: naming the odd ones is quicker.
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2000-\u202f\u2060-\u206f\ud800-\uf8ff\ufe00-\U0010ffff]"
+)
 """Finds text that may need cleaning. Wider than what cleaning removes: a hit only costs the slower
 way."""
 
