@@ -35,6 +35,7 @@ MODULES: tuple[str, ...] = (
     "runs",
     "watch",
     "diagnosis",
+    "records",
     "export",
     "gpus",
     "pods",

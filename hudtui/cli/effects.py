@@ -144,6 +144,7 @@ READ_ONLY: Mapping[str, str] = {
     "runs diff": "",
     "runs diagnose": "",
     "runs metrics": "",
+    "runs records": "",
     "watch": "",
     "pods list": "",
     "pods offers": "",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support import tmux_world, vllm_server
-from support.tracker_files import history, wandb_file
+from support.tracker_files import WANDB_RUN, history, wandb_file
 from support.waiting import eventually, until
 from tui import test_run as runs
 
@@ -196,6 +196,30 @@ async def test_a_folder_of_a_tracker_is_followed_by_its_path(
             file.write(whole[len(part) :])
         await until(pilot, lambda: "step 4" in screen_text(app) and "1.000" in screen_text(app))
         assert app.screen.view.metrics.told == {"reward": "train/reward", "loss": "loss"}
+
+
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
+async def test_the_records_of_a_tracker_stand_in_a_tab_and_open_as_a_tree(
+    open_app: Any, project: Path, screen_text: Any, size: tuple[int, int]
+) -> None:
+    path = project / "run-1.wandb"
+    steps = [history({"_step": n, "reward": n / 4, "evil": "\x1b[2J"}) for n in range(5)]
+    path.write_bytes(wandb_file([WANDB_RUN, *steps]))
+    async with open_app(project, size=size) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "step 4" in screen_text(app))
+        await until(pilot, lambda: "Records" in screen_text(app).splitlines()[-1])
+        await pilot.press("I")
+        await until(pilot, lambda: '6 history {"item": {"' in screen_text(app))
+        assert "1 run {" in screen_text(app)
+        more = wandb_file([WANDB_RUN, *steps, history({"_step": 5, "reward": 2.0})])
+        with path.open("ab") as file:
+            file.write(more[path.stat().st_size :])
+        await until(pilot, lambda: "7 history {" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: '"reward": 2.0' in screen_text(app))
+        await pilot.press("escape", "I")
+        await until(pilot, lambda: app.screen.NAME == "run" and app.screen.pane.tab == "log")
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])

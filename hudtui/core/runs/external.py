@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from hudtui.core.runs.status import RunView, StageView, server_load
 from hudtui.core.runs.values import RunSummary
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.tracker_files import TENSORBOARD, WANDB
 
 if TYPE_CHECKING:
     from hudtui.core.diagnosis.facts import Thresholds
@@ -157,6 +159,20 @@ class ExternalRun:
         name = PurePosixPath(self.place.file or "").name
         named = name.endswith(_OF_NUMBERS) or "tfevents" in name
         return named or self._session.note is not None
+
+    @cached_property
+    def recorded(self) -> tuple[str, ...]:
+        """The files whose records say more than numbers and lines, by their names, oldest first."""
+        sources = self._session.sources if self._session is not None else ()
+        patterns = [one.pattern for one in (WANDB, TENSORBOARD)]
+        files = (file for source in sources for file in source.files)
+        return tuple(one for one in files if any(map(PurePosixPath(one).match, patterns)))
+
+    async def write_records(self, here: Path) -> None:
+        """Write the records of its files into a file here as they come; see `write_records`."""
+        from hudtui.core.runs.records import write_records
+
+        await write_records(self._host, self.recorded, here)
 
     def log(self, window: str | None) -> Log | None:
         """Return the log of a window or file; None while no line of it is known."""

@@ -135,6 +135,13 @@ class LogSource:
     """The run whose files this file continues, or is continued by: event files, checkpoints, parts
     of a resumed run of W&B."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return its files, the oldest first."""
+        if self.continued is not None:
+            return self.continued.files[::-1]
+        return () if self.path is None else (self.path,)
+
 
 @dataclass(frozen=True)
 class ExternalSession:
@@ -632,7 +639,7 @@ class SessionWatcher:
                 if once and at >= end:
                     tracker.end()
                 if tracker.damaged > damaged:
-                    note = f"damaged {_damage_of(tracker)}: unreadable records are left out"
+                    note = f"damaged {damage_of(tracker)}: unreadable records are left out"
                 news = self._take(source, rows, tracker)
                 kept.extend(news)
                 if (at >= end and kept) or note:
@@ -646,7 +653,7 @@ class SessionWatcher:
                     if tracker.damaged:
                         raise InputError(
                             f"{clean_line(source.path)} on {self.host.name} is damaged "
-                            f"{_damage_of(tracker)}"
+                            f"{damage_of(tracker)}"
                         )
                     return
 
@@ -806,7 +813,7 @@ def _is_text(data: bytes) -> bool:
     return len(there) > 8 and odd <= len(there) // 50 and text.count("\ufffd") <= len(text) // 50
 
 
-def _damage_of(tracker: TrackerFile) -> str:
+def damage_of(tracker: TrackerFile) -> str:
     """Return where a tracker's file is damaged, as the end of a sentence."""
     assert tracker.damage is not None
     place, whole = tracker.damage
@@ -937,9 +944,7 @@ class _Joined(_Snapshots):
                 reader.printed.clear()
                 self.about.update(reader.about)
                 if reader.damaged > damaged:
-                    where = (
-                        f"{clean_line(path)} on {self.host.name} is damaged {_damage_of(reader)}"
-                    )
+                    where = f"{clean_line(path)} on {self.host.name} is damaged {damage_of(reader)}"
                     self.note, self.damage = (
                         f"{where}: unreadable records are left out",
                         InputError(where),

@@ -165,7 +165,7 @@ class WandbFile:
     def _take(self, record: bytes) -> Row:
         """Read a record; returns the numbers of one of the history."""
         found: Row = {}
-        for number, value in _fields(record):
+        for number, value in message_fields(record):
             if not isinstance(value, bytes):
                 continue
             if number == 2:
@@ -179,11 +179,11 @@ class WandbFile:
         return found
 
     def _history(self, value: bytes, found: Row) -> None:
-        for inner, item in _fields(value):
+        for inner, item in message_fields(value):
             if inner == 1 and isinstance(item, bytes):
                 self._item(item, found)
             elif inner == 2 and isinstance(item, bytes):
-                for key, step in _fields(item):
+                for key, step in message_fields(item):
                     if key == 1 and isinstance(step, int):
                         found["_step"] = step
 
@@ -205,7 +205,7 @@ class WandbFile:
 
     def _print(self, value: bytes) -> None:
         """Take a piece of what the program printed. A carriage return begins the line again."""
-        parts = dict(_fields(value))
+        parts = dict(message_fields(value))
         stream, text = parts.get(1, 0), parts.get(3, b"")
         if not isinstance(stream, int) or not isinstance(text, bytes):
             return
@@ -223,7 +223,7 @@ class WandbFile:
         if number == 5:
             settings.update(_settings(value))
         elif number == 17:
-            for inner, part in _fields(value):
+            for inner, part in message_fields(value):
                 if inner == 4 and isinstance(part, bytes):
                     settings.update(_settings(part))
             machine.update(_words_of(value, _RUN))
@@ -279,16 +279,23 @@ class EventsFile:
             record = self._data[place + 12 : end - 4]
             if length <= _CHECKED:
                 if _masked(record) == struct.unpack_from("<I", self._data, end - 4)[0]:
-                    for row in _read(_event, record):
+                    for row in _read(self._take, record):
                         _join(rows, row)
                     self._whole += 1
                 else:
                     self._damaged(place)
             else:
+                self._pass_over(length)
                 self._whole += 1
             place = end
         self._data, self._at = self._data[place:], self._at + place
         return rows
+
+    def _take(self, record: bytes) -> Row:
+        return _event(record)
+
+    def _pass_over(self, size: int) -> None:
+        """Leave out a record that is too long to hold numbers."""
 
     def end(self) -> None:
         pass  # an incomplete record at the end may still be written
@@ -510,7 +517,7 @@ _VALUE = b"\x82\x01"
 def _named_value(item: bytes) -> tuple[str, bytes]:
     """Return the name of an item, empty for one of W&B's own, and its value as JSON."""
     names, text = [], b""
-    for key, part in _fields(item):
+    for key, part in message_fields(item):
         if key in (1, 2) and isinstance(part, bytes) and part:
             names.append(part.decode())
         elif key == 16 and isinstance(part, bytes):
@@ -522,11 +529,11 @@ def _named_value(item: bytes) -> tuple[str, bytes]:
 def _sample(value: bytes) -> Row:
     """Return a sample of the machine's load with its time; empty without one."""
     found: Row = {}
-    for number, part in _fields(value):
+    for number, part in message_fields(value):
         if not isinstance(part, bytes):
             continue
         if number == 2:
-            seconds = {key: one for key, one in _fields(part) if isinstance(one, int)}
+            seconds = {key: one for key, one in message_fields(part) if isinstance(one, int)}
             found["time"] = seconds.get(1, 0) + seconds.get(2, 0) / 1e9
         elif number == 3:
             name, text = _named_value(part)
@@ -538,7 +545,7 @@ def _sample(value: bytes) -> Row:
 def _settings(config: bytes) -> dict[str, str]:
     """Return what a message `config` sets, by dotted names."""
     found: dict[str, str] = {}
-    for number, item in _fields(config):
+    for number, item in message_fields(config):
         if number == 1 and isinstance(item, bytes):
             name, text = _named_value(item)
             if name and text:
@@ -581,7 +588,7 @@ _ARGUMENT = 5
 def _words_of(message: bytes, names: Mapping[int, Any]) -> dict[str, str]:
     """Return the named fields of a message as texts; one that is repeated is joined."""
     found: dict[str, str] = {}
-    for number, value in _fields(message):
+    for number, value in message_fields(message):
         name = names.get(number)
         if isinstance(name, Mapping):
             if isinstance(value, bytes):
@@ -597,20 +604,20 @@ def _words_of(message: bytes, names: Mapping[int, Any]) -> dict[str, str]:
 
 def _arguments(environment: bytes) -> dict[str, str]:
     """Return the arguments of the command, as one text; empty without any."""
-    parts = (part for number, part in _fields(environment) if number == _ARGUMENT)
+    parts = (part for number, part in message_fields(environment) if number == _ARGUMENT)
     words = [part.decode("utf-8", "replace") for part in parts if isinstance(part, bytes)]
     return {"arguments": " ".join(mask_arguments(words))[:_SETTING]} if words else {}
 
 
 def _event(record: bytes) -> Row:
     moment, step, found = 0.0, 0, {}
-    for number, value in _fields(record):
+    for number, value in message_fields(record):
         if number == 1 and isinstance(value, bytes):
             (moment,) = struct.unpack("<d", value)
         elif number == 2 and isinstance(value, int):
             step = value - (1 << 64) if value >> 63 else value
         elif number == 5 and isinstance(value, bytes):
-            for inner, summary in _fields(value):
+            for inner, summary in message_fields(value):
                 if inner == 1 and isinstance(summary, bytes):
                     found.update(_scalar(summary))
     return {"step": step, "time": moment, **found} if found else {}
@@ -618,7 +625,7 @@ def _event(record: bytes) -> Row:
 
 def _scalar(summary: bytes) -> Row:
     tag, found = "", None
-    for number, value in _fields(summary):
+    for number, value in message_fields(summary):
         if number == 1 and isinstance(value, bytes):
             tag = value.decode()
         elif number == 2 and isinstance(value, bytes):
@@ -635,7 +642,7 @@ _TENSORS = {1: "f", 2: "d", 3: "i", 9: "q", 19: "e"}
 def _tensor(data: bytes) -> float | None:
     """Return the number in a tensor of one element; None for other tensors."""
     kind, content, values = 0, b"", []
-    for number, value in _fields(data):
+    for number, value in message_fields(data):
         if number == 1 and isinstance(value, int):
             kind = value
         elif number == 4 and isinstance(value, bytes):
@@ -653,7 +660,7 @@ def _tensor(data: bytes) -> float | None:
     return float(values[0]) if letter and len(values) == 1 else None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def message_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the fields of a protobuf message: number, and an integer or the bytes.
 
     Raises:

@@ -20,9 +20,15 @@ class RunLogs(ReadLogs):
 
     DEFAULT_CSS = "RunLogs { height: 1fr; }"
 
-    def __init__(self, screen: HudtuiScreen, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        screen: HudtuiScreen,
+        *,
+        empty: str = "The log appears here.",
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         super().__init__(screen.fail, id=id)
-        self.main = LogView(id="run-log", empty="The log appears here.")
+        self.main = LogView(id="run-log", empty=empty)
         self._shown: Log | None = None
 
     def compose(self) -> ComposeResult:

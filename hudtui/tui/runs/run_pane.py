@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
     from hudtui.core.diagnosis.values import Diagnosis
+    from hudtui.core.remote.log_file import Log
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.store import RunRecord
@@ -42,6 +43,7 @@ _TITLES: Mapping[str, str] = {
     "diagnosis": "Diagnosis",
     "metrics": "Curves",
     "log": "Log",
+    "records": "Records",
     "machine": "Machine",
     "result": "Result",
     "events": "Events",
@@ -195,6 +197,9 @@ class RunPane(Pane):
             makers: Mapping[str, Callable[[], Widget]] = {
                 "diagnosis": lambda: DiagnosisPane(id="run-diagnosis"),
                 "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
+                "records": lambda: RunLogs(
+                    cast("Any", self.screen), empty="The records appear here.", id="run-records"
+                ),
                 "machine": lambda: MachinePane(id="run-machine"),
                 "result": lambda: FoundRows(id="run-result"),
                 "events": lambda: FoundRows(id="run-events"),
@@ -245,6 +250,17 @@ class RunPane(Pane):
     def show_diagnosis(self, diagnosis: Diagnosis | None) -> None:
         """Show what ails the run."""
         self._put("diagnosis", lambda pane: pane.show(diagnosis))
+
+    def show_records(self, log: Callable[[], Log]) -> None:
+        """Show the records of the run's file; `log` returns them, once somebody looks."""
+        self._put("records", lambda logs: logs.show(log()))
+
+    def forget_records(self) -> None:
+        """Clear the records, and stop reading."""
+        self._waiting.pop("records", None)
+        content = self._contents.get("records")
+        if isinstance(content, RunLogs):
+            content.forget()
 
     def show_load(self, view: RunView | None) -> None:
         """Show the load of the machine."""
@@ -338,9 +354,9 @@ class RunPane(Pane):
         return self.query_one("#run-tabs", TabbedContent).active
 
     def first_focus(self) -> Widget | None:
-        if self.tab == "log":
-            return self.logs.front
         content = self._contents.get(self.tab)
+        if isinstance(content, RunLogs):
+            return content.front
         if content is None:
             return None  # the tab is being created, and gets the focus then
         return next(
@@ -356,10 +372,6 @@ class RunPane(Pane):
     async def _focus_front(self) -> None:
         await self._come_forward(self.tab)
         self.screen.set_focus(self.first_focus())  # now, so that the next key goes to this tab
-
-    def toggle_curves(self) -> None:
-        """Show the curves, or the log again."""
-        self.turn_to("log" if self.tab == "metrics" else "metrics")
 
     @on(TabbedContent.TabActivated)
     async def _tab_activated(self, event: TabbedContent.TabActivated) -> None:

@@ -14,7 +14,7 @@ from textual import on
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from hudtui.core.errors import InputError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line, plural, seen_from
@@ -35,6 +35,8 @@ from hudtui.tui.widgets.virtual_table import VirtualTable
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from textual.timer import Timer
 
     from hudtui.core.compute.provider import Provider
@@ -57,6 +59,8 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
     "max_hours": ("Hours", "longest time of the run"),
     "idle_minutes": ("Idle minutes", "the machine is ended after so many idle minutes"),
 }
+_EXTERNAL = ("diagnosis", "metrics", "log", "records")
+"""Tabs of a run that hudtui did not start."""
 _CANCELLED = ("again", "pull", "export", "remove", "look")
 """Groups of the workers that the cancel key ends."""
 
@@ -154,6 +158,19 @@ class RunScreen(HudtuiScreen):
                 unless(
                     lambda screen: "metrics" in screen.pane.names,
                     "a model server has only the curves of its load",
+                ),
+            ),
+        ),
+        AppAction(
+            "run.records",
+            "Records",
+            "Show the records of a file of W&B or TensorBoard, all that stands in it, or the log "
+            "again. Enter opens one as a tree.",
+            "I",
+            when=(
+                unless(
+                    lambda screen: "records" in screen.pane.names,
+                    "only a followed file of W&B or TensorBoard has records",
                 ),
             ),
         ),
@@ -343,6 +360,10 @@ class RunScreen(HudtuiScreen):
         """The followed runs that hudtui did not start, by their ids."""
         self._remembered: dict[str, ExternalPlace] = {}
         """Those of earlier times that are listed and not followed again yet, by their ids."""
+        self._folders: dict[str, Path] = {}
+        """Where what is read of the followed runs is kept, by their ids."""
+        self._records: dict[str, Log] = {}
+        """The records of those whose records somebody has looked at."""
         self._settings: Mapping[str, str] = {}
         """What the shown run of this project was planned with."""
         self._large = False
@@ -695,7 +716,10 @@ class RunScreen(HudtuiScreen):
     async def _read_external(self, external: ExternalRun) -> None:
         from hudtui.core.files import temporary_folder
 
+        run = external.place.id
         with temporary_folder("hudtui-watch") as folder:
+            self._folders[run] = folder
+            self._records.pop(run, None)
             try:
                 async with aclosing(external.follow(folder)) as views:
                     async for view in views:
@@ -713,6 +737,25 @@ class RunScreen(HudtuiScreen):
             before, self.view = self.view, view
             self._show(view, before)
 
+    def _records_of(self, external: ExternalRun) -> Log:
+        """Return the records of a followed file, which are written into a file of lines."""
+        from hudtui.core.remote.local import LocalHost
+        from hudtui.core.remote.log_file import LogFile, LogPlace
+
+        run = external.place.id
+        if run not in self._records:
+            here = self._folders[run] / "records.txt"
+            write: Callable[[], Any] = partial(self._write_records, external, here)
+            self.run_worker(write, name="forever", group=run)
+            self._records[run] = LogFile(LogPlace(LocalHost(), str(here)))
+        return self._records[run]
+
+    async def _write_records(self, external: ExternalRun, here: Path) -> None:
+        try:
+            await external.write_records(here)
+        except HudtuiError as error:
+            self.fail(error)
+
     def _forget_external(self, run: str) -> None:
         """Take an external run from the list. Nothing of it ends."""
         self.workers.cancel_group(self, run)
@@ -720,7 +763,8 @@ class RunScreen(HudtuiScreen):
         place = self._remembered.pop(run) if external is None else external.place
         self.app.remember_followed(place.fields, listed=False)
         del self.rows[run]
-        self._views.pop(run, None)
+        for kept in (self._views, self._folders, self._records):
+            kept.pop(run, None)
         if run in self._compared:
             self._compared.remove(run)
         if self.chosen == run:
@@ -732,6 +776,7 @@ class RunScreen(HudtuiScreen):
     # ----------------------------------------------------------------------------------------------
 
     def _choose(self, run: str) -> None:
+        self.pane.forget_records()
         self.chosen, self.view, self.window = run, None, None
         self.set_timer(TOGETHER, self._forget_before, name="another run")
         # the log before goes and the log of this run comes: only the second is worth drawing
@@ -840,7 +885,9 @@ class RunScreen(HudtuiScreen):
                 self.app.reload()
             self.refresh_bindings()
         ails = before is not None and "diagnosis" in self.pane.names
-        self.pane.offer(_tabs_of(view, ails=ails))
+        external = self._external.get(run.id)
+        recorded = external is not None and bool(external.recorded)
+        self.pane.offer(_tabs_of(view, ails=ails, recorded=recorded))
         self.pane.show_diagnosis(view.diagnosis)
         if run.id == self._curves_of and view.metrics.count:
             self._curves_of = None
@@ -848,6 +895,8 @@ class RunScreen(HudtuiScreen):
         window = self._shown_window(view)
         self.pane.tell(title(view), lambda width: head(view, width, window))
         self._show_logs(view)
+        if external is not None and run.id in self._folders:
+            self.pane.show_records(partial(self._records_of, external))
         self._show_curves()
         self.pane.show_load(view)
         self._see(view)
@@ -947,8 +996,10 @@ class RunScreen(HudtuiScreen):
         """Leave out what a run that is only read does not allow.
 
         The cancel key is left to the log, which cancels its search, unless this screen has work to
-        cancel.
+        cancel. Records are offered where there are some.
         """
+        if action_id == "run.records":
+            return "records" in self.pane.names
         if action_id == "run.cancel":
             return bool(self.going(*_CANCELLED))
         own_alone = not {_not_own, _no_results}.isdisjoint(REGISTRY[action_id].when)
@@ -1276,11 +1327,16 @@ class RunScreen(HudtuiScreen):
         self.app.read("Differences in the settings", "\n".join(lines))
 
     def action_metrics(self) -> None:
+        self._toggle("metrics")
+
+    def action_records(self) -> None:
+        self._toggle("records")
+
+    def _toggle(self, tab: str) -> None:
+        """Show a tab, or the log again; the tab where the pane is hidden behind the list."""
         self._curves_of = None
-        if self.pane.display:
-            self.pane.toggle_curves()
-        else:  # the pane is hidden behind the list: always show the curves
-            self.pane.turn_to("metrics")
+        back = self.pane.display and self.pane.tab == tab
+        self.pane.turn_to("log" if back else tab)
         self.panes.open(self.pane)
 
     @started("terminal")
@@ -1409,17 +1465,18 @@ def _named(runs: Sequence[RunSummary]) -> str:
     return clean_line(runs[0].name, 40) if len(runs) == 1 else plural(len(runs), "run")
 
 
-def _tabs_of(view: RunView, *, ails: bool) -> tuple[str, ...]:
+def _tabs_of(view: RunView, *, ails: bool, recorded: bool) -> tuple[str, ...]:
     """Return the tabs that a run has something for.
 
-    `ails`: it had a finding before, whose tab stays.
+    `ails`: it had a finding before, whose tab stays. `recorded`: its file has records of its own.
     """
     found = ails or (view.diagnosis is not None and bool(view.diagnosis.findings))
+    empty = {name for name, there in (("diagnosis", found), ("records", recorded)) if not there}
     if not view.summary.external:
-        return ALL_TABS if found else tuple(name for name in ALL_TABS if name != "diagnosis")
+        return tuple(name for name in ALL_TABS if name not in empty)
     if not view.stages:
         return ("machine",)
-    return ("diagnosis", "metrics", "log") if found else ("metrics", "log")
+    return tuple(name for name in _EXTERNAL if name not in empty)
 
 
 def _session_choice(session: TmuxSession, now: float) -> Choice:
