@@ -585,7 +585,7 @@ class LogMetricsReader(MetricsReader):
             if self._seen and (
                 self._guessed or self._total not in self._seen
             ):  # one drawn no more was of something else
-                self._total, self._guessed = next(reversed(self._seen)), False
+                self._total, self._guessed = self._goes_on(), False
             self._seen = {}
         elif self._guessed and self._bars:
             self._total = self._first_bar()
@@ -724,6 +724,18 @@ class LogMetricsReader(MetricsReader):
         return next(
             (total for total, done in self._bars.items() if done < total), next(iter(self._bars))
         )
+
+    def _goes_on(self) -> int:
+        """Return the total of the training's bar before a line of the training.
+
+        It is the last one, unless that is full and a longer one is not: fast steps are not drawn
+        between the end of an evaluation and the line.
+        """
+        last = next(reversed(self._seen))
+        if self._bars[last] < last:
+            return last
+        longer = (one for one in self._seen if one > last and self._bars[one] < one)
+        return next(longer, last)
 
     def _after(self, text: str) -> None:
         """Take the bars of a text that follows lines, or stands before the next one."""

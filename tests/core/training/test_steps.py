@@ -29,12 +29,13 @@ def trainer(
     held_back: bool = False,
     begin: int = 0,
     end: int = STEPS,
+    drawn: int = 7,
 ) -> bytes:
     """What a training of transformers writes: bars to one stream, lines to the other, which Python
     may hold back in bunches.
 
-    The bar before a line may be some steps old; it is taken away for the line, and drawn again
-    after it.
+    The bar before a line may be some steps old, since tqdm draws it each tenth of a second, after
+    so many steps (`drawn`); it is taken away for the line, and drawn again after it.
     """
     out, kept = [bar(begin)], list[str]()
 
@@ -53,7 +54,7 @@ def trainer(
         kept.clear()
 
     for step in range(begin + 1, end + 1):
-        if step % 7 == 0:
+        if step % drawn == 0:
             out.append(bar(step))
         if step % every == 0:
             told(
@@ -91,10 +92,12 @@ def read(data: bytes, piece: int = 1 << 20) -> LogMetricsReader:
 @pytest.mark.parametrize("evaluated", [0, 20])
 @pytest.mark.parametrize("every", [1, 10, 50])
 @pytest.mark.parametrize("piece", [1 << 20, 97])
+@pytest.mark.parametrize("drawn", [7, STEPS])
 def test_steps_are_those_of_the_bar(
-    every: int, evaluated: int, held_back: bool, piece: int
+    every: int, evaluated: int, held_back: bool, piece: int, drawn: int
 ) -> None:
-    reader = read(trainer(every=every, evaluated=evaluated, held_back=held_back), piece)
+    log = trainer(every=every, evaluated=evaluated, held_back=held_back, drawn=drawn)
+    reader = read(log, piece)
     logged = list(range(every, STEPS + 1, every))
     assert steps(reader, "reward") == logged
     assert [point.y for point in reader.series("reward")] == [
