@@ -44,11 +44,11 @@ from hudtui.tui.actions import (
     unless,
     with_keys,
 )
-from hudtui.tui.facts import Facts, Marks, Services
 from hudtui.tui.gaps import TerminalApp
 from hudtui.tui.progress import RunProgress
 from hudtui.tui.rented_runs import RentedRuns
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.services import Marks, Services
 from hudtui.tui.spending import Spending
 from hudtui.tui.steps import SCREENS, STEPS, screen_class
 from hudtui.tui.texts import takes_text
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
-    from hudtui.tui.facts import RunFact
+    from hudtui.tui.facts import Facts, RunFact
     from hudtui.tui.home.screen import HomeScreen
     from hudtui.tui.launch.screen import LaunchScreen
     from hudtui.tui.widgets.dialog import Dialog

@@ -19,7 +19,6 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from hudtui.core.errors import HudtuiError
 from hudtui.tui.actions import Acting
-from hudtui.tui.facts import Facts
 from hudtui.tui.steps import STEPS
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.header import HeaderBar
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from hudtui.tui.app import HudtuiApp
+    from hudtui.tui.facts import Facts
 
 T = TypeVar("T")
 S = TypeVar("S", bound="HudtuiScreen")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.text import money
-from hudtui.tui.facts import Money
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.settings import Settings
     from hudtui.tui.app import HudtuiApp
+    from hudtui.tui.facts import Money
 
 WHILE_PAID = 30.0
 """Seconds between two checks while a machine costs money. Otherwise one check at the start is
@@ -412,6 +412,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     from hudtui.core.compute.limits import limits_from_settings
     from hudtui.core.errors import HudtuiError
     from hudtui.core.http import is_loopback
+    from hudtui.tui.facts import Money
 
     overview = session.overview
     held = overview.holdings

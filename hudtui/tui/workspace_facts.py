@@ -19,7 +19,8 @@ from hudtui.core.runs.project_status import FileChecks, project_steps
 from hudtui.core.settings import load_settings, user_file
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER, Workspace, last_dataset_name, open_workspace
-from hudtui.tui.facts import Facts, Marks, RunFact, StepFact, WalletFact
+from hudtui.tui.facts import Facts, RunFact, StepFact, WalletFact
+from hudtui.tui.services import Marks
 
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary

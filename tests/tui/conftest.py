@@ -213,7 +213,8 @@ def reading_app() -> Callable[[Path], Any]:
     """`reading_app(folder)`: an app that reads its project until it is closed; for pictures of
     screens that wait for it."""
     from hudtui.tui.app import HudtuiApp
-    from hudtui.tui.facts import Facts, Services
+    from hudtui.tui.facts import Facts
+    from hudtui.tui.services import Services
 
     def made(folder: Path) -> HudtuiApp:
         closed = threading.Event()

@@ -18,9 +18,10 @@ from textual.widgets import OptionList
 from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, steps
 from hudtui.tui.actions import REGISTRY, Acting, AppAction, load_all_actions, shown
-from hudtui.tui.facts import Facts, Services
+from hudtui.tui.facts import Facts
 from hudtui.tui.log.view import LogView
 from hudtui.tui.palette import ActionProvider
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.dialog import Ask, Confirm, TextDialog
 from hudtui.tui.widgets.keybar import active_keys
 from hudtui.tui.widgets.pick import Pick

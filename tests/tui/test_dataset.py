@@ -24,7 +24,7 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.dataset.dialogs import MakeDialog, OpenDialog
 from hudtui.tui.dataset.rows import ProblemRows
 from hudtui.tui.dataset.screen import DatasetScreen
-from hudtui.tui.facts import Services
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.tick import Tick
 from hudtui.tui.widgets.virtual_table import Column, VirtualTable

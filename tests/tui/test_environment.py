@@ -30,7 +30,7 @@ from hudtui.tui.environment.panes import result_text
 from hudtui.tui.environment.screen import EnvironmentScreen
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.environment.tree import Branches
-from hudtui.tui.facts import Services
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.json_view import JsonView
 

@@ -78,7 +78,7 @@ WHOLE = """
 import asyncio, json, sys
 from dataclasses import replace
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Services
+from hudtui.tui.services import Services
 
 order = []
 
@@ -111,7 +111,7 @@ def test_the_whole_picture_waits_for_nothing_that_comes_after_it(own_world: Path
 
 def test_reading_a_project_without_runs_imports_no_runs_and_no_machines(own_world: Path) -> None:
     read = (
-        "import json, sys; from pathlib import Path; from hudtui.tui.facts import Services; "
+        "import json, sys; from pathlib import Path; from hudtui.tui.services import Services; "
         "Services().load_facts(Path.cwd()); print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, timeout=100)

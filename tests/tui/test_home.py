@@ -15,9 +15,10 @@ from tui.test_run import make_run, make_training
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Facts, Money, RunFact, Services, StepFact, WalletFact
+from hudtui.tui.facts import Facts, Money, RunFact, StepFact, WalletFact
 from hudtui.tui.home.panes import RewardPane
 from hudtui.tui.home.reads import RunRead
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.charts import ChartLine, curves, series_styles
 from hudtui.tui.widgets.virtual_table import VirtualTable
 from hudtui.tui.workspace_facts import load_facts
@@ -591,7 +592,8 @@ async def test_the_curve_of_many_steps_is_smoothed_and_no_taller_than_it_can_be_
     open_app: Any, project: Path
 ) -> None:
     async with open_app(project, size=(160, 45)) as (app, _):
-        pane, style = app.screen.query_one(RewardPane), series_styles(app.current_theme)[0]
+        pane, style = RewardPane(), series_styles(app.current_theme)[0]
+        await app.screen.query_one("#home-left").mount(pane)
         for steps, smoothed in ((30, False), (150, True)):
             curve = tuple((float(step), float(step % 2)) for step in range(steps))
             pane.show(RunRead("a", curve=curve), RUNS[1])

@@ -11,7 +11,8 @@ from support.runs import make_run
 from textual.widgets import Tab
 
 from hudtui.tui import steps
-from hudtui.tui.facts import Facts, Services
+from hudtui.tui.facts import Facts
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.jump import Jump
 from hudtui.tui.widgets.pane import Pane

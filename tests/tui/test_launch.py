@@ -48,10 +48,10 @@ from hudtui.core.training.plan import PlanFile
 from hudtui.core.training.recipe import Recipe
 from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Services
 from hudtui.tui.launch import form
 from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.launch.screen import LaunchScreen
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.fields import Field
 
 own_tmux = tmux_world.own_tmux

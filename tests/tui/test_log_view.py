@@ -17,11 +17,12 @@ from textual.widget import Widget
 
 from hudtui.core.pattern import Pattern
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Facts, Services
+from hudtui.tui.facts import Facts
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.model import SHOWN_LENGTH, Level, LogBuffer, level_of
 from hudtui.tui.log.view import LogView
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.services import Services
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

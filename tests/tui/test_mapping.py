@@ -26,9 +26,9 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.popup import Popup
 from hudtui.tui.environment.connection import Connection
-from hudtui.tui.facts import Services
 from hudtui.tui.mapping.draft import LiveConfig
 from hudtui.tui.mapping.screen import MappingScreen
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.dialog import TextDialog
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.sheet import Sheet

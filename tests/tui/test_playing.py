@@ -21,8 +21,8 @@ import hudtui.core.flows.playing as flow
 from hudtui.core.gym.config import load_config
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Services
 from hudtui.tui.playing.screen import PlayingScreen
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.dialog import TextDialog
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick

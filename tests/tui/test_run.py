@@ -27,13 +27,13 @@ from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import FileRef, Plan, Stage
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Services
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.view import LogView
 from hudtui.tui.notification import notification
 from hudtui.tui.runs.screen import RunScreen
 from hudtui.tui.runs.words import event_cells
 from hudtui.tui.screen import TOGETHER
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.virtual_table import VirtualTable
 

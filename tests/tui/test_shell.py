@@ -21,8 +21,9 @@ from hudtui.core.training.plan import Plan, Stage
 from hudtui.tui import steps
 from hudtui.tui.actions import Acting, AppAction, unless
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Facts, RunFact, Services, StepFact, WalletFact
+from hudtui.tui.facts import Facts, RunFact, StepFact, WalletFact
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.dialog import Confirm
 from hudtui.tui.widgets.pick import Pick
 

@@ -15,8 +15,9 @@ from textual.geometry import Region
 from textual.widget import Widget
 
 from hudtui.tui.environment.tree import Branches
-from hudtui.tui.facts import Facts, Services
+from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.services import Services
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.lists import Choices

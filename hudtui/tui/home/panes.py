@@ -1,34 +1,33 @@
-"""The panes of home. They only draw what they are given, so that they exist at the first paint."""
+"""The panes of home, but for the list of runs. They only draw what they are given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
 
 from hudtui.core.text import clean_line, home_short, plural, seen_from
-from hudtui.tui.facts import Facts, Money, RunFact
 from hudtui.tui.steps import GLYPHS, STEPS, STYLES
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.pane import Pane
-from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
-from hudtui.tui.widgets.words import ago, span
+from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hudtui.core.compute.overview import PodsSnapshot
     from hudtui.core.compute.pod_row import PodRow
+    from hudtui.tui.facts import Facts, Money, RunFact
     from hudtui.tui.home.reads import RunRead
 
 _MUTED = "$foreground-muted"
 _KEY = "bold $accent"
-_CURVE = 10
+CURVE = 10
 """Cells of a small curve."""
 _TALL = 40
 """Lines of a terminal in which the steps say what can be done there."""
@@ -60,7 +59,9 @@ class TextPane(Pane):
         self.draw()
 
     def draw(self) -> None:
-        """Draw what was given last."""
+        """Draw what was given last. What is given before the pane is laid out is drawn then."""
+        if not self.is_mounted:
+            return
         text = self.text(max(self.content_size.width, 20), max(self.content_size.height, 3))
         if text != self.body.content:
             self.body.update(text)
@@ -210,7 +211,7 @@ class RunningPane(TextPane):
                 (f"{run.glyph} ", "bold $success"),
                 pad(clean_line(run.title), name),
             ]
-            for text, style in () if read is None else read.progress(_CURVE):
+            for text, style in () if read is None else read.progress(CURVE):
                 if (
                     sum(cell_len(part if isinstance(part, str) else part[0]) for part in parts)
                     + cell_len(text)
@@ -324,39 +325,6 @@ class MoneyPane(TextPane):
         return Content.styled(f"{text}  {tail}", "$warning" if warns else "")
 
 
-class RecentPane(Pane):
-    """The newest runs; Enter opens one."""
-
-    BORDER_TITLE = "Recent runs"
-    DEFAULT_CSS = """
-    RecentPane { height: auto; }
-    RecentPane > VirtualTable { height: auto; max-height: 12; }
-    """
-    COLUMNS: ClassVar[tuple[Column, ...]] = (
-        Column("run", "run", 12, flexible=1),
-        Column("model", "model", 8, from_width=64, most=22),
-        Column("reward", "reward", 6, align="right"),
-        Column("curve", "", _CURVE, from_width=46),
-        Column("took", "took", 7, align="right", from_width=54),
-        Column("cost", "cost", 7, align="right", from_width=74, most=12),
-        Column("when", "when", 10, from_width=40),
-    )
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self.table = VirtualTable(self.COLUMNS, empty="No run yet.")
-        self.runs: Sequence[RunFact] = ()
-
-    def compose(self) -> ComposeResult:
-        yield self.table
-
-    def show(self, runs: Sequence[RunFact], read: Mapping[str, RunRead], now: float) -> None:
-        """Show runs, with what was read of them so far; `now` is in seconds since the epoch."""
-        self.runs = runs
-        self.table.styles.height = min(len(runs), max(min(self.app.size.height - 32, 11), 4)) + 1
-        self.table.show(Rows(runs, lambda run: _run_cells(run, read.get(run.id), now)))
-
-
 class ProjectPane(TextPane):
     """The steps in detail, and the files of the project."""
 
@@ -426,21 +394,6 @@ class ProjectPane(TextPane):
                 )
             )
         return lines
-
-
-def _run_cells(run: RunFact, read: RunRead | None, now: float) -> tuple[Cell, ...]:
-    style = {"failed": "table--error", "lost": "table--warning", "finished": "table--ok"}.get(
-        run.state, ""
-    )
-    return (
-        (f"{run.glyph} {clean_line(run.title)}", "table--ok" if run.running else style),
-        "" if read is None else read.model,
-        "" if read is None else read.reward,
-        "" if read is None else read.spark(_CURVE),
-        span(run.seconds) if run.seconds is not None else "",
-        "" if read is None else read.cost,
-        age(run, now),
-    )
 
 
 def age(run: RunFact, now: float) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from textual import on
 from textual.containers import Vertical
 from textual.widget import Widget
 
 from hudtui.core.text import home_short
 from hudtui.tui.actions import AppAction, keys_of, needing, shown, unless
-from hudtui.tui.facts import Facts
 from hudtui.tui.home.panes import (
     MoneyPane,
     NextPane,
     ProjectPane,
-    RecentPane,
     RewardPane,
     RunningPane,
     age,
@@ -24,16 +21,17 @@ from hudtui.tui.home.panes import (
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.pane import SIDE_BY_SIDE, Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
-from hudtui.tui.widgets.virtual_table import VirtualTable
 
+if TYPE_CHECKING:
+    from hudtui.tui.facts import Facts
+    from hudtui.tui.home.recent import RecentPane
+    from hudtui.tui.widgets.virtual_table import VirtualTable
 
-def _hidden(pane: Pane) -> Pane:
-    """The pane, with nothing to show yet."""
-    pane.set_reactive(Widget.disabled, True)
-    pane.display = False
-    return pane
+P = TypeVar("P", bound=Pane)
 
-
+_LEFT = ("running", "reward")
+_ORDER = (*_LEFT, "money", "recent", "project")
+"""The names of the panes below the first one on the left, and of those on the right."""
 _READ = unless(lambda screen: screen.app.facts is not None, "the project is still being read")
 
 
@@ -79,39 +77,50 @@ class HomeScreen(HudtuiScreen):
         self.add_class("-stacked", update=False)
         self._aged: tuple[str, ...] = ()
         """The ages that are shown."""
+        self._made: dict[str, Pane] = {}
+        """The panes that were made, by their names; not the first one."""
 
     def content(self) -> Iterable[Widget]:
         """Runs on the left, machines and files on the right; in one column on a narrow terminal.
 
-        Until the project was read there is one pane, in one column: no style is worked out twice.
+        Until the project was read there is one pane. The others are made once they have something
+        to show: nothing is made, styled and laid out that may never be seen.
         """
         with Page(id="home-scroll", can_focus=False), Panes(side_by_side=0, id="home-panes"):
             with Vertical(id="home-left"):
                 yield NextPane(self._key, id="home-next")
-                yield _hidden(RunningPane(id="home-running"))
-                yield _hidden(RewardPane(id="home-reward"))
             with Vertical(id="home-right") as right:
                 right.display = False
-                yield _hidden(MoneyPane(id="home-money"))
-                yield _hidden(RecentPane(id="home-recent"))
-                yield _hidden(ProjectPane(id="home-project"))
 
     def on_resize(self) -> None:
         self._arrange()
 
     def _arrange(self) -> None:
         """Two columns where there is room for them, and a curve that fills the left one."""
-        self.set_class(
-            self.app.size.width < SIDE_BY_SIDE or not self.query_one(RewardPane).display, "-stacked"
-        )
+        reward = self._made.get("reward")
+        stacked = reward is None or not reward.display
+        self.set_class(self.app.size.width < SIDE_BY_SIDE or stacked, "-stacked")
 
-    def _present(self, pane: Pane, there: bool) -> None:
-        """Show a pane that has something to show, and hide an empty pane."""
-        if pane.disabled == there or pane.display != there:
-            pane.disabled = not there
-            pane.display = there
+    def _present(self, name: str, kind: Callable[..., P], there: object) -> P | None:
+        """Return a pane that has something to show, and show it; hide one that has nothing.
+
+        It is made the first time, in its place of `_ORDER`.
+        """
+        pane = self._made.get(name)
+        if pane is None and not there:
+            return None
         right = self.query_one("#home-right")
+        if pane is None:
+            pane = self._made[name] = kind(id=f"home-{name}")
+            box = self.query_one("#home-left") if name in _LEFT else right
+            after = [one for one in _ORDER[_ORDER.index(name) + 1 :] if one in self._made]
+            before = next((one for one in after if (one in _LEFT) == (name in _LEFT)), None)
+            box.mount(pane, before=None if before is None else self._made[before])
+        elif pane.disabled == bool(there) or pane.display != bool(there):
+            pane.disabled = not there
+            pane.display = bool(there)
         right.display = any(not one.disabled for one in right.query(Pane))
+        return cast(P, pane) if there else None
 
     def time_passed(self) -> None:
         facts = self.app.facts
@@ -123,8 +132,8 @@ class HomeScreen(HudtuiScreen):
 
     def facts_changed(self, facts: Facts) -> None:
         self.query_one(NextPane).show(facts)
-        self.query_one(ProjectPane).show(facts)
-        self._present(self.query_one(ProjectPane), not facts.untouched)
+        if project := self._present("project", ProjectPane, not facts.untouched):
+            project.show(facts)
         self._show_runs(facts)
         self.refresh_bindings()
 
@@ -133,28 +142,25 @@ class HomeScreen(HudtuiScreen):
         self.query_one(NextPane).fail()
 
     def money_changed(self) -> None:
-        spending, pane = self.app.spending, self.query_one(MoneyPane)
-        if spending.money is not None:
+        spending = self.app.spending
+        pane = self._present("money", MoneyPane, spending.money is not None)
+        if pane is not None and spending.money is not None:
             pane.show(spending.money, spending.holdings)
-        self._present(pane, spending.money is not None)
 
     def _show_runs(self, facts: Facts) -> None:
         self._aged = self._ages(facts)
-        running = self.query_one(RunningPane)
-        running.show(facts.running, self.app.progress.found)
-        self._present(running, bool(facts.running))
-        recent = self.query_one(RecentPane)
-        recent.show(facts.listed, self.app.progress.found, self.app.services.now().timestamp())
-        self._present(recent, bool(facts.listed))
-        reward = self.query_one(RewardPane)
+        found = self.app.progress.found
+        if running := self._present("running", RunningPane, facts.running):
+            running.show(facts.running, found)
+        if recent := self._present("recent", _recent_pane, facts.listed):
+            recent.show(facts.listed, found, self.app.services.now().timestamp())
         measured = [
             (read, run)
             for run in (*facts.running, *facts.listed)
-            if (read := self.app.progress.found.get(run.id)) and (read.curve or read.tasks)
+            if (read := found.get(run.id)) and (read.curve or read.tasks)
         ]
-        if measured:
+        if reward := self._present("reward", RewardPane, measured):
             reward.show(*measured[0])
-        self._present(reward, bool(measured))
         self._arrange()
 
     def progress_changed(self) -> None:
@@ -164,10 +170,11 @@ class HomeScreen(HudtuiScreen):
     def on_screen_resume(self) -> None:
         self.app.progress.look_now()
 
-    @on(VirtualTable.Selected)
-    def _open_run(self, event: VirtualTable.Selected) -> None:
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        """Open the run under the cursor."""
         event.stop()
-        self.app.open_screen("run", run=self.query_one(RecentPane).runs[event.row].id)
+        recent = cast("RecentPane", self._made["recent"])
+        self.app.open_screen("run", run=recent.runs[event.row].id)
 
     def offers(self, action_id: str) -> bool:
         """The demo is for folders that hold nothing of ours yet."""
@@ -233,3 +240,9 @@ class HomeScreen(HudtuiScreen):
 
         keys = keys_of(REGISTRY[action_id], self.app.keymap)
         return shown(keys[0]) if keys else "^p"
+
+
+def _recent_pane(**given: Any) -> RecentPane:
+    from hudtui.tui.home.recent import RecentPane  # with its table, for projects that have runs
+
+    return RecentPane(**given)

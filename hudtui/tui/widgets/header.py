@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.widget import Widget
 
 from hudtui.core.text import clean_line, home_short, plural
-from hudtui.tui.facts import Facts, Money
 from hudtui.tui.widgets.fit import cut, cut_left
+
+if TYPE_CHECKING:
+    from hudtui.tui.facts import Facts, Money
 
 
 class HeaderBar(Widget):

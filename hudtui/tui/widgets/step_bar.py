@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
@@ -16,8 +17,10 @@ from textual.widget import Widget
 
 from hudtui.core.text import plural
 from hudtui.tui.actions import keymap_of, with_keys
-from hudtui.tui.facts import StepFact
 from hudtui.tui.steps import GLYPHS, STEPS, STYLES, ScreenStep, State
+
+if TYPE_CHECKING:
+    from hudtui.tui.facts import StepFact
 
 
 class StepBar(Widget):

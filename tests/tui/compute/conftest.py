@@ -26,7 +26,7 @@ from hudtui.core.http import Retry
 from hudtui.core.paths import app_paths
 from hudtui.core.remote.hosts import close_hosts
 from hudtui.sim import PrimeSimulator
-from hudtui.tui.facts import Services
+from hudtui.tui.services import Services
 
 NOW = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
 """Two and a half hours after the simulator's world began."""
