@@ -299,14 +299,14 @@ def completion(printed: str) -> float:
     return statistics.fmean(one["task_completion"] for one in episodes)
 
 
-def walk(one: Candidate, folder: Path, trainer: str | None, *, planned: bool = False) -> Row:
+def walk(one: Candidate, folder: Path, trainer: Path | None, *, planned: bool = False) -> Row:
     """Take a server from zero to a rehearsal, or to the plan of one."""
     folder.mkdir(parents=True)
     one.files(folder)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "sk-none"}
     env["HUDTUI_TRUST"] = str(folder)
     if trainer is not None:
-        env["HUDTUI_TRAINER_PYTHON"] = trainer
+        env["HUDTUI_TRAINER_PYTHON"] = str(trainer.absolute())
     row = Row(one.name, tasks=len(one.plays))
     steps = Walk(folder, env, row)
     steps.run("env", "show", "--", *one.command)
@@ -349,7 +349,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("from-zero"))
     parser.add_argument("--only", help="the name of one server")
-    parser.add_argument("--trainer", help="a Python with TRL")
+    parser.add_argument("--trainer", type=Path, help="a Python with TRL")
     parser.add_argument(
         "--smoke", action="store_true", help="a small server, nothing is downloaded"
     )
@@ -364,7 +364,7 @@ def main() -> int:
         if given.only not in (None, one.name):
             continue
         shutil.rmtree(folder / one.name, ignore_errors=True)
-        trainer = sys.executable if given.smoke else given.trainer
+        trainer = Path(sys.executable) if given.smoke else given.trainer
         row = walk(one, folder / one.name, trainer, planned=given.smoke)
         good = good and row.best == 1.0 > row.weakest and row.rehearsed == ends
         print(

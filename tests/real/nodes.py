@@ -171,7 +171,7 @@ def cluster(count: int, folder: Path) -> Iterator[list[Node]]:
 class Run:
     """A rehearsal on all nodes, from a workspace of its own."""
 
-    def __init__(self, folder: Path, nodes: list[Node], trainer: str, *, steps: int = 6) -> None:
+    def __init__(self, folder: Path, nodes: list[Node], trainer: Path, *, steps: int = 6) -> None:
         self.nodes, self.folder = nodes, folder
         (folder / "configs").mkdir(parents=True)
         shutil.copy(ROOT / "configs" / "2048.yaml", folder / "configs")
@@ -180,7 +180,7 @@ class Run:
         self.env = {**os.environ, "HOME": str(home), "HUDTUI_TRUST": str(folder)}
         words = [sys.executable, "-m", "hudtui", "rl", "tasks.json", "-c", "configs/2048.yaml"]
         words += [word for node in nodes for word in ("--host", f"n{node.number}")]
-        words += ["--rehearse", "--steps", str(steps), "--python", trainer, "--yes", "--json"]
+        words += ["--rehearse", "--steps", str(steps), "--python", str(trainer), "--yes", "--json"]
         with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
             self.process = subprocess.Popen(words, cwd=folder, env=self.env, stdout=out, stderr=err)
 
@@ -303,7 +303,7 @@ CASES: dict[str, Case] = {
 def main() -> int:
     """Run the cases, and print what came of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--trainer", required=True, help="a Python with TRL and hudtui")
+    parser.add_argument("--trainer", type=Path, required=True, help="a Python with TRL and hudtui")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--only", action="append", help="a case; may be repeated")
     given = parser.parse_args()
@@ -314,7 +314,7 @@ def main() -> int:
         place, began = folder / name.replace(" ", "-"), time.monotonic()
         place.mkdir()
         with cluster(given.nodes, place) as nodes:
-            run = Run(place / "w", nodes, given.trainer)
+            run = Run(place / "w", nodes, given.trainer.absolute())
             try:
                 wanted = case(run, nodes)
                 state, why = run.result()
