@@ -16,7 +16,7 @@ from hudtui.cli import console, runlog
 from hudtui.cli import runs as runs_group
 from hudtui.cli.options import LogOptions, takes_request
 from hudtui.core.knobs import knob
-from hudtui.core.text import plural, step_text
+from hudtui.core.text import clean_line, plural, step_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,10 @@ async def metrics(
     others: Annotated[
         bool, typer.Option("--all", help="Also metrics without a common name.")
     ] = False,
+    machine: Annotated[
+        bool,
+        typer.Option("--machine", help="The load of its machines instead, and of each GPU."),
+    ] = False,
     csv: Annotated[
         Path | None,
         typer.Option("--csv", metavar="FILE", help="Write the numbers into a file; - prints them."),
@@ -65,8 +69,13 @@ async def metrics(
     """
     async with runlog.machines():
         views = [await _view(run) for run in runs or (None,)]
+    if machine and (csv is not None or picture is not None):
+        raise typer.BadParameter("the load is printed, also as --json", param_hint="--machine")
     if csv is not None or picture is not None:
         _write_curves(views, csv, picture, force)
+        return
+    if machine:
+        _loads(views, as_json)
         return
     if as_json:
         told = [
@@ -88,7 +97,6 @@ async def metrics(
 async def _view(run: str | None) -> RunView:
     """Return the state of a run of this project, or the numbers of another one."""
     from hudtui.core.runs.external import read_external, read_place
-    from hudtui.core.text import clean_line
 
     place = None if run is None else read_place(run)
     if run is not None and place is not None and place.file is not None:
@@ -97,6 +105,54 @@ async def _view(run: str | None) -> RunView:
         return replace(view, summary=replace(view.summary, id=clean_line(run)))
     store, monitor = runlog.open_store()
     return await monitor.view(await store.run(lambda: store.find(run)))
+
+
+def _loads(views: Sequence[RunView], as_json: bool) -> None:
+    """Print the load of the machines of runs: a line for each GPU or node, and each measure."""
+    from hudtui.core.runs.heat import HeatMap, HeatRow, heat_maps
+    from hudtui.core.runs.status import unit_of
+    from hudtui.core.training.sparkline import sparkline
+
+    told = []
+    for view in views:
+        maps = list(heat_maps(view))
+        names = [name for name in view.load.names if unit_of(name) is None]
+        rows = [HeatRow(clean_line(name, 60), _samples(view.load, name)) for name in names]
+        others = tuple(row for row in rows if row.samples)
+        told.append((view.summary, maps, others))
+    if as_json:
+        console.out_json(
+            {
+                "runs": [
+                    {
+                        "id": run.id,
+                        "name": run.name,
+                        "maps": [one.to_json() for one in maps],
+                        "series": {row.label: row.samples for row in others},
+                    }
+                    for run, maps, others in told
+                ]
+            }
+        )
+        return
+    for run, maps, others in told:
+        console.out(run.id)
+        if not (maps or others):
+            console.say("Nothing is known of the load of its machine.")
+        for one in [*maps, HeatMap("other", others, 0, 0, 0, 0)] if others else maps:
+            width = min(max(len(one.title), *(len(row.label) for row in one.rows)), 40)
+            console.out()
+            console.out(f"{one.title[:width]:<{width}}  {'LAST':>10}  {'MIN':>10}  {'MAX':>10}")
+            for row in one.rows:
+                values = [value for _, value in row.samples]
+                cells = (values[-1], min(values), max(values))
+                numbers = "  ".join(f"{value:>10.4g}" for value in cells)
+                curve = sparkline(values, _CURVE, scale=(one.low, one.high) if one.high else None)
+                console.out(f"{row.label[:width]:<{width}}  {numbers}  {curve}")
+
+
+def _samples(load: MetricsReader, name: str) -> tuple[tuple[float, float], ...]:
+    return tuple((point.at, point.y) for point in load.series(name) if point.at is not None)
 
 
 def _write_curves(

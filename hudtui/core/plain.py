@@ -51,7 +51,10 @@ def to_plain(value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
     """
     import msgspec
 
-    plain = _plain(value) if is_dataclass(value) else msgspec.to_builtins(value)
+    if is_dataclass(value):
+        names = (field.name for field in fields(value) if field.name not in without)
+        return {name: _plain(getattr(value, name)) for name in names}
+    plain = msgspec.to_builtins(value)
     return {name: one for name, one in plain.items() if name not in without}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.command import hudtui
-from support.tracker_files import WANDB_RUN, history, wandb_file
+from support.tracker_files import WANDB_RUN, history, stats, wandb_file
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +64,20 @@ def test_what_cannot_be_read_is_said() -> None:
     assert "has no records" in hudtui("runs", "records", "./empty.log", code=2).stderr
     assert "is no path" in hudtui("runs", "records", "local", code=2).stderr
     assert "expression" in hudtui("runs", "records", "./empty.log", "--grep", "(", code=2).stderr
+
+
+def test_the_load_of_the_machines_of_a_run() -> None:
+    load = [
+        stats(1700000000 + n, {"gpu.0.gpu": 50 + n, "gpu.1.gpu": 5, "cpu": n}) for n in range(3)
+    ]
+    Path("run-1.wandb").write_bytes(wandb_file([history({"_step": 0, "loss": 1.0}), *load]))
+    lines = hudtui("runs", "metrics", "./run-1.wandb", "--machine").stdout.splitlines()
+    rows = [line.split()[:4] for line in lines]
+    assert ["GPU", "0", "52", "50"] in rows and ["GPU", "1", "5", "5"] in rows
+    assert ["cpu", "2", "0", "2"] in rows
+    told = json.loads(hudtui("runs", "metrics", "./run-1.wandb", "--machine", "--json").stdout)
+    (run,) = told["runs"]
+    assert run["maps"][0]["rows"][0]["samples"][-1] == [1700000002.0, 52]
+    assert run["series"]["cpu"][0] == [1700000000.0, 0]
+    refused = hudtui("runs", "metrics", "./run-1.wandb", "--machine", "--csv", "-", code=2)
+    assert "the load is printed" in refused.stderr

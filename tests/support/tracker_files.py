@@ -85,6 +85,15 @@ def history(values: Mapping[str, Any]) -> bytes:
     return b"\x12" + _size(len(items)) + items
 
 
+def stats(at: int, values: Mapping[str, float]) -> bytes:
+    """A record of W&B with a sample of the load of the machine, at a time in seconds."""
+    items = (
+        field(3, field(1, name.encode()) + field(16, json.dumps(value).encode()))
+        for name, value in values.items()
+    )
+    return field(7, field(2, b"\x08" + _size(at)) + b"".join(items))
+
+
 def field(number: int, data: bytes) -> bytes:
     """A field of a protobuf message that holds bytes."""
     return _size(number << 3 | 2) + _size(len(data)) + data

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hudtui.core.runs.heat import HeatMap, HeatRow
 from hudtui.core.runs.status import GpuLoad, NodeView, RunView
 from hudtui.core.runs.values import RunSummary
 from hudtui.tui.runs.machine import machine_rows
+from hudtui.tui.widgets.heat_maps import heat_lines
 
 
 def test_each_node_is_a_row_of_the_machine_with_its_state() -> None:
@@ -39,3 +41,19 @@ def test_many_nodes_share_a_line_where_there_is_little_room() -> None:
     assert [line.split("  ")[0] for line in small] == ["8 GPUs", "node 9", "14 nodes"]
     assert "me@9 does not answer" in small[1]
     assert "50 %" in small[2] and "40/80 GiB" in small[2] and "running" in small[2]
+
+
+def test_a_map_has_a_row_for_each_gpu_and_fits_into_any_width() -> None:
+    rows = tuple(
+        HeatRow(f"node 1 GPU {gpu}", tuple((10.0 * n, gpu * 10.0) for n in range(200)))
+        for gpu in range(3)
+    )
+    found = HeatMap("GPU utilization %", rows, 0, 100, 0, 1990)
+    for width in (160, 80, 40, 12):
+        lines = [line.plain for line in heat_lines(found, width)]
+        assert len(lines) == 6 and all(len(line) <= width for line in lines)
+    title, first, _, last, times, _ = (line.plain for line in heat_lines(found, 80))
+    assert title == "GPU utilization %  0 is 0, 9 is 100"
+    assert first.startswith("node 1 GPU 0 000") and first.endswith(" 0")
+    assert "2222" in last and last.endswith(" 20")
+    assert times.split() == ["0", "s", "33", "min"]

@@ -1046,6 +1046,19 @@ def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) 
     assert snap(_app(staged), size=size, run_before=ready)
 
 
+@pytest.mark.parametrize("size", [(160, 45)])
+def test_picture_of_the_heat_maps(snap: Any, staged: Path, size: tuple[int, int]) -> None:
+    async def ready(pilot: Any) -> None:
+        await pilot.press("5")
+        await _drawn(pilot, "grpo-1", "step 1/2")
+        await pilot.press("enter", "right_square_bracket")
+        await _drawn(pilot, "grpo-1", "step 1/2")
+        await pilot.press("H")
+        await until(pilot, lambda: "0 is 0, 9 is 100" in screen_text(pilot.app))
+
+    assert snap(_app(staged), size=size, run_before=ready)
+
+
 async def test_the_machine_is_a_row_for_each_of_its_parts(
     open_app: Any, staged: Path, screen_text: Any
 ) -> None:

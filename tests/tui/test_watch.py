@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support import tmux_world, vllm_server
-from support.tracker_files import WANDB_RUN, history, wandb_file
+from support.tracker_files import WANDB_RUN, history, stats, wandb_file
 from support.waiting import eventually, until
 from tui import test_run as runs
 
@@ -220,6 +220,52 @@ async def test_the_records_of_a_tracker_stand_in_a_tab_and_open_as_a_tree(
         await until(pilot, lambda: '"reward": 2.0' in screen_text(app))
         await pilot.press("escape", "I")
         await until(pilot, lambda: app.screen.NAME == "run" and app.screen.pane.tab == "log")
+
+
+def cluster(project: Path) -> Path:
+    """A run of W&B on two machines with four GPUs each."""
+    path, records = project / "run-1.wandb", []
+    for step in range(40):
+        load = {
+            f"gpu.{gpu}.{what}/l:{box}": base + 10.0 * gpu + step / 2
+            for gpu in range(4)
+            for box in ("b", "a")
+            for what, base in (("temp", 30), ("gpu", 10 if box == "a" else 40))
+        }
+        records += [
+            history({"_step": step, "_timestamp": 1700000000 + 15 * step, "reward": step / 40}),
+            stats(1700000000 + 15 * step, load),
+        ]
+    path.write_bytes(wandb_file(records))
+    return path
+
+
+async def show_maps(app: Any, pilot: Any, screen_text: Any, path: Path) -> None:
+    app.open_screen("run", file=str(path))
+    await until(pilot, lambda: "step 39" in screen_text(app))
+    await until(pilot, lambda: app.screen.pane.tab == "metrics")
+    await pilot.press("H")
+    await until(pilot, lambda: "a GPU 0" in screen_text(app))
+
+
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
+async def test_the_load_of_many_gpus_is_a_map(
+    open_app: Any, project: Path, screen_text: Any, size: tuple[int, int]
+) -> None:
+    async with open_app(project, size=size) as (app, pilot):
+        await show_maps(app, pilot, screen_text, cluster(project))
+        lines = [line.strip("│ ▇▄") for line in screen_text(app).splitlines()]
+        first = next(place for place, line in enumerate(lines) if "GPU utilization %" in line)
+        rows = [line.partition("▕")[2] or line for line in lines[first + 1 : first + 9]]
+        names = [f"{box} GPU {gpu}" for box in "ab" for gpu in range(4)]
+        assert [row[:7] for row in rows] == names
+        assert rows[0].split()[3][0] == "1" and rows[0].endswith(" 29.5")
+        assert rows[7].split()[3][0] == "7" and rows[7].endswith(" 89.5")
+        await pilot.press("pagedown")
+        await until(pilot, lambda: "GPU temperature °C" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "by step" in screen_text(app))
+        assert "a GPU 0" not in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(160, 45), (80, 24)])

@@ -350,7 +350,7 @@ async def read_external(place: ExternalPlace, *, thresholds: Thresholds | None =
     async with aclosing(watcher.follow(once=True)) as updates:
         async for _ in updates:
             pass
-    view = RunView(remembered_summary(place), metrics=watcher.numbers)
+    view = RunView(remembered_summary(place), metrics=watcher.numbers, load=watcher.load)
     if thresholds is None:
         return view
     await watcher.diagnose(last=True)

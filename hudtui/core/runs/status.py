@@ -29,8 +29,16 @@ _GPU_TITLES = {
     "°C": "GPU temperature °C",
     "W": "GPU power W",
 }
-_WANDB_GPU = re.compile(r"gpu\.(\d+)\.(.+)")
-"""A series of W&B's of one GPU."""
+_WANDB_UNIT = re.compile(r"(gpu|tpu|trn|cpu|ipu)\.(\d{1,4})\.(.+)")
+"""A series of W&B's of one GPU, or of another processor."""
+_WANDB_TITLES = {
+    "gpu": "utilization %",
+    "memoryAllocated": "memory %",
+    "temp": "temperature °C",
+    "powerWatts": "power W",
+}
+_WANDB_MACHINE = "/l:"
+"""What stands in a series of W&B before the name of its machine, where several write one run."""
 _SHARES = ("%", "percent")
 """The ends of the names of series from 0 to 100."""
 _LONGEST = 10 * 365 * 86400.0
@@ -180,6 +188,8 @@ class NodeView:
     """Free bytes on its disk."""
     late: float = 0.0
     """Seconds by which its clock is behind that of node 0, where they differ much."""
+    load: MetricsReader = field(default_factory=MetricsReader)
+    """Load of its GPUs and of its machine over time."""
 
     @property
     def title(self) -> str:
@@ -308,10 +318,7 @@ class RunView:
                 ("disk GiB", self.machine.disk_total),
             ):
                 found[name] = (0.0, None if total is None else total / 2**30)
-        return {
-            name: (0.0, 100.0) if name.lower().endswith(_SHARES) else scale
-            for name, scale in found.items()
-        }
+        return {name: (0.0, 100.0) if _is_share(name) else scale for name, scale in found.items()}
 
     @property
     def load_groups(self) -> dict[str, dict[str, str]]:
@@ -321,11 +328,8 @@ class RunView:
         """
         found: dict[str, dict[str, str]] = {}
         for name in self.load.names:
-            gpu = _GPU_SERIES.fullmatch(name)
-            if gpu is not None:
-                found.setdefault(_GPU_TITLES[gpu[2]], {})[name] = f"GPU {gpu[1]}"
-            elif (foreign := _WANDB_GPU.fullmatch(name)) is not None:
-                found.setdefault(f"GPU {foreign[2]}", {})[name] = f"GPU {foreign[1]}"
+            if (unit := unit_of(name)) is not None:
+                found.setdefault(unit[0], {})[name] = unit[1]
             elif name.startswith("network "):
                 found.setdefault("network MB/s", {})[name] = name.removeprefix("network ")
             else:
@@ -358,7 +362,11 @@ class RunView:
             "expected_cost": self.expected_cost,
             "alarms": [alarm.to_json() for alarm in self.alarms],
             "stages": [stage.to_json() for stage in self.stages],
-            **({"nodes": [to_plain(node) for node in self.nodes]} if self.nodes else {}),
+            **(
+                {"nodes": [to_plain(node, without=("load",)) for node in self.nodes]}
+                if self.nodes
+                else {}
+            ),
             "result": self.result.to_json(),
             "metrics": {
                 name: [[point.x, point.y] for point in self.metrics.series(name)]
@@ -525,6 +533,25 @@ def server_text(server: ModelServer) -> str:
     return "  ".join(
         (server.stage, *(words.format(value) for value, words in told if value is not None))
     )
+
+
+def unit_of(name: str) -> tuple[str, str] | None:
+    """Return what a curve measures, and the GPU or machine that it is of: title and label.
+
+    None for one that is of no GPU, and of the run's only machine.
+    """
+    if (gpu := _GPU_SERIES.fullmatch(name)) is not None:
+        return _GPU_TITLES[gpu[2]], f"GPU {gpu[1]}"
+    name, _, machine = name.partition(_WANDB_MACHINE)
+    if (unit := _WANDB_UNIT.fullmatch(name)) is not None:
+        kind, title = unit[1].upper(), _WANDB_TITLES.get(unit[3], unit[3])
+        return f"{kind} {title}", f"{machine} {kind} {unit[2]}".strip()
+    return (name, machine) if machine else None
+
+
+def _is_share(name: str) -> bool:
+    title, _ = unit_of(name) or (name, "")
+    return title.lower().endswith(_SHARES)
 
 
 def gpu_busy_series(gpu: GpuLoad) -> str:

@@ -86,6 +86,8 @@ _LOG_LOOK = 256 * 1024
 """Largest number of bytes of a log that one refresh searches for symptoms."""
 _METRICS_LOOK = 16 * 1024 * 1024
 """Largest number of bytes of the metrics that one refresh reads; the newest are read."""
+_LOAD_LOOK = 256 * 1024
+"""Largest number of bytes of the load of a node that one refresh reads; the newest are read."""
 _LATE = 5.0
 """Seconds without an answer from the machine after which a view is marked as old
 (`RunView.away`)."""
@@ -473,7 +475,7 @@ class Monitor:
             machine=seen.machine,
             nodes=nodes,
             servers=tuple(servers.values()),
-            load=seen.load,
+            load=seen.loads[0],
             cost=summary.cost(now),
             left=left,
             expected_cost=expected_cost(machine.record.spec, summary, left, now),
@@ -515,6 +517,7 @@ class Monitor:
                 silent,
                 left=over and status.state not in END_STATES,
                 gpus=seen.gpus[peer.node],
+                load=seen.loads[peer.node],
                 disk_free=status.disk_free,
                 late=late if abs(late) > SILENT else 0.0,
             )
@@ -798,11 +801,12 @@ class _RunReader:
         self.result = RunResult()
         count = machine.record.plan.nodes
         places = [RunFolder(machine.host, machine.record, node) for node in range(count)]
-        self._gpu_files = [TailReader(place.path("gpu.jsonl"), most=64 * 1024) for place in places]
+        self._gpu_files = [TailReader(place.path("gpu.jsonl"), most=_LOAD_LOOK) for place in places]
         self.gpus: list[tuple[GpuLoad, ...]] = [()] * count
         """The newest load of the GPUs of each node."""
         self.machine: MachineLoad | None = None
-        self.load = MetricsReader()
+        self.loads = [MetricsReader() for _ in range(count)]
+        """The load of each node over time; that of node 0 also has its model servers."""
         self._servers = [
             ServerMonitor(stage.name, stage.ready.port)
             for stage in machine.record.plan.stages
@@ -898,7 +902,7 @@ class _RunReader:
         )
 
     async def read_gpus(self, host: Host, node: int = 0) -> None:
-        """Read what is new of a node's load; the curves and the machine are those of node 0."""
+        """Read what is new of a node's load; the machine is that of node 0."""
         for line in (await self._gpu_files[node].read(host)).data.splitlines():
             try:
                 row = json.loads(line)
@@ -909,7 +913,7 @@ class _RunReader:
             self.gpus[node] = read_gpus(row) or self.gpus[node]
             if node == 0:
                 self.machine = read_machine(row) or self.machine
-                self.load.add({**gpu_load(row), "time": row.get("at")})
+            self.loads[node].add({**gpu_load(row), "time": row.get("at")})
 
     async def ask_servers(
         self, host: Host, stages: Iterable[StageView], now: float
@@ -937,7 +941,7 @@ class _RunReader:
         for watch in watches:
             server = await watch.ask(host, now)
             if server is not None and (told := server_load(server)):
-                self.load.add({**told, "time": now})
+                self.loads[0].add({**told, "time": now})
 
     async def read_log(self, host: Host, stage: StageView) -> dict[str, float]:
         """Search a stage's log for symptoms.

@@ -18,6 +18,7 @@ from hudtui.tui.results.transcript import reward_text
 from hudtui.tui.widgets.dialog import Dialog, dialog_title
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.shades import shade
 
 if TYPE_CHECKING:
     from hudtui.core.results.queries import StepMap
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 _MUTED = "$foreground-muted"
 _LABEL = 28
 """Largest width of a task's name, in cells."""
-
-
-def _shade(digit: str) -> str:
-    """Return the style of a cell. The cell also shows the digit, for terminals without colours."""
-    if not digit.isdigit():
-        return _MUTED
-    return (
-        f"{'$background' if int(digit) > 5 else '$foreground'} on $primary {10 + 10 * int(digit)}%"
-    )
 
 
 class RewardMap(Acting, Widget, can_focus=True):
@@ -117,7 +109,7 @@ class RewardMap(Acting, Widget, can_focus=True):
             for number, step in enumerate(steps, self._left):
                 digit = self.found.digit(self.found.groups.get((task, step)))
                 style = (
-                    "bold reverse" if (place, number) == (self.row, self.column) else _shade(digit)
+                    "bold reverse" if (place, number) == (self.row, self.column) else shade(digit)
                 )
                 parts.append((digit.ljust(cell), style))
             lines.append(Content.assemble(*parts))

@@ -5,8 +5,9 @@ Rows for GPUs, model servers, processors, memory, disk and network, and their cu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 
 if TYPE_CHECKING:
+    from hudtui.core.runs.heat import HeatMap
     from hudtui.core.runs.status import GpuLoad, NodeView, RunView
     from hudtui.core.training.metrics import MetricsReader
 
@@ -252,6 +254,13 @@ def _bar_parts(bar: _Bar, width: int, words: int, colour: str) -> list[tuple[str
     ]
 
 
+def heat_of(view: RunView) -> Callable[[], Sequence[HeatMap]] | None:
+    """Return what makes maps of the load of a run's GPUs and nodes; None without any."""
+    from hudtui.core.runs.heat import has_heat_maps, heat_maps
+
+    return partial(heat_maps, view) if has_heat_maps(view) else None
+
+
 class MachinePane(MetricsPane):
     """The load of a run's machine: rows, and curves by time below them."""
 
@@ -275,7 +284,17 @@ class MachinePane(MetricsPane):
         if view is None:
             self.show(())
         else:
-            self.show([Numbers(view.summary.name, view.load, view.scales, view.load_groups)])
+            self.show(
+                [
+                    Numbers(
+                        view.summary.name,
+                        view.load,
+                        view.scales,
+                        view.load_groups,
+                        heat=heat_of(view),
+                    )
+                ]
+            )
         self._show_rows()
 
     def on_resize(self) -> None:

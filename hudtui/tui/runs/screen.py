@@ -24,6 +24,7 @@ from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.diagnosis import DiagnosisPane
 from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
+from hudtui.tui.runs.machine import heat_of
 from hudtui.tui.runs.run_pane import ALL_TABS, RunPane
 from hudtui.tui.runs.words import facts_of, head, onsets, planned, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen, started
@@ -940,6 +941,7 @@ class RunScreen(HudtuiScreen):
                 marks=onsets(view.diagnosis),
                 load=self._load_of(view),
                 about=facts_of(view, self._settings) if view is self.view else (),
+                heat=heat_of(view) if view is self.view else None,
             )
             for view in views
         )

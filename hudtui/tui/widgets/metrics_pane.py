@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partialmethod
 from pathlib import Path
@@ -52,9 +52,11 @@ from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
+    from hudtui.core.runs.heat import HeatMap
     from hudtui.core.training.curve_files import Trace
     from hudtui.core.training.metrics import MetricsReader, Point
     from hudtui.tui.app import HudtuiApp
+    from hudtui.tui.widgets.heat_maps import HeatMaps
 
 WEIGHTS = (0.0, 0.6, 0.9)
 """How strongly curves may be smoothed."""
@@ -99,6 +101,8 @@ class Numbers:
     """The load of the run's machine, drawn after its own numbers on the same x axis."""
     about: tuple[Facts, ...] = ()
     """What the bar beside the charts says of the run."""
+    heat: Callable[[], Sequence[HeatMap]] | None = None
+    """Returns the load of its GPUs and nodes as maps; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -917,6 +921,20 @@ class MetricsPane(Acting, Vertical):
                     "enter",
                     palette=False,
                 ),
+                AppAction(
+                    "plots.heat",
+                    "Heat map",
+                    "Show the load of GPUs and nodes as maps, a row for each and a column for each "
+                    "time, or the charts again.",
+                    "H",
+                    palette=False,
+                    when=(
+                        unless(
+                            lambda pane: pane.maps is not None,
+                            "nothing is known of the load of GPUs",
+                        ),
+                    ),
+                ),
                 by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
                 by_key(
                     "plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"
@@ -1090,6 +1108,8 @@ class MetricsPane(Acting, Vertical):
         self._key: object = None
         self._first: str | None = None
         """The run that was drawn above the others at last."""
+        self._heat: HeatMaps | None = None
+        """The maps, once somebody has looked at them."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="plot-room"):
@@ -1127,6 +1147,45 @@ class MetricsPane(Acting, Vertical):
             self.charts.runs = tuple(runs)
             self._fit_bar()
             self._make_anew()
+            self._show_heat()
+
+    @property
+    def maps(self) -> Callable[[], Sequence[HeatMap]] | None:
+        """What returns the load of the first run as maps; None without any."""
+        runs = self.charts.runs
+        return runs[0].heat if runs else None
+
+    @property
+    def hot(self) -> bool:
+        """Whether the maps stand in place of the charts."""
+        return self._heat is not None and self._heat.display
+
+    async def action_heat(self) -> None:
+        if self._heat is None:
+            from hudtui.tui.widgets.heat_maps import HeatMaps
+
+            self._heat = HeatMaps(id="plot-heat")
+            await self.query_one("#plot-room").mount(self._heat)
+            self._heat.display = False
+        self._turn_to_maps(not self._heat.display)
+
+    def _turn_to_maps(self, maps: bool) -> None:
+        """Show the maps, or the charts again."""
+        assert self._heat is not None
+        self._heat.display = maps
+        for charts in (self.query_one(_ChartsPage), self._values, self._words):
+            charts.display = not maps
+        self._show_heat()
+        self.focus()
+        self.refresh_bindings()
+
+    def _show_heat(self) -> None:
+        if self._heat is None or not self._heat.display:
+            return
+        if self.maps is None:
+            self._turn_to_maps(False)
+        else:
+            self._heat.show_maps(self.maps())
 
     def on_mount(self) -> None:
         """Colours depend on the theme, and the first charts on the user."""
@@ -1250,8 +1309,9 @@ class MetricsPane(Acting, Vertical):
     # ----------------------------------------------------------------------------------------------
 
     def focus(self, scroll_visible: bool = True) -> MetricsPane:
-        """The charts take the focus."""
-        self.query_one(_ChartsPage).focus(scroll_visible)
+        """The charts take the focus, or the maps in their place."""
+        front = self._heat if self.hot and self._heat is not None else self.query_one(_ChartsPage)
+        front.focus(scroll_visible)
         return self
 
     def offers(self, action_id: str) -> bool:
@@ -1259,6 +1319,8 @@ class MetricsPane(Acting, Vertical):
 
         Enter is the pane's where it opens something.
         """
+        if self.hot and action_id.startswith("plots."):
+            return action_id in ("plots.heat", "plots.all")
         if action_id == "plots.all":
             return self._is_part() or bool(self.charts.wanted)
         return super().offers(action_id)
@@ -1297,7 +1359,9 @@ class MetricsPane(Acting, Vertical):
         self._zoom(not self.charts.alone)
 
     def action_all(self) -> None:
-        if self._is_part():
+        if self.hot:
+            self._turn_to_maps(False)
+        elif self._is_part():
             self.whole_again()
         else:
             self._filter.value = ""

@@ -1,0 +1,141 @@
+"""The load of many GPUs and nodes as maps: a row for each of them, a column for each time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.runs.status import unit_of
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.status import RunView
+    from hudtui.core.training.metrics import MetricsReader
+
+_FIRST = ("utilization %", "memory %", "memory GiB", "temperature °C", "power W")
+"""Ends of the titles of maps that come first."""
+_OF_NODES = {"CPU %": "CPU %", "memory GiB": "memory of the machine GiB"}
+"""Curves of a machine that have a map where a run has several, and its title."""
+
+Samples = tuple[tuple[float, float], ...]
+"""Times in seconds since the epoch, growing, and values."""
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """The samples of a GPU, or of a node."""
+
+    label: str
+    samples: Samples
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One measure of many GPUs or nodes over time."""
+
+    title: str
+    rows: tuple[HeatRow, ...]
+    low: float
+    """The value of the coldest cell."""
+    high: float
+    """The value of the hottest cell."""
+    begin: float
+    """When the first column begins, in seconds since the epoch."""
+    end: float
+
+    @property
+    def most(self) -> int:
+        """Most samples of a row."""
+        return max(len(row.samples) for row in self.rows)
+
+    def cells(self, row: HeatRow, columns: int) -> list[float | None]:
+        """Return the mean of the samples of each column; None where there is none.
+
+        A sample stands for the column after its own, too, where that has none.
+        """
+        wide = max(self.end - self.begin, 1e-9) / columns
+        sums, counts = [0.0] * columns, [0] * columns
+        for at, value in row.samples:
+            place = min(max(int((at - self.begin) / wide), 0), columns - 1)
+            sums[place] += value
+            counts[place] += 1
+        found: list[float | None] = [
+            total / count if count else None for total, count in zip(sums, counts, strict=True)
+        ]
+        return [
+            found[place - 1] if one is None and place else one for place, one in enumerate(found)
+        ]
+
+    def digit(self, value: float | None) -> str:
+        """Return where a value lies between coldest and hottest: 0 to 9, `·` for none."""
+        if value is None:
+            return "·"
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return str(min(max(int(share * 10), 0), 9))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the map as plain data, with every sample."""
+        rows = [{"label": row.label, "samples": row.samples} for row in self.rows]
+        return {"title": self.title, "low": self.low, "high": self.high, "rows": rows}
+
+
+def heat_maps(view: RunView) -> tuple[HeatMap, ...]:
+    """Return the maps of a run's machines: those of GPUs, and with several machines of nodes."""
+    found: dict[str, list[HeatRow]] = {}
+    loads = [("", view.load), *((f"node {one.node}", one.load) for one in view.nodes)]
+    several = len(loads) > 1
+    for node, load in loads:
+        name = (node or "node 0") if several else ""
+        for title, row in _rows(load, name):
+            found.setdefault(title, []).append(row)
+    maps = [_map(title, rows) for title, rows in found.items()]
+    return tuple(sorted(maps, key=lambda one: _rank(one.title)))
+
+
+def has_heat_maps(view: RunView) -> bool:
+    """Return whether there is a map, without the samples."""
+    names = (*view.load.names, *(name for node in view.nodes for name in node.load.names))
+    return any(unit_of(name) is not None for name in names)
+
+
+def _rank(title: str) -> int:
+    return next((place for place, end in enumerate(_FIRST) if title.endswith(end)), len(_FIRST))
+
+
+def _rows(load: MetricsReader, node: str) -> list[tuple[str, HeatRow]]:
+    found = []
+    for name in load.names:
+        if (unit := unit_of(name)) is not None:
+            title, label = unit
+        elif node and name in _OF_NODES:
+            title, label = _OF_NODES[name], ""
+        else:
+            continue
+        samples = tuple((point.at, point.y) for point in load.series(name) if point.at is not None)
+        if samples:
+            label = clean_line(f"{node} {label}".strip(), 40)
+            found.append((clean_line(title, 60), HeatRow(label, tuple(sorted(samples)))))
+    return found
+
+
+def _map(title: str, rows: Sequence[HeatRow]) -> HeatMap:
+    values = [value for row in rows for _, value in row.samples]
+    low, high = (0.0, 100.0) if title.endswith("%") else (min(values), max(values))
+    low = 0.0 if title.endswith("GiB") else low
+    begin = min(row.samples[0][0] for row in rows)
+    return HeatMap(
+        title,
+        tuple(sorted(rows, key=lambda row: _natural(row.label))),
+        low,
+        high,
+        begin,
+        max(row.samples[-1][0] for row in rows),
+    )
+
+
+def _natural(label: str) -> list[tuple[bool, int, str]]:
+    """Return a key that puts GPU 2 before GPU 10."""
+    parts = re.split(r"(\d{1,9})", label)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
