@@ -46,11 +46,12 @@ from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed, lock_run, unfinished_runs
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.status import RunView
+from hudtui.core.runs.stop_on import stop_at_finding
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.unattended import find_unattended
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.training.plan import Stage
+from hudtui.core.training.plan import PlanOutput, Stage
 from hudtui.sim import PrimeSimulator
 
 Make = Callable[..., RunRecord]
@@ -67,7 +68,8 @@ class World:
     store: RunStore
 
     def record(self, *scripts: str, rent: dict[str, Any] | None = None, **more: Any) -> RunRecord:
-        spec_more = {key: more.pop(key) for key in ("output_dir", "limits") if key in more}
+        known = ("output_dir", "limits", "stop_on", "engine")
+        spec_more = {key: more.pop(key) for key in known if key in more}
         made = self.make(*scripts, **more)
         wish = Rental(
             "prime",
@@ -78,8 +80,14 @@ class World:
             **(rent or {}),
         )
         spec = replace(made.spec, rent=wish, **spec_more)
+        outputs = (*made.plan.outputs, PlanOutput("out/traces.jsonl", "traces"))
         record = replace(
-            made, host=pod_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec
+            made,
+            engine=spec.engine,
+            host=pod_host(wish.machine),
+            folder=f".hudtui/runs/{made.id}",
+            spec=spec,
+            plan=replace(made.plan, outputs=outputs),
         )
         self.store.add(record)
         return record
@@ -258,6 +266,92 @@ async def test_what_is_missing_here_is_told_before_anything_is_rented(world: Wor
         await world.tend(record)
     assert world.store.summary(record.id).state == "failed"
     assert world.created == 0 and world.broker.ledger.records(alive=False) == ()
+
+
+def training(folder: Path, rows: list[dict[str, float]], *, fails_from: int = 1_000) -> Stage:
+    """A training that has written these metrics and its episodes, and waits for `out/go`.
+
+    From a step on all calls of the episodes fail.
+    """
+    metrics, traces = folder / "metrics", folder / "traces"
+    metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    lines = []
+    for step in range(1, len(rows) + 1):
+        record = {
+            **dict(version=2, task="t", stop="max_turns", error=None, scores={"reward": 0.3}),
+            **dict(info={"step": step}, turn_count=2, slips={"failed": 2 * (step >= fails_from)}),
+            **dict(messages=[{"role": "user", "content": "x" * 10_000}], turns=[]),
+        }
+        lines.append(json.dumps(record, separators=(",", ":")) + "\n")
+    traces.write_text("".join(lines))
+    wait = "until [ -e out/go ]; do sleep 0.05; done"
+    script = f"cat {traces} >out/traces.jsonl; cat {metrics} >out/metrics.jsonl; {wait}"
+    return Stage("s0", ("bash", "-c", script), grace=1.0)
+
+
+ROWS = [{"step": n, "reward": 0.3 + n % 5 / 50, "reward_std": 0.2} for n in range(1, 61)]
+
+
+async def read_to(monitor: Monitor, record: RunRecord, steps: int) -> RunView:
+    """The view of a run whose steps are all diagnosed."""
+    while True:
+        with contextlib.suppress(MachineError, RunError):
+            view = await monitor.view(record.id)
+            if view.diagnosis is not None and view.diagnosis.steps == steps:
+                return view
+            monitor = Monitor(monitor.store)  # looks again, and not only after some seconds
+        await asyncio.sleep(0.05)
+
+
+async def test_episodes_on_a_rented_machine_stop_the_run_and_its_machine_once(
+    world: World, tmp_path: Path
+) -> None:
+    stage = training(tmp_path, ROWS, fails_from=30)
+    record = world.record(stages=(stage,), engine="trl", stop_on=("tools-fail",))
+    tending = asyncio.create_task(world.tend(record))
+    async with asyncio.timeout(90):
+        view = await read_to(Monitor(world.store), record, 60)
+        why = await stop_at_finding(view, world.store)
+        await tending
+    assert why is not None and why.startswith("stopped on tools-fail: Many tool calls fail (")
+    assert ", since step " in why and "tools-fail" in [alarm.kind for alarm in view.alarms]
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.why, summary.machine) == ("stopped", why, "released")
+    ended = [one for one in world.sim.requests if one.method == "DELETE"]
+    assert (world.created, len(ended), len(world.sim.alive)) == (1, 1, 0)
+    home = await Monitor(world.store).view(record.id)
+    assert home.diagnosis is not None
+    assert [one.signature for one in home.diagnosis.findings] == ["tools-fail"]
+
+
+async def test_critical_trouble_ends_run_and_machine_while_nobody_looks(
+    world: World, tmp_path: Path
+) -> None:
+    rows = [{**row, "reward": 0.0, "reward_std": 0.0} for row in ROWS]
+    stage = training(tmp_path, rows)
+    record = world.record(stages=(stage,), engine="trl", stop_on=("critical",))
+    async with asyncio.timeout(90):
+        await world.tend(record)
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("stopped", "released")
+    assert str(summary.why).startswith("stopped on constant-reward: all rewards of a group")
+    ended = [one for one in world.sim.requests if one.method == "DELETE"]
+    assert (world.created, len(ended), len(world.sim.alive)) == (1, 1, 0)
+
+
+async def test_a_healthy_training_on_a_rented_machine_goes_on_to_its_end(
+    world: World, tmp_path: Path
+) -> None:
+    stage = training(tmp_path, ROWS)
+    record = world.record(stages=(stage,), engine="trl", stop_on=("critical", "tools-fail"))
+    tending = asyncio.create_task(world.tend(record))
+    async with asyncio.timeout(90):
+        view = await read_to(Monitor(world.store), record, 60)
+        assert await stop_at_finding(view, world.store) is None and not view.alarms
+        assert world.store.summary(record.id).state == "running"
+        await world.put(record, "out/go")
+        await tending
+    assert world.store.summary(record.id).state == "finished" and not world.sim.alive
 
 
 async def test_an_offer_that_is_gone_fails_the_run_and_rents_nothing(world: World) -> None:
