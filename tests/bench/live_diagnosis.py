@@ -5,7 +5,7 @@
 Another process writes, for each run, a step every some seconds, as a rehearsal does: 32 episodes of
 about 6 kB and a line of metrics, after 500 steps that are there already. This one looks at each run
 twice a second, as the screen Runs does. Printed: its processor time a run, in percent of one core
-and without the start, with the diagnosis and without it, and what the diagnosis said at the end.
+and without the start, in all and of the diagnosis alone, and what the diagnosis said at the end.
 From the middle of the time on, all calls of the episodes fail.
 """
 
