@@ -53,7 +53,13 @@ class RunLogs(ReadLogs):
         """Follow a log; one that is followed already is not read again."""
         if self._shown != log:
             self._shown = log
-            self.read(self.main, log)
+            if self.is_mounted:
+                self.read(self.main, log)
+
+    def on_mount(self) -> None:
+        """Read the log that was to be shown before its tab was."""
+        if self._shown is not None:
+            self.read(self.main, self._shown)
 
     def hear(self, away: float | None) -> None:
         """Show for how many seconds the machine has not answered; None if it answers."""

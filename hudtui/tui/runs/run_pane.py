@@ -156,8 +156,8 @@ class RunTabs(TabbedContent):
 class RunPane(Pane):
     """A run.
 
-    The content of a tab is created when the tab is first shown, and drawn only while it is the
-    active tab.
+    A tab is created when the run has something for it, and its content when it is first shown. The
+    content is drawn only while its tab is the active one.
 
     Args:
         logs: The widget with the run's logs. Its `front`, if any, receives the focus.
@@ -177,8 +177,12 @@ class RunPane(Pane):
         self.logs = logs
         self.names: tuple[str, ...] = ALL_TABS
         """The tabs that are shown."""
-        self._contents: dict[str, Widget] = {"log": logs}
-        """The content of the tabs that were created, by their names."""
+        self._first = "log"
+        """The tab that is shown first."""
+        self._created: list[str] = []
+        """The tabs that were created."""
+        self._contents: dict[str, Widget] = {}
+        """The content of the tabs that were shown, by their names."""
         self._mounts: dict[str, AwaitMount] = {}
         self._waiting: dict[str, Callable[[Any], object]] = {}
         """Functions that draw the newest state into the content of a tab, by the names of the
@@ -187,27 +191,42 @@ class RunPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield self._head
-        with RunTabs(id="run-tabs", initial="log"):
-            for name in ALL_TABS:
-                yield TabPane(_TITLES[name], *([self.logs] if name == "log" else []), id=name)
+        with RunTabs(id="run-tabs", initial=self._first):
+            for name in self.names:
+                content = [self._content(name)] if name == self._first else []
+                self._created.append(name)
+                yield TabPane(_TITLES[name], *content, id=name)
+
+    def begin_with(self, *names: str) -> None:
+        """Create these tabs alone at the first paint, and show the first of them.
+
+        Call it before the pane is mounted. The order on the screen is that of `ALL_TABS`.
+        """
+        self._first = names[0]
+        self.names = tuple(name for name in ALL_TABS if name in names)
+
+    def _content(self, tab: str) -> Widget:
+        """Create the content of a tab."""
+        makers: Mapping[str, Callable[[], Widget]] = {
+            "log": lambda: self.logs,
+            "diagnosis": lambda: DiagnosisPane(id="run-diagnosis"),
+            "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
+            "records": lambda: RunLogs(
+                cast("Any", self.screen), empty="The records appear here.", id="run-records"
+            ),
+            "machine": lambda: MachinePane(id="run-machine"),
+            "result": lambda: FoundRows(id="run-result"),
+            "events": lambda: FoundRows(id="run-events"),
+            "plan": lambda: FoundLines(hang=11, id="run-plan"),
+            "settings": lambda: RunSettings(id="run-settings"),
+        }
+        self._contents[tab] = content = makers[tab]()
+        return content
 
     async def _come_forward(self, tab: str) -> None:
         """Create the content of a tab if it does not exist yet, and update it."""
         if tab not in self._contents:
-            makers: Mapping[str, Callable[[], Widget]] = {
-                "diagnosis": lambda: DiagnosisPane(id="run-diagnosis"),
-                "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
-                "records": lambda: RunLogs(
-                    cast("Any", self.screen), empty="The records appear here.", id="run-records"
-                ),
-                "machine": lambda: MachinePane(id="run-machine"),
-                "result": lambda: FoundRows(id="run-result"),
-                "events": lambda: FoundRows(id="run-events"),
-                "plan": lambda: FoundLines(hang=11, id="run-plan"),
-                "settings": lambda: RunSettings(id="run-settings"),
-            }
-            self._contents[tab] = content = makers[tab]()
-            self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(content)
+            self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(self._content(tab))
         if tab in self._mounts:
             await self._mounts[tab]
         self._draw()
@@ -387,9 +406,14 @@ class RunPane(Pane):
             return
         self.names = tuple(names)
         tabs = self.query_one("#run-tabs", TabbedContent)
+        for place, name in enumerate(ALL_TABS):
+            if name in names and name not in self._created:
+                behind = (one for one in ALL_TABS[place:] if one in self._created)
+                tabs.add_pane(TabPane(_TITLES[name], id=name), before=next(behind, None))
+                self._created.append(name)
         if self.tab not in names:
             tabs.active = "log" if "log" in names else names[0]
-        for name in ALL_TABS:
+        for name in self._created:
             (tabs.show_tab if name in names else tabs.hide_tab)(name)
 
     async def next_tab(self, by: int = 1) -> None:

@@ -115,7 +115,7 @@ class RunScreen(HudtuiScreen):
 
     NAME = "run"
     TITLE = "run"
-    AUTO_FOCUS = "#run-list VirtualTable"
+    AUTO_FOCUS = "#run-list.-first VirtualTable"
     CSS_PATH = "runs.tcss"
     HELP = (
         "The runs of this project, the newest first. {key:table.select} opens the run under the "
@@ -388,6 +388,14 @@ class RunScreen(HudtuiScreen):
         """The run whose plan is shown."""
 
     def content(self) -> Iterable[Widget]:
+        from hudtui.core.runs.external import ExternalRun
+
+        external = (self.opened_with or {}).get("external")
+        if isinstance(external, ExternalRun):
+            self.panes.begin_with(self.pane)
+            self.pane.begin_with(*(("metrics", "log") if external.measures else ("log",)))
+        else:
+            self.runs.add_class("-first", update=False)
         yield EmptyState("Reading the runs …", id="run-empty")
         yield Horizontal(self.panes, id="run-box")
 
@@ -509,7 +517,7 @@ class RunScreen(HudtuiScreen):
                 self.panes.open(self.pane)
         if first:
             self._follow()
-            if self.focused is None:
+            if self.focused is None and self.panes.current is not self.pane:
                 self.call_after_refresh(self.runs.focus)
         self.refresh_bindings()
 

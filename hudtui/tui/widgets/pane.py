@@ -391,6 +391,14 @@ class Panes(Acting, Container):
         self._front = pane
         self.rearrange()
 
+    def begin_with(self, pane: Pane) -> None:
+        """Show one pane alone from the first paint on; call it before the panes are mounted.
+
+        Zooming later would work out every style a second time.
+        """
+        self._front, self._zoomed = pane, True
+        self.add_class("-alone", update=False)
+
     def rearrange(self) -> None:
         """Show all panes that are not disabled, or the front one alone.
 
@@ -448,7 +456,8 @@ class Panes(Acting, Container):
     def on_mount(self) -> None:
         """Panes of a narrow terminal are never all shown first."""
         self._narrow = self.app.size.width < self._least_width
-        if self._narrow:
+        self._zoomed = self._zoomed and not self._narrow
+        if self.alone:
             self.rearrange()
         self.call_after_refresh(self.rearrange)  # once the screen has disabled panes of its own
 
