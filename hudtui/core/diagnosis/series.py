@@ -10,14 +10,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hudtui.core.training.metrics import Point
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+    from hudtui.core.training.metrics import Point
+
+    Numbers = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 _BLOCKS = 40
 """Most blocks of a trend: neighbouring steps depend on each other, their blocks hardly."""
@@ -25,6 +28,19 @@ _PIECES = 80
 """Most pieces of a series in which the beginning of a change is sought."""
 _HOLDS = 0.8
 """Share of the steps of a stretch that show a condition which holds there."""
+
+
+def _median(values: Numbers) -> Any:
+    """Return the median along the last axis, the same number as `np.median`.
+
+    That imports the masked arrays of numpy, for 20 ms and 3 MB.
+    """
+    count = values.shape[-1]
+    if not count:
+        return math.nan
+    low, high = (count - 1) // 2, count // 2
+    ordered = np.partition(values, (low, high), axis=-1)
+    return (ordered[..., low] + ordered[..., high]) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,28 +78,28 @@ class Series:
         half = self.window // 2
         padded = np.pad(self.y, half, mode="edge")
         windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
-        return np.asarray(np.median(windows, axis=1))
+        return np.asarray(_median(windows))
 
     @cached_property
     def start(self) -> float:
         """Level of the first tenth."""
-        return float(np.median(self.y[: max(3, len(self) // 10)]))
+        return float(_median(self.y[: max(3, len(self) // 10)]))
 
     @cached_property
     def now(self) -> float:
         """Level of the last tenth."""
-        return float(np.median(self.y[-max(3, len(self) // 10) :]))
+        return float(_median(self.y[-max(3, len(self) // 10) :]))
 
     @cached_property
     def noise(self) -> float:
         """Standard deviation of a single value about its neighbours."""
         if len(self) < 3:
             return 0.0
-        return float(1.4826 * np.median(np.abs(np.diff(self.y))) / math.sqrt(2))
+        return float(1.4826 * _median(np.abs(np.diff(self.y))) / math.sqrt(2))
 
     def level(self, start: int, end: int) -> float:
         """Return the median of the values from one place to another."""
-        return float(np.median(self.y[start:end]))
+        return float(_median(self.y[start:end]))
 
     def place(self, step: float) -> int:
         """Return the place of the first value at a step or after it; the last place at most."""
@@ -159,7 +175,7 @@ class Series:
         score = float(np.triu(signs, 1).sum())
         spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
         quarter = max(count // 4, 1)
-        rise = float(np.median(values[-quarter:]) - np.median(values[:quarter]))
+        rise = float(_median(values[-quarter:]) - _median(values[:quarter]))
         return (score - math.copysign(1, score)) / spread if score else 0.0, rise
 
 

@@ -334,6 +334,8 @@ class SessionWatcher:
         """The sources whose file was opened."""
         self._unread: set[str] = set()
         """The sources whose beginning was not searched for numbers."""
+        self._behind: set[str] = set()
+        """The sources that hold more than was read of them until now."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
         self._live = LiveDiagnosis()
         self._logs: dict[str, LogSource] = {}
@@ -383,7 +385,13 @@ class SessionWatcher:
         return with_spent(with_alarms(newest, self.alarms, self._live.settings), self.numbers)
 
     async def diagnose(self, *, last: bool = False) -> None:
-        """Look at the numbers again, if it is time; `last`: whatever the time."""
+        """Look at the numbers again, if it is time; `last`: whatever the time.
+
+        Not while what a tracker's file held at first is still being read: the half of a run says
+        something else about its health than the whole.
+        """
+        if self._behind and not last:
+            return
         await self._live.renew(self.numbers, last=last)
 
     def log(self, source: str) -> LogFile | None:
@@ -627,6 +635,8 @@ class SessionWatcher:
         at, kept = 0, deque[Row | str](maxlen=self._lines)
         if once and end == 0:
             return
+        if end:
+            self._behind.add(source.name)
         async with aclosing(self.host.follow(source.path)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 note = None
@@ -636,6 +646,8 @@ class SessionWatcher:
                 rows = tracker.feed(chunk.data)
                 self._take_about(tracker)
                 before, at = at, chunk.offset + len(chunk.data)
+                if at >= end or note:
+                    self._behind.discard(source.name)
                 if once and at >= end:
                     tracker.end()
                 if tracker.damaged > damaged:

@@ -56,6 +56,7 @@ _TEXT = 500
 """Longest text of a field, in characters."""
 _NAME = 200
 """Longest name of a series, in characters."""
+_PLAIN = frozenset({float, int})
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ def step_of(row: Mapping[str, Any]) -> float | None:
     return next((float(row[name]) for name in STEPS if name in row and is_number(row[name])), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Point:
     """One value of a series."""
 
@@ -637,6 +638,9 @@ class MetricsReader:
 
 def _held(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the plain values of a line, cut so that `ROW_CAP` lines take a bounded memory."""
+    short = len(row) <= _FIELDS and max(map(len, row), default=0) <= _NAME
+    if short and _PLAIN.issuperset(map(type, row.values())):
+        return row  # most lines are numbers alone: they are not copied
     plain = ((name, row[name]) for name in islice(row, _FIELDS) if len(name) <= _NAME)
     return {
         name: value[:_TEXT] if isinstance(value, str) else value

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import sqlite3
 import struct
 import time
@@ -60,6 +61,8 @@ _NAMES = 10_000
 """Most names of a file in memory."""
 _LINE = 10_000
 """Most characters of a line that is being printed."""
+_DECIMAL = re.compile(rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)")
+"""A number of JSON that is no integer."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -196,12 +199,16 @@ class WandbFile:
             name, text = _named_value(item)
             if split > 0 and text == item[split + 3 :] and len(self._names) < _NAMES:
                 self._names[item[:split]] = name
-        if name and text:
-            value = json.loads(text.decode())
-            if type(value) in (float, int):
-                found[name] = value
-            else:
-                found.update(_numbers({name: value}))
+        if not name or not text:
+            return
+        if _DECIMAL.fullmatch(text):
+            found[name] = float(text)  # what JSON makes of it, in a third of the time
+            return
+        value = json.loads(text.decode())
+        if type(value) in (float, int):
+            found[name] = value
+        else:
+            found.update(_numbers({name: value}))
 
     def _print(self, value: bytes) -> None:
         """Take a piece of what the program printed. A carriage return begins the line again."""
