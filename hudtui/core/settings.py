@@ -21,7 +21,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -311,6 +311,18 @@ def known_settings(platform: Platform) -> tuple[Setting, ...]:
 
     Its own first, then the built-in platforms' keys, then the services in common.
     """
+    providers = provider_settings()
+    if platform in BUILT_IN:  # by far the most: each variable is looked up in the settings of all
+        return _settings_of_built_in(BUILT_IN.index(platform), providers)
+    return _settings_of(platform, providers)
+
+
+@lru_cache(maxsize=8)
+def _settings_of_built_in(place: int, providers: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    return _settings_of(BUILT_IN[place], providers)
+
+
+def _settings_of(platform: Platform, providers: tuple[Setting, ...]) -> tuple[Setting, ...]:
     keys: dict[str, Setting] = {}
     for one in (platform, *BUILT_IN):
         site = one.urls.get("web")
@@ -337,8 +349,8 @@ def known_settings(platform: Platform) -> tuple[Setting, ...]:
                 for key in _OF_PLATFORM
             )
             keys.update({key.name: key for key in own})
-    programs = tuple(one for one in provider_settings() if one.kind == "command")
-    others = tuple(one for one in provider_settings() if one.kind != "command")
+    programs = tuple(one for one in providers if one.kind == "command")
+    others = tuple(one for one in providers if one.kind != "command")
     for key in _COMMON:
         for setting in (
             others if key is _KEYS_HERE else programs if key is _PROGRAMS_HERE else (key,)
