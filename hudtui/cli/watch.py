@@ -117,8 +117,8 @@ def _loads(views: Sequence[RunView], as_json: bool) -> None:
     for view in views:
         maps = list(heat_maps(view))
         names = [name for name in view.load.names if unit_of(name) is None]
-        rows = [HeatRow(clean_line(name, 60), _samples(view.load, name)) for name in names]
-        others = tuple(row for row in rows if row.samples)
+        rows = [HeatRow(clean_line(name, 60), *view.load.samples(name)) for name in names]
+        others = tuple(row for row in rows if row.times)
         told.append((view.summary, maps, others))
     if as_json:
         console.out_json(
@@ -144,15 +144,11 @@ def _loads(views: Sequence[RunView], as_json: bool) -> None:
             console.out()
             console.out(f"{one.title[:width]:<{width}}  {'LAST':>10}  {'MIN':>10}  {'MAX':>10}")
             for row in one.rows:
-                values = [value for _, value in row.samples]
+                values = row.values
                 cells = (values[-1], min(values), max(values))
                 numbers = "  ".join(f"{value:>10.4g}" for value in cells)
                 curve = sparkline(values, _CURVE, scale=(one.low, one.high) if one.high else None)
                 console.out(f"{row.label[:width]:<{width}}  {numbers}  {curve}")
-
-
-def _samples(load: MetricsReader, name: str) -> tuple[tuple[float, float], ...]:
-    return tuple((point.at, point.y) for point in load.series(name) if point.at is not None)
 
 
 def _write_curves(

@@ -45,7 +45,7 @@ def test_many_nodes_share_a_line_where_there_is_little_room() -> None:
 
 def test_a_map_has_a_row_for_each_gpu_and_fits_into_any_width() -> None:
     rows = tuple(
-        HeatRow(f"node 1 GPU {gpu}", tuple((10.0 * n, gpu * 10.0) for n in range(200)))
+        HeatRow(f"node 1 GPU {gpu}", [10.0 * n for n in range(200)], [gpu * 10.0] * 200)
         for gpu in range(3)
     )
     found = HeatMap("GPU utilization %", rows, 0, 100, 0, 1990)

@@ -19,16 +19,20 @@ _FIRST = ("utilization %", "memory %", "memory GiB", "temperature °C", "power W
 _OF_NODES = {"CPU %": "CPU %", "memory GiB": "memory of the machine GiB"}
 """Curves of a machine that have a map where a run has several, and its title."""
 
-Samples = tuple[tuple[float, float], ...]
-"""Times in seconds since the epoch, growing, and values."""
-
 
 @dataclass(frozen=True)
 class HeatRow:
     """The samples of a GPU, or of a node."""
 
     label: str
-    samples: Samples
+    times: Sequence[float]
+    """In seconds since the epoch."""
+    values: Sequence[float]
+
+    @property
+    def samples(self) -> list[tuple[float, float]]:
+        """Times and values in pairs."""
+        return list(zip(self.times, self.values, strict=True))
 
 
 @dataclass(frozen=True)
@@ -48,21 +52,22 @@ class HeatMap:
     @property
     def most(self) -> int:
         """Most samples of a row."""
-        return max(len(row.samples) for row in self.rows)
+        return max(len(row.times) for row in self.rows)
 
     def cells(self, row: HeatRow, columns: int) -> list[float | None]:
         """Return the mean of the samples of each column; None where there is none.
 
         A sample stands for the column after its own, too, where that has none.
         """
+        import numpy as np  # which takes longer than the first curves may
+
         wide = max(self.end - self.begin, 1e-9) / columns
-        sums, counts = [0.0] * columns, [0] * columns
-        for at, value in row.samples:
-            place = min(max(int((at - self.begin) / wide), 0), columns - 1)
-            sums[place] += value
-            counts[place] += 1
+        places = ((np.asarray(row.times) - self.begin) / wide).astype(int).clip(0, columns - 1)
+        sums = np.bincount(places, weights=row.values, minlength=columns)
+        counts = np.bincount(places, minlength=columns)
         found: list[float | None] = [
-            total / count if count else None for total, count in zip(sums, counts, strict=True)
+            float(total / count) if count else None
+            for total, count in zip(sums, counts, strict=True)
         ]
         return [
             found[place - 1] if one is None and place else one for place, one in enumerate(found)
@@ -113,25 +118,25 @@ def _rows(load: MetricsReader, node: str) -> list[tuple[str, HeatRow]]:
             title, label = _OF_NODES[name], ""
         else:
             continue
-        samples = tuple((point.at, point.y) for point in load.series(name) if point.at is not None)
-        if samples:
+        times, values = load.samples(name)
+        if times:
             label = clean_line(f"{node} {label}".strip(), 40)
-            found.append((clean_line(title, 60), HeatRow(label, tuple(sorted(samples)))))
+            found.append((clean_line(title, 60), HeatRow(label, times, values)))
     return found
 
 
 def _map(title: str, rows: Sequence[HeatRow]) -> HeatMap:
-    values = [value for row in rows for _, value in row.samples]
-    low, high = (0.0, 100.0) if title.endswith("%") else (min(values), max(values))
-    low = 0.0 if title.endswith("GiB") else low
-    begin = min(row.samples[0][0] for row in rows)
+    low, high = 0.0, 100.0
+    if not title.endswith("%"):
+        high = max(max(row.values) for row in rows)
+        low = 0.0 if title.endswith("GiB") else min(min(row.values) for row in rows)
     return HeatMap(
         title,
         tuple(sorted(rows, key=lambda row: _natural(row.label))),
         low,
         high,
-        begin,
-        max(row.samples[-1][0] for row in rows),
+        min(min(row.times) for row in rows),
+        max(max(row.times) for row in rows),
     )
 
 

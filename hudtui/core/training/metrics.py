@@ -383,6 +383,15 @@ class Curve:
         self.last = None if end is None else Point(end.x, end.newest, end.at)
 
     @property
+    def samples(self) -> tuple[list[float], list[float]]:
+        """Return times, in seconds since the epoch, and values, where the time is known.
+
+        Quicker than `points`: the load of a cluster has hundreds of curves.
+        """
+        timed = [one for one in self._bins if one.at is not None]
+        return [one.at or 0.0 for one in timed], [one.total / one.count for one in timed]
+
+    @property
     def steps(self) -> int:
         """Return the number of its steps: several values of one, and what was cut, do not count."""
         return sum(one.count for one in self._bins)
@@ -492,6 +501,11 @@ class MetricsReader:
         """Return the points of a series; empty if the series does not exist."""
         curve = self._curves.get(name)
         return curve.points if curve else ()
+
+    def samples(self, name: str) -> tuple[list[float], list[float]]:
+        """Return times and values of a series; see `Curve.samples`."""
+        curve = self._curves.get(name)
+        return curve.samples if curve else ([], [])
 
     def first(self, name: str) -> Point | None:
         """Return the first point of a series."""

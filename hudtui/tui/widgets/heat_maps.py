@@ -58,7 +58,7 @@ def heat_lines(found: HeatMap, width: int) -> list[Content]:
         digits = (found.digit(value) for value in found.cells(row, columns))
         for digit, same in groupby(digits):
             parts.append((digit.ljust(cell) * len(list(same)), shade(digit)))
-        parts.append((f" {figure(row.samples[-1][1]):>{_NEWEST}}", ""))
+        parts.append((f" {figure(row.values[-1]):>{_NEWEST}}", ""))
         lines.append(Content.assemble(*parts))
     last = duration(found.end - found.begin)
     axis = "0 s" + last.rjust(max(columns * cell - 3, len(last) + 1))

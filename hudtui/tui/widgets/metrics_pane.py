@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partialmethod
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -52,6 +53,8 @@ from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from hudtui.core.runs.heat import HeatMap
     from hudtui.core.training.curve_files import Trace
     from hudtui.core.training.metrics import MetricsReader, Point
@@ -69,6 +72,8 @@ _FEWEST = 5
 """Values that the smallest part of the x axis holds, about."""
 _FAR = 10
 """Points that the cursor moves at once with Shift."""
+_HEAT_SHARE = 20.0
+"""The maps are made again after so many times as long as it took."""
 _MUTED = "$foreground-muted"
 _LOAD = "~"
 """The beginning of the keys of charts of the machine."""
@@ -1110,6 +1115,9 @@ class MetricsPane(Acting, Vertical):
         """The run that was drawn above the others at last."""
         self._heat: HeatMaps | None = None
         """The maps, once somebody has looked at them."""
+        self._heat_not_before = 0.0
+        """Monotonic time before which the maps are not made again."""
+        self._heat_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="plot-room"):
@@ -1173,6 +1181,7 @@ class MetricsPane(Acting, Vertical):
         """Show the maps, or the charts again."""
         assert self._heat is not None
         self._heat.display = maps
+        self._heat_not_before = 0.0
         for charts in (self.query_one(_ChartsPage), self._values, self._words):
             charts.display = not maps
         self._show_heat()
@@ -1180,12 +1189,20 @@ class MetricsPane(Acting, Vertical):
         self.refresh_bindings()
 
     def _show_heat(self) -> None:
-        if self._heat is None or not self._heat.display:
+        if self._heat is None or not self._heat.display or self._heat_timer is not None:
             return
         if self.maps is None:
             self._turn_to_maps(False)
-        else:
+        elif (wait := self._heat_not_before - monotonic()) > 0:
+            self._heat_timer = self.set_timer(wait, self._show_heat_again)
+        else:  # hundreds of GPUs take a while
+            begun = monotonic()
             self._heat.show_maps(self.maps())
+            self._heat_not_before = monotonic() + _HEAT_SHARE * (monotonic() - begun)
+
+    def _show_heat_again(self) -> None:
+        self._heat_timer = None
+        self._show_heat()
 
     def on_mount(self) -> None:
         """Colours depend on the theme, and the first charts on the user."""
