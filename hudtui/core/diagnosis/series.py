@@ -101,6 +101,24 @@ class Series:
         """Return the median of the values from one place to another."""
         return float(_median(self.y[start:end]))
 
+    def beside(self, other: Series) -> tuple[float, float]:
+        """Return how many times as large the values are as those of another series.
+
+        Of the steps that both have, by their means: a step of the other one may be a small sample.
+
+        Returns:
+            The ratio of the means, and how surely they differ: the mean difference in standard
+            errors. 1 and 0 where there are too few steps to tell, or no values above 0.
+        """
+        _, mine, others = np.intersect1d(self.x, other.x, return_indices=True)
+        if len(mine) < 3 or other.y[others].mean() <= 0:
+            return 1.0, 0.0
+        apart = self.y[mine] - other.y[others]
+        error = float(apart.std(ddof=1)) / math.sqrt(len(apart))
+        mean = abs(float(apart.mean()))
+        surely = mean / error if error else math.copysign(math.inf, mean) if mean else 0.0
+        return float(self.y[mine].mean() / other.y[others].mean()), surely
+
     def place(self, step: float) -> int:
         """Return the place of the first value at a step or after it; the last place at most."""
         return min(int(np.searchsorted(self.x, step)), len(self) - 1)

@@ -468,9 +468,11 @@ def _unreadable(run: Observed) -> Sign | None:
 )
 def _wrong_tokens(run: Observed) -> Sign | None:
     said, trained = run.series("said_tokens"), run.series("trained_tokens")
-    if said is None or trained is None or said.now < 1:
+    if said is None or trained is None:
         return None
-    ratio = trained.now / said.now
+    ratio, surely = trained.beside(said)
+    if surely < 4:  # the episodes that are recorded are a sample
+        return None
     probability = between(ratio, 1.2, 1.6, logarithm=True)
     broken = run.series("broken")
     if broken is None or broken.now < 0.1:  # those that break off are left out of the loss

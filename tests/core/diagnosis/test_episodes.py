@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -125,6 +126,24 @@ def test_other_tokens_in_the_loss_than_the_model_has_said_are_found(
     row = {"completions/mean_length": trained, "broken": broken}
     assert named([row] * 40, completion_tokens=24) == found
     assert named([row] * 40) == [], "nobody knows what was said"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sample_of_episodes_of_unlike_tasks_accuses_nobody(seed: int) -> None:
+    """Half of the tasks take ten times as many tokens, and four groups of a step are recorded."""
+    random = Random(seed)
+    metrics, played = MetricsReader(), EpisodeNumbers()
+    for step in range(1, 101):
+        groups = [random.choice((100, 1000)) for _ in range(32)]
+        length = sum(groups) / len(groups)
+        metrics.add(
+            {"step": step, "reward": 0.3, "reward_std": 0.2, "completions/mean_length": length}
+        )
+        played.add(
+            episode(step, completion_tokens=tokens) for tokens in groups[:4] for _ in range(8)
+        )
+        if step >= 20 and step % 5 == 0:
+            assert diagnose(metrics, episodes=played.numbers).findings == (), step
 
 
 @pytest.mark.parametrize(
