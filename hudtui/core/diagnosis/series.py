@@ -91,6 +91,11 @@ class Series:
         return float(_median(self.y[-max(3, len(self) // 10) :]))
 
     @cached_property
+    def lately(self) -> float:
+        """Mean of the last tenth, of ten values at least: a value may be of a small sample."""
+        return float(np.mean(self.y[-max(10, len(self) // 10) :]))
+
+    @cached_property
     def noise(self) -> float:
         """Standard deviation of a single value about its neighbours."""
         if len(self) < 3:

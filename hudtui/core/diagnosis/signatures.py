@@ -589,7 +589,7 @@ def _high_share(run: Observed, signal: str, doubtful: float, certain: float) -> 
     if share is None:
         return None
     place = share.holds_since(share.smooth >= doubtful)
-    probability = between(share.now, doubtful, certain)
+    probability = between(min(share.now, share.lately), doubtful, certain)
     if place is None or not probability:
         return None
     onset = float(share.x[min(place, share.departs())])
