@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ _KINDS: Mapping[str, str] = {
 """The class of the objects of a group."""
 ADDED = tuple(_KINDS)
 """The groups of which `extensions` knows the objects."""
-_HEADER = re.compile(r"^\[(hudtui\.[a-z]+)\]", re.MULTILINE)
+_HEADER = re.compile(rb"^\[(hudtui\.[a-z]+)\]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,15 @@ def _groups(path: tuple[str, ...]) -> frozenset[str]:
     """Return our groups of which a package in these folders has an entry point."""
     found: set[str] = set()
     for folder in path:
-        for kind in ("*.dist-info", "*.egg-info"):
-            for file in Path(folder).glob(f"{kind}/entry_points.txt"):
-                with contextlib.suppress(OSError):
-                    found.update(_HEADER.findall(file.read_text("utf-8", "replace")))
+        # At each start of hudtui: `glob` takes four times as long.
+        with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as there:
+            packages = [one.path for one in there if one.name.endswith((".dist-info", ".egg-info"))]
+            for package in packages:
+                with (
+                    contextlib.suppress(OSError),
+                    open(f"{package}/entry_points.txt", "rb") as file,
+                ):
+                    found.update(map(bytes.decode, _HEADER.findall(file.read())))
     return frozenset(found)
 
 

@@ -197,13 +197,12 @@ class RunPane(Pane):
                 self._created.append(name)
                 yield TabPane(_TITLES[name], *content, id=name)
 
-    def begin_with(self, *names: str) -> None:
-        """Create these tabs alone at the first paint, and show the first of them.
+    def begin_with(self, tab: str, names: Sequence[str]) -> None:
+        """Show a tab first, and create only tabs of these names for the first paint.
 
-        Call it before the pane is mounted. The order on the screen is that of `ALL_TABS`.
+        Call it before the pane is mounted.
         """
-        self._first = names[0]
-        self.names = tuple(name for name in ALL_TABS if name in names)
+        self._first, self.names = tab, tuple(names)
 
     def _content(self, tab: str) -> Widget:
         """Create the content of a tab."""

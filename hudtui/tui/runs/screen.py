@@ -392,8 +392,10 @@ class RunScreen(HudtuiScreen):
 
         external = (self.opened_with or {}).get("external")
         if isinstance(external, ExternalRun):
+            tabs = _tabs_of(external.view, ails=False, recorded=bool(external.recorded))
+            first = "metrics" if external.measures else "log" if "log" in tabs else tabs[0]
             self.panes.begin_with(self.pane)
-            self.pane.begin_with(*(("metrics", "log") if external.measures else ("log",)))
+            self.pane.begin_with(first, tabs)
         else:
             self.runs.add_class("-first", update=False)
         yield EmptyState("Reading the runs …", id="run-empty")
