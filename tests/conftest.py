@@ -32,9 +32,9 @@ settings.load_profile("any machine")
 # acknowledgement, 40 ms.
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
-# With Python's own thresholds, meant for small heaps, the collection of cycles takes a fifth of the
-# time of a test of a screen.
-gc.set_threshold(20_000, 10, 10)
+# An app is one great cycle. To look for cycles while it lives takes a fifth of the time of a test
+# of a screen, so that is done between tests: see `cycles_between_tests`.
+gc.set_threshold(200_000, 5, 5)
 
 _KEPT = {
     "PATH",
@@ -92,6 +92,14 @@ def stores_off_the_loop() -> Iterator[None]:
 
     with loop_guard.stores_off_the_loop():
         yield
+
+
+@pytest.fixture(autouse=True)
+def cycles_between_tests() -> Iterator[None]:
+    """What a test left is freed once it is enough to be worth a search."""
+    yield
+    if gc.get_count()[0] > 150_000:
+        gc.collect()
 
 
 _numbers = itertools.count()

@@ -35,7 +35,7 @@ from typing import Any
 import pytest
 from pytest_textual_snapshot import node_to_report_path
 from support.at_rest import at_rest, quick_waits
-from support.parsed_styles import parsed_once
+from support.parsed_styles import light_styles, parsed_once
 from support.waiting import screen_text
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -89,7 +89,7 @@ async def settle(pilot: Any) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_needless_work() -> Iterator[None]:
     """Styles are parsed once for all apps, and a pause ends when the app is at rest."""
-    with parsed_once(), quick_waits():
+    with parsed_once(), light_styles(), quick_waits():
         yield
 
 
