@@ -186,15 +186,17 @@ def _of_wandb(number: int, part: bytes) -> tuple[str, Any]:
 def _message(data: bytes, names: Names, depth: int = 0) -> dict[str, Any]:
     """Return a message with its fields by name; one that is repeated is a list."""
     found: dict[str, Any] = {}
+    repeated: dict[str, list[Any]] = {}
     for number, value in message_fields(data):
         name, inner = names.get(number, (str(number), None))
         if inner is _ITEM and isinstance(value, bytes):
             found.setdefault(name, {}).update(_item(value))
             continue
         one = _value(value, name, inner, depth)
-        if name in found:
-            before = found[name]
-            found[name] = [*before, one] if isinstance(before, list) else [before, one]
+        if name in repeated:
+            repeated[name].append(one)
+        elif name in found:
+            found[name] = repeated[name] = [found[name], one]
         else:
             found[name] = one
     return found

@@ -83,3 +83,18 @@ def test_any_record_is_one_line(pieces: list[bytes], number: int) -> None:
     for record in wandb(*pieces, *(field(number, piece) for piece in pieces)):
         assert "\n" not in record_line(record) and record_line(record).isprintable()
         json.loads(json.dumps(record.to_json(), allow_nan=False))
+
+
+def test_a_field_that_is_repeated_is_a_list_however_often() -> None:
+    tags = [f"tag {number}" for number in range(100_000)]
+    run, alone = wandb_at_once(
+        field(17, b"".join(field(10, tag.encode()) for tag in tags)), field(17, field(10, b"one"))
+    )
+    assert run.value["tags"][:3] == tags[:3] and "values more" in run.value["tags"][-1]
+    assert alone.value["tags"] == "one"
+
+
+def wandb_at_once(*records: bytes) -> list[Record]:
+    reader = WandbRecords()
+    reader.feed(wandb_file(records))
+    return reader.records
