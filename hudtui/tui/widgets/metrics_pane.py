@@ -1152,7 +1152,10 @@ class MetricsPane(Acting, Vertical):
                 self.charts.logarithmic.clear()  # it was chosen for the values of another run
                 self._first = runs[0].label
             self._key = key
+            had_maps = self.maps is not None
             self.charts.runs = tuple(runs)
+            if had_maps != (self.maps is not None):
+                self.refresh_bindings()
             self._fit_bar()
             self._make_anew()
             self._show_heat()
@@ -1334,10 +1337,12 @@ class MetricsPane(Acting, Vertical):
     def offers(self, action_id: str) -> bool:
         """Esc is the screen's while all charts are shown.
 
-        Enter is the pane's where it opens something.
+        Enter is the pane's where it opens something. Maps are offered where there are any.
         """
         if self.hot and action_id.startswith("plots."):
             return action_id in ("plots.heat", "plots.all")
+        if action_id == "plots.heat":
+            return self.maps is not None
         if action_id == "plots.all":
             return self._is_part() or bool(self.charts.wanted)
         return super().offers(action_id)
