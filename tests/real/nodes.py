@@ -113,8 +113,10 @@ class Node:
         if self.server is not None:
             self.server.terminate()
             self.server.wait(20)
-        with contextlib.suppress(subprocess.CalledProcessError):
-            ip("netns", "del", self.space)
+        # The kernel takes away what is in a namespace some time after it: the cable goes first.
+        for words in (("link", "del", self.link), ("netns", "del", self.space)):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                ip(*words)
 
     def pids(self) -> list[int]:
         """Processes of the node."""
