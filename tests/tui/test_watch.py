@@ -514,3 +514,22 @@ async def test_a_pinned_chart_stays_first_and_curves_become_files(
         app.screen.query_one("#run-metrics", MetricsPane).focus()
         await pilot.press("asterisk")
         assert [title for _, title in charts.titles()] == ["reward", "loss", "odd"]
+
+
+async def test_a_tab_that_is_left_has_the_focus_no_more(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    """What stands beside the hidden widget would get it, and show its tab again."""
+    path = project / "run-1.wandb"
+    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.25})]))
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "0.250" in screen_text(app))
+        pane = app.screen.pane
+        pane.turn_to("metrics")
+        await until(pilot, lambda: pane.query_one("#metrics").has_focus_within)
+        pane.turn_to("records")
+        assert not pane.query_one("#metrics").has_focus_within
+        await until(pilot, lambda: pane.query_one("#records").has_focus_within)
+        pane.turn_to("metrics")
+        assert pane.query_one("#metrics").has_focus_within, "the next key goes to the tab"

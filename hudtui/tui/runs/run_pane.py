@@ -141,10 +141,25 @@ class RunTabs(TabbedContent):
     """Tabs whose active one is underlined where it is, also after another one is hidden.
 
     Textual moves the line two refreshes after that, and the layout may come later.
+
+    Attributes:
+        had_focus: Whether the focus was in the tab that was left.
     """
+
+    had_focus = False
 
     def on_mount(self) -> None:
         self.screen.screen_layout_refresh_signal.subscribe(self, self._underline)
+
+    def watch_active(self, before: str, _: str) -> None:
+        """Take the focus from a tab that is left.
+
+        Textual would give it to what stands beside the hidden widget, and turn back to that.
+        """
+        focused = self.screen.focused
+        if before and focused is not None and self.get_pane(before) in focused.ancestors:
+            self.screen.set_focus(None)
+            self.had_focus = True
 
     def _underline(self, _: Screen[Any]) -> None:
         if self.active:
@@ -385,6 +400,8 @@ class RunPane(Pane):
         """Show a tab, and give it the focus."""
         self.query_one("#run-tabs", TabbedContent).active = tab
         if focus:
+            if (front := self.first_focus()) is not None:
+                self.screen.set_focus(front)
             self.call_after_refresh(self._focus_front)
 
     async def _focus_front(self) -> None:
@@ -396,6 +413,10 @@ class RunPane(Pane):
         """Return from a single chart to the list of charts when its tab is left."""
         event.stop()
         await self._come_forward(self.tab)
+        tabs = self.query_one(RunTabs)
+        if tabs.had_focus and self.screen.focused is None:
+            self.screen.set_focus(self.first_focus())
+        tabs.had_focus = False
         for pane in self.query(MetricsPane):
             pane.whole_again()
 
@@ -411,7 +432,7 @@ class RunPane(Pane):
                 tabs.add_pane(TabPane(_TITLES[name], id=name), before=next(behind, None))
                 self._created.append(name)
         if self.tab not in names:
-            tabs.active = "log" if "log" in names else names[0]
+            self.turn_to("log" if "log" in names else names[0], focus=self.has_focus_within)
         for name in self._created:
             (tabs.show_tab if name in names else tabs.hide_tab)(name)
 
