@@ -189,9 +189,11 @@ def _message(data: bytes, names: Names, depth: int = 0) -> dict[str, Any]:
     repeated: dict[str, list[Any]] = {}
     for number, value in message_fields(data):
         name, inner = names.get(number, (str(number), None))
-        if inner is _ITEM and isinstance(value, bytes):
-            found.setdefault(name, {}).update(_item(value))
-            continue
+        if inner is _ITEM:
+            if isinstance(value, bytes):
+                found.setdefault(name, {}).update(_item(value))
+                continue
+            name = str(number)  # a number in the place of an item
         one = _value(value, name, inner, depth)
         if name in repeated:
             repeated[name].append(one)

@@ -94,6 +94,12 @@ def test_a_field_that_is_repeated_is_a_list_however_often() -> None:
     assert alone.value["tags"] == "one"
 
 
+def test_a_number_in_the_place_of_an_item_is_a_number() -> None:
+    item = field(1, field(1, b"a") + field(16, b"1"))
+    (record,) = wandb(field(5, item + b"\x08\x05" + item))
+    assert record.value == {"update": {"a": 1}, "1": 5}
+
+
 def wandb_at_once(*records: bytes) -> list[Record]:
     reader = WandbRecords()
     reader.feed(wandb_file(records))
