@@ -110,6 +110,8 @@ class WandbFile:
         self._data = b""
         self._record: list[bytes] | None = None
         """The chunks of a record that is not complete; None outside of records."""
+        self._room = _MOST
+        """Bytes of the file that the record may still take."""
 
     def feed(self, data: bytes) -> list[Row]:
         self._data += data
@@ -155,13 +157,14 @@ class WandbFile:
         if zlib.crc32(data, zlib.crc32(bytes([kind]))) != check:
             return self._skip(left, there)
         if kind in (1, 2):
-            self._record = []
+            self._record, self._room = [], _MOST
         if self._record is not None:
             self._record.append(data)
+            self._room -= 7 + length
             if kind in (1, 4):
                 rows += _read(self._take, b"".join(self._record))
                 self._record, self._whole = None, self._whole + 1
-            elif sum(map(len, self._record)) > _MOST:
+            elif self._room < 0:
                 self._record = None
         return 7 + length
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import struct
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -281,3 +283,19 @@ def test_what_a_program_with_wandb_prints() -> None:
     file = WandbFile()
     assert file.feed(wandb_file(records)) == []
     assert file.printed == ["of stderr", "a whole line", "  done"]
+
+
+def test_a_record_of_a_million_empty_chunks_is_read_in_linear_time() -> None:
+    """A chunk that looks at all before it makes that take hours."""
+
+    def chunk(kind: int, data: bytes = b"") -> bytes:
+        return struct.pack("<IHB", zlib.crc32(data, zlib.crc32(bytes([kind]))), len(data), kind)
+
+    begin = b":W&B\0\0\0" + chunk(2)
+    block, empty = 32 * 1024, chunk(3)
+    first = begin + empty * ((block - len(begin)) // 7)
+    rest = (empty * (block // 7)).ljust(block, b"\0") * 230
+    reader = WandbFile()
+    reader.feed(first.ljust(block, b"\0") + rest)
+    last = chunk(4, WANDB_HISTORY) + WANDB_HISTORY
+    assert reader.feed(last) and reader.damaged == 0
