@@ -13,7 +13,7 @@ import msgspec
 from hudtui.core.errors import MachineError
 from hudtui.core.plain import convert
 from hudtui.core.remote.host import NOT_A_FILE, FileRefused, Host
-from hudtui.core.remote.line_heads import line_heads
+from hudtui.core.remote.line_heads import LineHeads, line_heads
 from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END
 from hudtui.core.rollouts.values import BROKEN_OFF
 from hudtui.core.runs.launch import error_sentence
@@ -172,7 +172,7 @@ class EpisodeEvidence:
         if stat is not None and not stat.regular:
             raise FileRefused(f"{self._path} on {self._host.name} is not read", why=NOT_A_FILE)
         size = 0 if stat is None else stat.size
-        if size != self._end and self._seam != await self._before():
+        if size != self._end and self._seam != await self._before(self._end):
             self._begin()
         begun, unfinished = self._end, False
         while self._end < size and not unfinished and (whole or self._end - begun < LOOK):
@@ -182,19 +182,31 @@ class EpisodeEvidence:
             if heads is None:
                 unfinished = True
             else:
-                self.took += await asyncio.to_thread(self._take, heads.lines)
-                self._end = heads.end
+                await self._take(heads)
         self.whole = unfinished or self._end >= size
-        if self._end != begun:
-            self._seam = await self._before()
 
-    async def _before(self) -> bytes:
+    async def _take(self, heads: LineHeads) -> None:
+        """Take lines and go on behind them, also when the look is broken off meanwhile.
+
+        A thread goes on then, and the next look would count its lines twice.
+        """
+        seam = await self._before(heads.end)
+        taking = asyncio.ensure_future(asyncio.to_thread(self._count, heads.lines))
+        try:
+            self.took += await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            await asyncio.wait([taking])
+            raise
+        finally:
+            self._end, self._seam = heads.end, seam
+
+    async def _before(self, end: int) -> bytes:
         """Return the bytes before the end of what was read: others mean another file."""
-        start = max(self._end - _SEAM, 0)
-        length = self._end - start
+        start = max(end - _SEAM, 0)
+        length = end - start
         return await self._host.get(self._path, offset=start, limit=length) if length else b""
 
-    def _take(self, lines: Iterable[bytes]) -> float:
+    def _count(self, lines: Iterable[bytes]) -> float:
         start = time.thread_time()
         played = (read_played(line) for line in lines)
         self._played.add(one for one in played if one is not None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,30 @@ async def test_a_run_that_goes_on_shows_what_its_episodes_say(tmp_path: Path) ->
     assert view.summary.active and view.diagnosis is not None
     assert "tools-fail" in [one.signature for one in view.diagnosis.findings]
     assert "tools-fail" in [alarm.kind for alarm in view.alarms]
+
+
+async def test_a_look_that_is_broken_off_counts_no_episode_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, loop = tmp_path / "traces.jsonl", asyncio.get_running_loop()
+    path.write_text(line(1, 2))
+    read, read_played = EpisodeEvidence(LocalHost(), str(path)), evidence.read_played
+    reads, goes_on = asyncio.Event(), threading.Event()
+
+    def slow(head: bytes) -> evidence.Played | None:
+        loop.call_soon_threadsafe(reads.set)
+        goes_on.wait()
+        return read_played(head)
+
+    monkeypatch.setattr(evidence, "read_played", slow)
+    look = asyncio.create_task(read.read(whole=False))
+    await reads.wait()
+    look.cancel()
+    await asyncio.sleep(0)
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await look
+    with path.open("a") as stream:
+        stream.write(line(1))
+    await read.read(whole=False)
+    assert shares(read) == [(1, 0.5)]
