@@ -102,12 +102,13 @@ class LiveDiagnosis:
 
         if episodes is not None:
             await episodes.read(whole=whole)
-        self._seen, start = seen, time.thread_time()
+        start = time.thread_time()
         shown = episodes.numbers if episodes is not None and episodes.whole else None
         run = Observed(metrics, self.settings, shown)
         run.gather()  # the reader may change while the thread works
         gathered = time.thread_time() - start
         self.newest, examined = await asyncio.to_thread(_examined, run)
+        self._seen = seen  # not before: a look that is broken off is repeated
         took = gathered + examined + (episodes.took if episodes is not None else 0.0)
         self._not_before = time.monotonic() + max(_OFTEN, took / self._share)
 

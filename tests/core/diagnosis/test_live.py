@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 
@@ -105,3 +106,17 @@ async def test_what_has_not_changed_is_not_looked_at_again(monkeypatch: pytest.M
     first, start = live.newest, time.monotonic()
     await live.renew(metrics, last=True)
     assert live.newest is first and time.monotonic() - start < 5
+
+
+async def test_a_look_that_is_broken_off_is_repeated() -> None:
+    """Whoever leaves a run that has ended while it is examined sees its findings later, too."""
+    metrics = metrics_of(healthy("rising", 1))
+    for turns in range(1, 8):
+        live = LiveDiagnosis()
+        look = asyncio.create_task(live.renew(metrics, last=True))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        look.cancel()
+        await asyncio.wait([look])
+        await live.renew(metrics, last=True)
+        assert live.newest is not None
