@@ -51,7 +51,7 @@ async def records(
     pattern = Pattern(grep, regex=True) if grep else None
     if pattern is not None:
         pattern.require_valid()
-    place, seen = read_place(path), 0
+    place, seen = read_place(path), dict[str, None]()
     if place.file is None:
         raise InputError(f"{path!r} is no path", fix="Name a file or folder: ./PATH, HOST:PATH.")
     async with runlog.machines():
@@ -59,7 +59,7 @@ async def records(
         session = await find_session(host, session=place.session, file=place.file)
         async with aclosing(read_records(host, session)) as found:
             async for record in found:
-                seen += 1
+                seen[record.kind] = None
                 if kinds and record.kind not in kinds:
                     continue
                 line = record_line(record)
@@ -71,3 +71,7 @@ async def records(
                     console.out(line)
     if not seen:
         raise InputError(f"{path} has no records", fix="Name a file that a run writes.")
+    if missing := [kind for kind in kinds or () if kind not in seen]:
+        raise InputError(
+            f"{path} has no records of kind {missing[0]!r}", fix=f"It has {', '.join(seen)}."
+        )

@@ -33,6 +33,14 @@ def test_the_records_of_a_run_are_printed_in_order() -> None:
     assert record["run"]["config"]["update"]["lr"] == 1e-05
 
 
+def test_a_kind_that_no_record_has_is_an_error() -> None:
+    Path("run-1.wandb").write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "loss": 1.0})]))
+    done = hudtui("runs", "records", "./run-1.wandb", "--kind", "run", "--kind", "histroy", code=2)
+    assert done.stdout.startswith("1 run ")
+    assert "no records of kind 'histroy'" in done.stderr
+    assert "It has run, history." in done.stderr
+
+
 def test_a_damaged_file_is_an_error_after_its_records() -> None:
     whole = wandb_file(history({"_step": n, "note": "x" * 700}) for n in range(100))
     Path("run-1.wandb").write_bytes(whole[:40_000] + b"\0" + whole[40_001:])
