@@ -67,6 +67,21 @@ def value_in_line(line: str) -> dict[Any, Any] | list[Any] | None:
     return None
 
 
+def value_of_line(line: str) -> dict[Any, Any] | list[Any] | None:
+    """Return the object or list that is all of a line of a log.
+
+    It is JSON, or as Python prints it. None for a line with other words, and for an empty one.
+    """
+    text = line.strip()
+    if text[:1] + text[-1:] not in ("{}", "[]"):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = _python_at(text, 0)
+    return found if isinstance(found, dict | list) and found else None
+
+
 def _json_at(line: str, place: int) -> Any:
     try:
         return json.JSONDecoder().raw_decode(line, place)[0]

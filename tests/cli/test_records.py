@@ -65,6 +65,19 @@ def test_the_rows_and_lines_of_other_files() -> None:
     assert [row["loss"] for row in rows] == [2.0, 1.0]
 
 
+def test_a_line_is_a_value_only_where_all_of_it_is_one() -> None:
+    lines = ["[0] rank 0 of [8]", "{'a': {2}, (1, 2): b'x'}", '{"loss": 1e999, "n": NaN}', "[] a"]
+    Path("train.log").write_text("\n".join([*lines, '{"a": 1} {"b": 2}', "{'a': 1} or {'b': 2}"]))
+    assert hudtui("runs", "records", "./train.log").stdout.splitlines() == [
+        "1 line [0] rank 0 of [8]",
+        """2 row {"a": [2], "(1, 2)": "b'x'"}""",
+        '3 row {"loss": "inf", "n": "nan"}',
+        "4 line [] a",
+        '5 line {"a": 1} {"b": 2}',
+        "6 line {'a': 1} or {'b': 2}",
+    ]
+
+
 def test_what_cannot_be_read_is_said() -> None:
     Path("junk.bin").write_bytes(bytes(range(256)) * 100)
     assert "not a text file" in hudtui("runs", "records", "./junk.bin", code=2).stderr

@@ -1,7 +1,7 @@
 """The records of a run that hudtui did not start, in order, a few at a time.
 
 Those of files of W&B and TensorBoard are all that stands in them. Of other files they are the rows
-of numbers and the printed lines; a line with JSON is its value.
+of numbers and the printed lines; a line that is JSON is its value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hudtui.core.errors import InputError
-from hudtui.core.json_text import value_in_line
+from hudtui.core.json_text import value_of_line
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.runs.sessions import ExternalSession, LogSource, SessionWatcher, damage_of
@@ -88,8 +88,10 @@ async def _lines(log: LogFile) -> AsyncGenerator[Record, None]:
 
 
 def _of_line(number: int, line: str) -> Record:
-    value = value_in_line(line) if line.lstrip().startswith(("{", "[")) else None
-    return Record(number, "line" if value is None else "row", line if value is None else value)
+    value = value_of_line(line)
+    return (
+        Record(number, "line", line) if value is None else Record(number, "row", shortened(value))
+    )
 
 
 def _only(session: ExternalSession, source: LogSource) -> ExternalSession:

@@ -238,11 +238,16 @@ def _item(data: bytes) -> dict[str, Any]:
 
 
 def shortened(value: Any, room: int = _ROOM) -> Any:
-    """Return a value with long texts cut, and no more of it than can be looked at."""
+    """Return a value with long texts cut, and no more of it than can be looked at.
+
+    What JSON does not know, such as a set of Python, is a list or a text.
+    """
 
     def short(one: Any, depth: int) -> Any:
         nonlocal room
         room -= 1
+        if isinstance(one, tuple | set):
+            one = list(one)
         if isinstance(one, str):
             cut = one[: min(_TEXT, max(room, 0))]
             room -= len(cut)
@@ -269,6 +274,6 @@ def shortened(value: Any, room: int = _ROOM) -> Any:
             return kept
         if isinstance(one, float) and not math.isfinite(one):
             return str(one)  # JSON knows no such numbers
-        return one
+        return one if one is None or isinstance(one, int | float) else short(repr(one), depth)
 
     return short(value, 0)
