@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from hudtui.core.errors import InputError
 from hudtui.core.json_text import value_of_line
 from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.runs.sessions import ExternalSession, LogSource, SessionWatcher, damage_of
 from hudtui.core.text import clean_line
@@ -133,6 +135,7 @@ async def write_records(host: Host, paths: tuple[str, ...], here: Path) -> None:
         here: The file that is written.
 
     Raises:
+        InputError: The file here cannot be written: its disk is full.
         MachineError: The machine does not answer, or cannot read a file.
     """
     written = 0
@@ -149,7 +152,8 @@ async def write_records(host: Host, paths: tuple[str, ...], here: Path) -> None:
                     reader = record_reader(file) or reader
                 written += await asyncio.to_thread(_written, reader, chunk.data, here)
                 if written > _MOST:
-                    more = Record(0, "more", f"All records: hudtui runs records {path}")
+                    named = path if host.name == LOCAL else f"{host.name}:{path}"
+                    more = Record(0, "more", f"All: hudtui runs records {shlex.quote(named)}")
                     await asyncio.to_thread(_append, here, [more])
                     return
 
@@ -169,5 +173,8 @@ def _fitting(record: Record) -> str:
 
 def _append(here: Path, records: list[Record]) -> int:
     text = "".join(f"{_fitting(record)}\n" for record in records)
-    with here.open("a", encoding="utf-8", errors="replace") as stream:
-        return stream.write(text)
+    try:
+        with here.open("a", encoding="utf-8", errors="replace") as stream:
+            return stream.write(text)
+    except OSError as error:
+        raise InputError(f"{here} cannot be written", why=error.strerror or str(error)) from None
