@@ -260,7 +260,8 @@ class EventsFile:
         self.damage: tuple[int, int] | None = None
         self._at = 0
         self._whole = 0
-        self._data = b""
+        self._data = bytearray()
+        """Grows in place: a picture or a video may be one record."""
         self._lost = False
         self.load: list[Row] = []
         self.printed: list[str] = []
@@ -273,7 +274,7 @@ class EventsFile:
         rows: list[Row] = []
         place = 0
         while len(self._data) - place >= 12:
-            head = self._data[place : place + 8]
+            head = bytes(self._data[place : place + 8])
             (length,) = struct.unpack("<Q", head)
             if (
                 _masked(head) != struct.unpack_from("<I", self._data, place + 8)[0]
@@ -281,13 +282,13 @@ class EventsFile:
             ):
                 # Records have no marks at which reading could begin again.
                 self._damaged(place)
-                self._lost, self._data = True, b""
+                self._lost, self._data = True, bytearray()
                 return rows
             end = place + 16 + length
             if len(self._data) < end:
                 break
-            record = self._data[place + 12 : end - 4]
             if length <= _CHECKED:
+                record = bytes(self._data[place + 12 : end - 4])
                 if _masked(record) == struct.unpack_from("<I", self._data, end - 4)[0]:
                     for row in _read(self._take, record):
                         _join(rows, row)
@@ -298,7 +299,8 @@ class EventsFile:
                 self._pass_over(length)
                 self._whole += 1
             place = end
-        self._data, self._at = self._data[place:], self._at + place
+        del self._data[:place]
+        self._at += place
         return rows
 
     def _take(self, record: bytes) -> Row:

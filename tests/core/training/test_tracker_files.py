@@ -299,3 +299,13 @@ def test_a_record_of_a_million_empty_chunks_is_read_in_linear_time() -> None:
     reader.feed(first.ljust(block, b"\0") + rest)
     last = chunk(4, WANDB_HISTORY) + WANDB_HISTORY
     assert reader.feed(last) and reader.damaged == 0
+
+
+def test_a_record_of_megabytes_is_read_in_linear_time_and_left_out() -> None:
+    """Each of the 20,000 pieces would copy all before it: that takes minutes."""
+    after, record = TENSORBOARD[0x58:], bytes(60_000_000)
+    reader = EventsFile()
+    reader.feed(bytes.fromhex("00879303000000002973e682"))  # its length, and the sum of that
+    for place in range(0, len(record), 3_000):
+        assert reader.feed(record[place : place + 3_000]) == []
+    assert reader.feed(b"\0\0\0\0" + after) and reader.damaged == 0
