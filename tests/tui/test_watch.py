@@ -13,6 +13,7 @@ import pytest
 from support import tmux_world, vllm_server
 from support.tracker_files import WANDB_RUN, history, stats, wandb_file
 from support.waiting import eventually, until
+from textual.widgets import TabPane
 from tui import test_run as runs
 
 from hudtui.core.diagnosis.alarms import USUAL
@@ -533,3 +534,22 @@ async def test_a_tab_that_is_left_has_the_focus_no_more(
         await until(pilot, lambda: pane.query_one("#records").has_focus_within)
         pane.turn_to("metrics")
         assert pane.query_one("#metrics").has_focus_within, "the next key goes to the tab"
+
+
+async def test_a_late_word_of_the_focus_of_a_tab_turns_nothing_back(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    """Keys in bursts show the next tab before the one that had the focus has told of it."""
+    path = project / "run-1.wandb"
+    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.25})]))
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "0.250" in screen_text(app))
+        pane = app.screen.pane
+        pane.turn_to("records")
+        await until(pilot, lambda: pane.query_one("#records").has_focus_within)
+        left = pane.query_one("#metrics", TabPane)
+        left.post_message(TabPane.Focused(left))
+        await pilot.pause()
+        await pilot.pause()
+        assert pane.tab == "records" and pane.query_one("#records").has_focus_within

@@ -161,6 +161,14 @@ class RunTabs(TabbedContent):
             self.screen.set_focus(None)
             self.had_focus = True
 
+    def on_tab_pane_focused(self, event: TabPane.Focused) -> None:
+        """Stay at the active tab: the focus follows the tab.
+
+        Textual would show the tab of the focus. Where keys come in bursts, its message comes after
+        the next tab was shown, and would turn back.
+        """
+        event.prevent_default()
+
     def _underline(self, _: Screen[Any]) -> None:
         if self.active:
             tab, line = self.get_tab(self.active), cast("Any", self.query_one("Underline"))
@@ -419,6 +427,14 @@ class RunPane(Pane):
         tabs.had_focus = False
         for pane in self.query(MetricsPane):
             pane.whole_again()
+
+    @on(TabPane.Focused)
+    def _take_focus_from_hidden(self, event: TabPane.Focused) -> None:
+        """Take the focus from a tab that is not shown: Textual may give it to one."""
+        event.stop()
+        focused, hidden = self.screen.focused, event.tab_pane.id != self.tab
+        if hidden and focused is not None and event.tab_pane in focused.ancestors:
+            self.screen.set_focus(self.first_focus())
 
     def offer(self, names: Sequence[str]) -> None:
         """Show the tabs that the run has something for, and hide the others."""
