@@ -553,3 +553,19 @@ async def test_a_late_word_of_the_focus_of_a_tab_turns_nothing_back(
         await pilot.pause()
         await pilot.pause()
         assert pane.tab == "records" and pane.query_one("#records").has_focus_within
+
+
+@pytest.mark.parametrize("words", ["", "reward"])
+async def test_the_filter_of_the_curves_takes_no_focus_when_its_tab_is_shown_again(
+    open_app: Any, project: Path, screen_text: Any, words: str
+) -> None:
+    path = project / "run-1.wandb"
+    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.5, "loss": 2.0})]))
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "step 1" in screen_text(app))
+        await until(pilot, lambda: app.screen.pane.tab == "metrics")
+        await pilot.press("slash", *words, "enter", "I")
+        await until(pilot, lambda: "1 run {" in screen_text(app))
+        await pilot.press("m", "u")
+        await until(pilot, lambda: "· smoothed" in screen_text(app))

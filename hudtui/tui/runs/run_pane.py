@@ -398,8 +398,10 @@ class RunPane(Pane):
         content = self._contents.get(self.tab)
         if isinstance(content, RunLogs):
             return content.front
-        if content is None:
+        if content is None or not content.is_mounted:
             return None  # the tab is being created, and gets the focus then
+        if isinstance(content, MetricsPane):
+            return content.front
         return next(
             (widget for widget in (content, *content.query(Widget)) if widget.focusable), None
         )

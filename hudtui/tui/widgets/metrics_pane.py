@@ -1328,10 +1328,14 @@ class MetricsPane(Acting, Vertical):
     # -- actions
     # ----------------------------------------------------------------------------------------------
 
+    @property
+    def front(self) -> Widget:
+        """The widget that receives the focus: the charts, or the maps in their place."""
+        return self._heat if self.hot and self._heat is not None else self.query_one(_ChartsPage)
+
     def focus(self, scroll_visible: bool = True) -> MetricsPane:
         """The charts take the focus, or the maps in their place."""
-        front = self._heat if self.hot and self._heat is not None else self.query_one(_ChartsPage)
-        front.focus(scroll_visible)
+        self.front.focus(scroll_visible)
         return self
 
     def offers(self, action_id: str) -> bool:
