@@ -107,7 +107,7 @@ class _Lines:
         if event.message == self._stage and now - self._said < self._EVERY:
             return
         self._stage, self._said = event.message, now
-        count = "" if event.total is None else f" {event.done} of {event.total} episodes"
+        count = "" if event.total is None else f": {event.done} of {event.total} episodes"
         console.say(f"{time.strftime('%H:%M:%S')} {event.message}{count}")
 
 

@@ -17,14 +17,15 @@ async def records(
     path: Annotated[
         str,
         typer.Argument(
+            metavar="PATH",
             help="A file or folder of W&B, TensorBoard, trackio or transformers, or a log, here or "
-            "elsewhere (HOST:PATH)."
+            "elsewhere (HOST:PATH).",
         ),
     ],
     kinds: Annotated[
         list[str] | None,
         typer.Option(
-            "--kind", metavar="KIND", help="Only records of this kind, such as config; repeatable."
+            "--kind", metavar="KIND", help="Only records of this kind, such as history; repeatable."
         ),
     ] = None,
     grep: Annotated[

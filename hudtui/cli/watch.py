@@ -70,7 +70,10 @@ async def metrics(
     async with runlog.machines():
         views = [await _view(run) for run in runs or (None,)]
     if machine and (csv is not None or picture is not None):
-        raise typer.BadParameter("the load is printed, also as --json", param_hint="--machine")
+        raise typer.BadParameter(
+            "the load is printed, also as --json; it is not written by --csv or --picture",
+            param_hint="--machine",
+        )
     if csv is not None or picture is not None:
         _write_curves(views, csv, picture, force)
         return

@@ -49,7 +49,8 @@ def test_the_bundled_environment_is_sound_and_its_episodes_are_kept():
     audit = json.loads(done.stdout)
     assert (audit["verdict"], audit["findings"]) == ("sound", [])
     assert audit["signal"]["value"] > 0
-    assert "alone" in done.stderr and "crowd" in done.stderr
+    assert "one episode at a time: 1 of " in done.stderr
+    assert "many episodes at once: 1 of " in done.stderr
     players = {episode.info["policy"] for episode in read_trace(Path("out/weak/traces.jsonl"))}
     assert {"audit:nothing", "audit:random"} <= players
     assert json.loads(Path("out/audit.json").read_text())["verdict"] == "sound"

@@ -806,7 +806,7 @@ async def test_an_audit_shows_its_findings_and_opens_the_episode_of_one(
         monkeypatch.setattr(screen, "busy", lambda words: (told.append(words), busy(words)))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, Pick))
-        assert any("Audit: weak" in words for words in told)
+        assert any("Audit: players that never look, " in words for words in told)
         folder = next((project / "outputs").iterdir())
         assert screen.message.startswith(
             "The audit says unsound: what a training would be misled by"

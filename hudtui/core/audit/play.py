@@ -52,6 +52,16 @@ _FEW_UNJUDGED = 5
 """Most episodes without a judgement that are repeated."""
 _AGAIN = "again-"
 """The beginning of the names of phases in which such an episode is repeated."""
+_TOLD = {
+    "alone": "one episode at a time",
+    "weak": "players that never look",
+    "strong": "players that try",
+    "others": "replies to other tasks",
+    "random-": "more random calls",
+    _AGAIN: "repeats of what was not judged",
+    "crowd": "many episodes at once",
+}
+"""What a phase plays, in words, by the beginning of its name."""
 _REPEATS = 2
 _REPEATED = (*WEAK, SOLUTION)
 """Players whose replies are the same again."""
@@ -135,6 +145,11 @@ class _Phase:
     """Number of a task's first rollout: players that draw numbers draw others for each."""
     same: bool = False
     """Draw the same numbers in each rollout."""
+
+    @property
+    def told(self) -> str:
+        """What is played, in words for the user; the name is that of a folder."""
+        return next(words for name, words in _TOLD.items() if self.name.startswith(name))
 
     def place(self, rollout: int) -> int:
         """Return the number from which a player draws others in this rollout."""
@@ -309,7 +324,7 @@ class Match:
                         played = Played(phase.name, name, file, number, event.episode, place)
                         self.played.append(played)
                         number += 1
-                        yield Progress("audit", phase.name, number, total)
+                        yield Progress("audit", phase.told, number, total)
                     elif isinstance(event, Notice):
                         yield event
         except HudtuiError as error:

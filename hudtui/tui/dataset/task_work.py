@@ -117,7 +117,7 @@ class TaskWork:
                     await self._show_audit(event)
                 elif isinstance(event, Progress) and (now := time.monotonic()) - reported > _TOLD:
                     reported = now
-                    count = "" if event.total is None else f" {event.done} of {event.total}"
+                    count = "" if event.total is None else f", {event.done} of {event.total}"
                     self._screen.busy(
                         f"Audit: {event.message}{count} ({{key:dataset.cancel}} cancels)"
                     )
