@@ -66,7 +66,7 @@ class OffersPane(TablePane[Offer]):
     BORDER_TITLE, NOUN = "Offers", "offer"
     HELP = (
         "/ filters: gpus:h100 count:=4 price:<6 -spot eu means four H100 below $6 an hour, not "
-        "spot, in Europe. ★ marks the offer that hudtui would take."
+        "spot, in Europe."
     )
 
     def __init__(self) -> None:
