@@ -569,3 +569,19 @@ async def test_the_filter_of_the_curves_takes_no_focus_when_its_tab_is_shown_aga
         await until(pilot, lambda: "1 run {" in screen_text(app))
         await pilot.press("m", "u")
         await until(pilot, lambda: "· smoothed" in screen_text(app))
+
+
+async def test_charts_fill_their_room_also_where_no_resize_told_of_it(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    """Textual tells of none where a line below was freed while a dialog opened."""
+    path = project / "run-1.wandb"
+    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.5, "loss": 2.0})]))
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_screen("run", file=str(path))
+        await until(pilot, lambda: "step 1" in screen_text(app))
+        charts = app.screen.query_one("#run-metrics", MetricsPane).charts
+        await until(pilot, lambda: charts.room > 5)
+        whole, charts.room = charts.room, charts.room - 1
+        app.screen.refresh(layout=True)
+        await until(pilot, lambda: charts.room == whole)

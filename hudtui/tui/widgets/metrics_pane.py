@@ -848,9 +848,12 @@ class _ChartsPage(VerticalScroll, inherit_bindings=False):
         if round(old_value) != round(new_value):
             self.post_message(self.Scrolled())
 
-    def on_resize(self) -> None:
-        """The charts fill what room there is."""
-        self.call_after_refresh(self.fill)
+    def on_mount(self) -> None:
+        """The charts fill what room there is.
+
+        Textual tells no widget that it has grown while a dialog lay over its screen.
+        """
+        self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self.fill())
 
     def fill(self) -> None:
         """Give the charts the lines below the widgets above them."""
