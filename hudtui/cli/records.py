@@ -52,7 +52,7 @@ async def records(
     pattern = Pattern(grep, regex=True) if grep else None
     if pattern is not None:
         pattern.require_valid()
-    place, seen = read_place(path), dict[str, None]()
+    place, seen, matched = read_place(path), dict[str, None](), 0
     if place.file is None:
         raise InputError(f"{path!r} is no path", fix="Name a file or folder: ./PATH, HOST:PATH.")
     async with runlog.machines():
@@ -66,6 +66,7 @@ async def records(
                 line = record_line(record)
                 if pattern is not None and not pattern.matches(line):
                     continue
+                matched += 1
                 if as_json:
                     console.out_json(record.to_json(), compact=True)
                 else:
@@ -76,3 +77,5 @@ async def records(
         raise InputError(
             f"{path} has no records of kind {missing[0]!r}", fix=f"It has {', '.join(seen)}."
         )
+    if not matched:
+        console.say(f"no record matches {grep!r}")

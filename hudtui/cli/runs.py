@@ -292,7 +292,7 @@ async def start(
 
     Exit code 1 if the run did not finish, with --follow.
     """
-    from hudtui.core.remote.hosts import LOCAL
+    from hudtui.core.remote.host import LOCAL
     from hudtui.core.runs.site import default_engine
 
     engine: str | None = request.engine

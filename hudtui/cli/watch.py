@@ -281,7 +281,7 @@ def _open(place: ExternalPlace) -> None:
     What is wrong with a folder here is said before.
     """
     from hudtui.core.diagnosis.alarms import read_thresholds
-    from hudtui.core.remote.hosts import LOCAL
+    from hudtui.core.remote.host import LOCAL
     from hudtui.core.runs.external import find_external
 
     external: ExternalPlace | ExternalRun = place

@@ -25,6 +25,9 @@ def test_the_records_of_a_run_are_printed_in_order() -> None:
         ["3", "history"],
         ["4", "history"],
     ]
+    none = hudtui("runs", "records", "./run-1.wandb", "--grep", "nothing of it")
+    assert (none.returncode, none.stdout) == (0, "")
+    assert "no record matches 'nothing of it'" in none.stderr
     only = hudtui("runs", "records", "./run-1.wandb", "--kind", "history", "--grep", "0.5")
     assert only.stdout.startswith("3 history ") and len(only.stdout.splitlines()) == 1
     told = hudtui("runs", "records", "./run-1.wandb", "--kind", "run", "--json").stdout

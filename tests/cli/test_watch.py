@@ -256,8 +256,7 @@ def test_a_file_of_a_tracker_is_shown(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
     assert (
-        done.exit_code == 2
-        and f"{path} on local is damaged at byte 7, after 0 whole records" in done.stderr
+        done.exit_code == 2 and f"{path} is damaged at byte 7, after 0 whole records" in done.stderr
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL
 from hudtui.core.runs.inputs import read_inputs
 from hudtui.core.runs.preflight import check
 from hudtui.core.runs.request import RunRequest

@@ -19,7 +19,7 @@ from hudtui.core.flows.generate import generate_from
 from hudtui.core.flows.keys import prepare_key
 from hudtui.core.flows.person import Choice, Person
 from hudtui.core.project import Project
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL
 from hudtui.core.runs.checks import Check
 from hudtui.core.runs.inputs import push_lock_image
 from hudtui.core.runs.request import RunRequest

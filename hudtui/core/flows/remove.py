@@ -10,7 +10,7 @@ from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.events import Progress
 from hudtui.core.flows.person import Person
 from hudtui.core.project import Project
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL
 from hudtui.core.runs.launch import remove_run
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.runs.values import RunSummary

@@ -19,7 +19,8 @@ from hudtui.core.flows.rent import wallet_line
 from hudtui.core.flows.stop import rental
 from hudtui.core.flows.trust import require_run
 from hudtui.core.project import Project
-from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.remote.host import LOCAL
+from hudtui.core.remote.hosts import find_host
 from hudtui.core.runs.launch import error_sentence, launch
 from hudtui.core.runs.plan_text import limits_text
 from hudtui.core.runs.prepare import Preparation, prepare_run

@@ -12,6 +12,8 @@ from hudtui.core.errors import MachineError
 from hudtui.core.events import Notice
 from hudtui.core.text import clean_line
 
+LOCAL = "local"
+"""The name of this computer."""
 Progress = Callable[[int, int], None]
 """Receives the bytes that are transferred and the bytes in all."""
 AskPassphrase = Callable[[str], Awaitable[str | None]]
@@ -224,6 +226,12 @@ class Host(Protocol):
         ...
 
 
+def file_words(host: Host, path: PurePosixPath | str) -> str:
+    """Return a path for messages, and the name of its machine unless that is this one."""
+    where = "" if host.name == LOCAL else f" on {clean_line(host.name)}"
+    return f"{clean_line(str(path))}{where}"
+
+
 async def file_size(host: Host, path: PurePosixPath | str) -> int:
     """Return the bytes of a file; 0 if it does not exist.
 
@@ -233,5 +241,5 @@ async def file_size(host: Host, path: PurePosixPath | str) -> int:
     """
     facts = await host.stat(path)
     if facts is not None and not facts.regular:
-        raise FileRefused(f"{path} on {clean_line(host.name)} is not read", why=NOT_A_FILE)
+        raise FileRefused(f"{file_words(host, path)} is not read", why=NOT_A_FILE)
     return 0 if facts is None else facts.size

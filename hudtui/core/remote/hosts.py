@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import write_atomic
 from hudtui.core.paths import app_paths, private_folder
-from hudtui.core.remote.host import AskPassphrase, Disconnected, Host, Notify, Silent
+from hudtui.core.remote.host import LOCAL, AskPassphrase, Disconnected, Host, Notify, Silent
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.target import SshTarget, parse_target
@@ -30,7 +30,6 @@ from hudtui.core.remote.target import SshTarget, parse_target
 if TYPE_CHECKING:
     from hudtui.core.remote.ssh_connection import SshConnection
 
-LOCAL = "local"
 POD_PREFIX = "pod:"
 """Names of rented machines begin with this."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")

@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL, Host, file_words
 from hudtui.core.text import clean_line, failure_text
 
 _PIECE = 4 * 1024 * 1024
@@ -86,6 +85,6 @@ async def _ask(
     *rows, last = done.stdout.encode("utf-8", "surrogateescape").rstrip(b"\n").split(b"\n")
     if last != b"end":
         why = failure_text(done.stderr, 300) or f"it printed {clean_line(done.stdout, 200)!r}"
-        raise MachineError(f"{path} could not be read on {clean_line(host.name)}", why=why)
+        raise MachineError(f"{file_words(host, path)} could not be read", why=why)
     found = [match for row in rows if (match := _ROW.fullmatch(row)) is not None]
     return [(int(match[1]), match[2]) for match in found]

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from hudtui.core.remote.follow import Cursor
-from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, FileStat, Host, file_size
+from hudtui.core.remote.host import (
+    NOT_A_FILE,
+    FileChunk,
+    FileRefused,
+    FileStat,
+    Host,
+    file_size,
+    file_words,
+)
 from hudtui.core.text import clean
 
 _PIECE = 1024 * 1024
@@ -74,7 +82,7 @@ class TailReader:
         if self.stat is None or self.stat.size == cursor.offset > 0:
             return
         if not self.stat.regular:
-            raise FileRefused(f"{self.path} on {host.name} is not read", why=NOT_A_FILE)
+            raise FileRefused(f"{file_words(host, self.path)} is not read", why=NOT_A_FILE)
         size, truncated = self.stat.size, False
         if cursor.seam:
             truncated = (

@@ -12,7 +12,7 @@ import msgspec
 
 from hudtui.core.errors import MachineError
 from hudtui.core.plain import convert
-from hudtui.core.remote.host import NOT_A_FILE, FileRefused, Host
+from hudtui.core.remote.host import NOT_A_FILE, FileRefused, Host, file_words
 from hudtui.core.remote.line_heads import LineHeads, line_heads
 from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END
 from hudtui.core.rollouts.values import BROKEN_OFF
@@ -170,7 +170,7 @@ class EpisodeEvidence:
     async def _read(self, whole: bool) -> None:
         stat = await self._host.stat(self._path)
         if stat is not None and not stat.regular:
-            raise FileRefused(f"{self._path} on {self._host.name} is not read", why=NOT_A_FILE)
+            raise FileRefused(f"{file_words(self._host, self._path)} is not read", why=NOT_A_FILE)
         size = 0 if stat is None else stat.size
         if size != self._end and self._seam != await self._before(self._end):
             self._begin()

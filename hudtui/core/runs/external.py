@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError
 from hudtui.core.paths import typed_path
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, open_host
+from hudtui.core.remote.host import LOCAL, Host
+from hudtui.core.remote.hosts import open_host
 from hudtui.core.remote.log_file import Log, LogFile, LogPlace
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.sessions import (

@@ -25,8 +25,8 @@ from hudtui.core.paths import app_paths
 from hudtui.core.plain import to_plain
 from hudtui.core.process import machine_label
 from hudtui.core.python import isolated_python_command
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, find_host, find_target
+from hudtui.core.remote.host import LOCAL, Host
+from hudtui.core.remote.hosts import find_host, find_target
 from hudtui.core.runs.again import remove_unused
 from hudtui.core.runs.run_folder import MachineEvents, RunFolder, peers_of
 from hudtui.core.runs.spec import RunSpec

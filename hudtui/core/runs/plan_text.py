@@ -14,7 +14,7 @@ from typing import Any
 from hudtui.core.compute.choose import price_text
 from hudtui.core.compute.limits import Limits
 from hudtui.core.plain import to_plain
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL
 from hudtui.core.runs.prepare import Preparation
 from hudtui.core.runs.results import results_folder
 from hudtui.core.runs.run_settings import shown_address, shown_variable

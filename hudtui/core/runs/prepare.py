@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.remote.hosts import LOCAL, find_host, pod_host
+from hudtui.core.remote.host import LOCAL
+from hudtui.core.remote.hosts import find_host, pod_host
 from hudtui.core.runs.checks import Check, missing, refused, warning
 from hudtui.core.runs.inputs import Inputs, read_inputs
 from hudtui.core.runs.launch import draft_run

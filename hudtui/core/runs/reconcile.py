@@ -11,8 +11,8 @@ from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.events import Notice
 from hudtui.core.process import is_this_machine
 from hudtui.core.remote import tmux
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, answering, find_host
+from hudtui.core.remote.host import LOCAL, Host
+from hudtui.core.remote.hosts import answering, find_host
 from hudtui.core.runs.launch import Lookup, available_secrets, continue_launch, error_sentence
 from hudtui.core.runs.remote_run import may_have_begun
 from hudtui.core.runs.run_folder import RunFolder, peers_of

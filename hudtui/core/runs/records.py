@@ -16,8 +16,7 @@ from pathlib import Path
 
 from hudtui.core.errors import InputError
 from hudtui.core.json_text import value_of_line
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL, Host, file_words
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.runs.sessions import ExternalSession, LogSource, SessionWatcher, damage_of
 from hudtui.core.text import clean_line
@@ -110,7 +109,7 @@ async def _raw(host: Host, source: LogSource, file: TrackerFile) -> AsyncGenerat
                 yield record
         reader.end()
         if reader.damage is not None:
-            raise InputError(f"{clean_line(path)} on {host.name} is damaged {damage_of(reader)}")
+            raise InputError(f"{file_words(host, path)} is damaged {damage_of(reader)}")
 
 
 def _fed(reader: WandbRecords | EventRecords, data: bytes) -> list[Record]:

@@ -19,8 +19,8 @@ from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError
 from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
-from hudtui.core.remote.host import FileChanged
-from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.remote.host import LOCAL, FileChanged
+from hudtui.core.remote.hosts import find_host
 from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.run_folder import RunFolder, peers_of
 from hudtui.core.runs.store import RunRecord, RunStore

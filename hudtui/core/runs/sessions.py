@@ -30,8 +30,7 @@ from hudtui.core.diagnosis.values import NOTHING, Diagnosis
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import temporary_folder
 from hudtui.core.paths import typed_path
-from hudtui.core.remote.host import FileChunk, FileRefused, FileStat, Host
-from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.remote.host import LOCAL, FileChunk, FileRefused, FileStat, Host, file_words
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
@@ -486,7 +485,7 @@ class SessionWatcher:
         facts = await host.stat(path)
         if facts is None:
             if once:
-                raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
+                raise MachineError(f"there is no file {file_words(host, path)}")
             yield SessionUpdate(
                 source.name,
                 self._now(),
@@ -497,7 +496,7 @@ class SessionWatcher:
         database = head.startswith(_SQLITE)
         if self.foreign.run is not None and not database:
             raise InputError(
-                f"{clean_line(path)} on {host.name} is not a database with several runs",
+                f"{file_words(host, path)} is not a database with several runs",
                 fix="Give --session or --file, not both.",
             )
         tracker = tracker_file(path, head)
@@ -515,9 +514,7 @@ class SessionWatcher:
             _is_text(head)
             or _is_text(await host.get(path, offset=max(facts.size - _HEAD, 0), limit=_HEAD))
         ):
-            raise InputError(
-                f"{clean_line(path)} on {host.name} is not a text file", fix=_FOLLOW_INSTEAD
-            )
+            raise InputError(f"{file_words(host, path)} is not a text file", fix=_FOLLOW_INSTEAD)
         else:
             updates = self._log(source, facts.size, once)
         self._read.add(source.name)
@@ -664,8 +661,7 @@ class SessionWatcher:
                 if once and at >= end:
                     if tracker.damaged:
                         raise InputError(
-                            f"{clean_line(source.path)} on {self.host.name} is damaged "
-                            f"{damage_of(tracker)}"
+                            f"{file_words(self.host, source.path)} is damaged {damage_of(tracker)}"
                         )
                     return
 
@@ -883,7 +879,7 @@ class _Snapshots:
         )
 
     def _refused(self, words: str, fix: str) -> InputError:
-        return InputError(f"{clean_line(self.path)} on {self.host.name} {words}", fix=fix)
+        return InputError(f"{file_words(self.host, self.path)} {words}", fix=fix)
 
     async def _state(self) -> list[FileStat]:
         """Return sizes and times of the files; empty while no file exists."""
@@ -956,7 +952,7 @@ class _Joined(_Snapshots):
                 reader.printed.clear()
                 self.about.update(reader.about)
                 if reader.damaged > damaged:
-                    where = f"{clean_line(path)} on {self.host.name} is damaged {damage_of(reader)}"
+                    where = f"{file_words(self.host, path)} is damaged {damage_of(reader)}"
                     self.note, self.damage = (
                         f"{where}: unreadable records are left out",
                         InputError(where),

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hudtui.core.compute.gpus import CPU, GpuSpec, is_meant
 from hudtui.core.compute.owned_hosts import OwnedHost, offers_of
 from hudtui.core.errors import HudtuiError, InputError, MachineError
-from hudtui.core.remote.hosts import LOCAL, find_host, find_target, pod_of
+from hudtui.core.remote.host import LOCAL
+from hudtui.core.remote.hosts import find_host, find_target, pod_of
 from hudtui.core.runs.checks import Check, Remedy, fine, lacking, missing, refused, warning
 from hudtui.core.runs.demand import GIB_PER_GB, Demand
 from hudtui.core.runs.request import RunRequest

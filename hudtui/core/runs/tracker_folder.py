@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import Host, file_words
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.tracker_files import TRACKERS, EventsFile
@@ -99,7 +99,7 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
         MachineError: The machine does not answer.
     """
     runs = await _runs(host, folder, _DEPTH)
-    shown = f"{clean_line(folder)} on {host.name}"
+    shown = file_words(host, folder)
     there = {run.tracker: run for run in reversed(runs)}
     if not runs:
         raise InputError(

@@ -40,9 +40,8 @@ from hudtui.core.diagnosis.spent import with_spent
 from hudtui.core.diagnosis.symptoms import find_symptoms
 from hudtui.core.diagnosis.values import NOTHING
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
-from hudtui.core.remote.host import FileChunk, FileRefused, Host
+from hudtui.core.remote.host import LOCAL, FileChunk, FileRefused, Host
 from hudtui.core.remote.hosts import (
-    LOCAL,
     answering,
     ensure_reachable,
     find_host,

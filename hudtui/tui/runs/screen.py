@@ -628,7 +628,8 @@ class RunScreen(HudtuiScreen):
 
     async def _offer_sessions(self, machine: str) -> None:
         """Let the user choose a session of a machine, a path or port there, or another machine."""
-        from hudtui.core.remote.hosts import LOCAL, open_host
+        from hudtui.core.remote.host import LOCAL
+        from hudtui.core.remote.hosts import open_host
         from hudtui.core.runs.external import ExternalPlace
         from hudtui.core.runs.sessions import list_tmux_sessions
 

@@ -410,7 +410,7 @@ async def test_a_damaged_file_is_named_with_the_place(
     (tmp_path / name).write_bytes(content)
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / name)))
     seen: list[SessionUpdate] = []
-    with pytest.raises(InputError, match=f"{name} on local {words}"):
+    with pytest.raises(InputError, match=f"{name} {words}"):
         async for one in watch.follow(once=True):
             seen.append(one)
     assert sum(len(one.rows) for one in seen) == rows, "what can be read is shown"
@@ -427,7 +427,7 @@ async def test_a_damaged_database_is_named_with_the_last_row_that_can_be_read(
     watch = SessionWatcher(HOST, await find_session(HOST, session="r", file=str(path)))
     with pytest.raises(
         InputError,
-        match=r"p\.db on local cannot be read: database disk image is malformed, behind row \d+",
+        match=r"p\.db cannot be read: database disk image is malformed, behind row \d+",
     ):
         [seen async for seen in watch.follow(once=True)]
 
@@ -983,10 +983,10 @@ async def test_event_files_continue_one_another(
     ]
     assert (
         notes[0] == "TensorBoard: runs/a/events.out.tfevents.2.box"
-        and "tfevents.3.box on local is damaged" in notes[1]
+        and "tfevents.3.box is damaged" in notes[1]
     )
     with pytest.raises(
-        InputError, match=r"tfevents\.3\.box on local is damaged at byte \d+, after 1 whole record"
+        InputError, match=r"tfevents\.3\.box is damaged at byte \d+, after 1 whole record"
     ):
         [one async for one in SessionWatcher(HOST, watch.foreign).follow(once=True)]
 
