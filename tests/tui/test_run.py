@@ -544,7 +544,7 @@ async def test_settings_of_two_runs_are_compared(
         column = cell_len(head[: head.index("grpo lora 8")])
         assert cell_len(row[: row.index(" - ") + 1]) == column, "columns are measured in cells"
         assert [cell for cell in row.split() if cell in ("7", "-")] == ["7", "-"]
-        assert "grpo lora 16" in shown
+        await until(pilot, lambda: "grpo lora 16" in screen_text(app))  # of the list behind it
 
 
 async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
