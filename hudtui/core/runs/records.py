@@ -20,7 +20,7 @@ from hudtui.core.remote.host import LOCAL, Host, file_words
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.runs.sessions import ExternalSession, LogSource, SessionWatcher, damage_of
 from hudtui.core.text import clean_line
-from hudtui.core.training.tracker_files import WANDB, TrackerFile, tracker_file
+from hudtui.core.training.tracker_files import TrackerFile, tracker_file
 from hudtui.core.training.tracker_records import (
     EventRecords,
     Record,
@@ -51,7 +51,7 @@ async def read_records(host: Host, session: ExternalSession) -> AsyncGenerator[R
         if source.path is None:
             raise InputError("a terminal has no records", fix="Name a file: HOST:PATH.")
         file = tracker_file(source.path, await host.get(source.path, limit=_HEAD))
-        if file is not None and record_reader(file) is not None:
+        if record_reader(file) is not None:
             async with aclosing(_raw(host, source, file)) as raw:
                 async for record in raw:
                     yield record
@@ -99,7 +99,9 @@ def _only(session: ExternalSession, source: LogSource) -> ExternalSession:
     return ExternalSession(session.title, (source,), run=session.run)
 
 
-async def _raw(host: Host, source: LogSource, file: TrackerFile) -> AsyncGenerator[Record, None]:
+async def _raw(
+    host: Host, source: LogSource, file: TrackerFile | None
+) -> AsyncGenerator[Record, None]:
     for path in source.files:
         reader, offset = record_reader(file), 0
         assert reader is not None
@@ -139,7 +141,7 @@ async def write_records(host: Host, paths: tuple[str, ...], here: Path) -> None:
     """
     written = 0
     for place, path in enumerate(paths):
-        file = tracker_file(path, await host.get(path, limit=_HEAD)) or WANDB.reader()
+        file = tracker_file(path, await host.get(path, limit=_HEAD))
         reader = record_reader(file)
         if reader is None:
             continue

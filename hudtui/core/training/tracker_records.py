@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.training.masking import mask_arguments, mask_setting
@@ -119,57 +119,63 @@ class Record:
         return {"record": self.number, "kind": self.kind, self.kind: self.value}
 
 
-class WandbRecords(WandbFile):
-    """Reads the records of a W&B run; who takes `records` empties it."""
+class _Kept:
+    """Keeps the records of a file in the place of their numbers; who takes `records` empties it."""
+
+    _whole: int
 
     def __init__(self) -> None:
         super().__init__()
         self.records: list[Record] = []
 
     def _take(self, record: bytes) -> Row:
-        number = self._whole + 1
         try:
-            found = [
-                Record(number, *_of_wandb(kind, part))
-                for kind, part in message_fields(record)
-                if isinstance(part, bytes) and kind in _WANDB
-            ]
-        except (ValueError, RecursionError):
-            found = [_unreadable(number, record)]
-        self.records += found or [replace(_unreadable(number, record), kind="unknown")]
-        return {}
-
-
-class EventRecords(EventsFile):
-    """Reads the records of a TensorBoard file; who takes `records` empties it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Record] = []
-
-    def _take(self, record: bytes) -> Row:
-        number = self._whole + 1
-        try:
-            value = shortened(_message(record, _EVENT))
+            told = list(self._told(record))
         except (ValueError, struct.error, RecursionError):
-            self.records.append(_unreadable(number, record))
-        else:
-            self.records.append(Record(number, "event", value))
+            told = [("unreadable", _count(record))]
+        self._keep(*told)
         return {}
+
+    def _keep(self, *told: tuple[str, Any]) -> None:
+        self.records += (Record(self._whole + 1, kind, value) for kind, value in told)
+
+    def _told(self, record: bytes) -> Iterator[tuple[str, Any]]:
+        """Yield the kind and the value of what a record says."""
+        raise NotImplementedError
+
+
+class WandbRecords(_Kept, WandbFile):
+    """Reads the records of a W&B run."""
+
+    def _told(self, record: bytes) -> Iterator[tuple[str, Any]]:
+        known = False
+        for kind, part in message_fields(record):
+            if isinstance(part, bytes) and kind in _WANDB:
+                known = True
+                yield _of_wandb(kind, part)
+        if not known:
+            yield "unknown", _count(record)
+
+
+class EventRecords(_Kept, EventsFile):
+    """Reads the records of a TensorBoard file."""
+
+    def _told(self, record: bytes) -> Iterator[tuple[str, Any]]:
+        yield "event", shortened(_message(record, _EVENT))
 
     def _pass_over(self, size: int) -> None:
-        self.records.append(Record(self._whole + 1, "event", f"<{size:,} bytes>"))
+        self._keep(("event", f"<{size:,} bytes>"))
 
 
-def record_reader(file: TrackerFile) -> WandbRecords | EventRecords | None:
+def record_reader(file: TrackerFile | None) -> WandbRecords | EventRecords | None:
     """Return what reads the records of a file; None for a format whose records are its rows."""
     if type(file) is WandbFile:
         return WandbRecords()
     return EventRecords() if type(file) is EventsFile else None
 
 
-def _unreadable(number: int, record: bytes) -> Record:
-    return Record(number, "unreadable", f"<{len(record):,} bytes>")
+def _count(data: bytes) -> str:
+    return f"<{len(data):,} bytes>"
 
 
 def _of_wandb(number: int, part: bytes) -> tuple[str, Any]:
@@ -217,9 +223,9 @@ def _value(value: int | bytes, name: str, inner: Names | None, depth: int) -> An
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        return f"<{len(value):,} bytes>"
+        return _count(value)
     odd = sum(ord(sign) < 32 and sign not in "\t\n\r\x1b" for sign in text[:_TEXT])
-    return f"<{len(value):,} bytes>" if odd else text
+    return _count(value) if odd else text
 
 
 def _item(data: bytes) -> dict[str, Any]:
