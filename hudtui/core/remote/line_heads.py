@@ -18,11 +18,12 @@ _PATIENCE = 60.0
 """Seconds that a machine may take for a piece."""
 
 # Arguments: path, first byte counted from 1, bytes, longest head, a text at which a head ends. For
-# each line its number of bytes and its head; the last line shows that the answer is whole.
+# each line its number of bytes and its head, also for what stands behind the last end of a line,
+# which has a point more; the last line shows that the answer is whole.
 _SCRIPT = r"""
 export LC_ALL=C
 exec < "$1" || exit 3
-tail -c +"$2" | head -c "$3" | END="$5" awk -v most="$4" '
+{ tail -c +"$2" | head -c "$3"; echo .; } | END="$5" awk -v most="$4" '
 { head = substr($0, 1, most); n = index(head, ENVIRON["END"])
   print length($0) " " (n ? substr(head, 1, n + length(ENVIRON["END"]) - 1) : head) }
 END { print "end" }'
@@ -60,12 +61,9 @@ async def line_heads(
         if host.name == LOCAL:
             data = await host.get(path, offset=offset, limit=count)
             rows = [(len(line), line) for line in await asyncio.to_thread(data.split, b"\n")]
-            rest = rows.pop()[0]
         else:
             rows = await _ask(host, path, offset, count, longest, until)
-            rest = count - sum(length + 1 for length, _ in rows)
-            if rest < 0:  # the last line has no end yet
-                rest = rows.pop()[0]
+        rest = rows.pop()[0]  # has no end yet
         if rows:
             end = offset + sum(length + 1 for length, _ in rows)
             return LineHeads([line[:longest] for _, line in rows], end)
@@ -79,12 +77,14 @@ async def line_heads(
 async def _ask(
     host: Host, path: str, offset: int, count: int, longest: int, until: bytes
 ) -> list[tuple[int, bytes]]:
+    """Return the bytes and the heads of all lines, and of what stands behind the last end."""
     bounds = (str(offset + 1), str(count), str(longest))
     command = ["sh", "-c", _SCRIPT, "sh", path, *bounds, until.decode()]
     done = await host.run(command, timeout=_PATIENCE)
     *rows, last = done.stdout.encode("utf-8", "surrogateescape").rstrip(b"\n").split(b"\n")
-    if last != b"end":
+    found = [match for row in rows if (match := _ROW.fullmatch(row)) is not None]
+    if last != b"end" or not found:
         why = failure_text(done.stderr, 300) or f"it printed {clean_line(done.stdout, 200)!r}"
         raise MachineError(f"{file_words(host, path)} could not be read", why=why)
-    found = [match for row in rows if (match := _ROW.fullmatch(row)) is not None]
-    return [(int(match[1]), match[2]) for match in found]
+    *whole, unfinished = [(int(match[1]), match[2]) for match in found]
+    return [*whole, (unfinished[0] - 1, unfinished[1])]

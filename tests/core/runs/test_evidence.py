@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.runs import make_run
 
+from hudtui.core.remote.line_heads import line_heads
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs import evidence
 from hudtui.core.runs.evidence import EpisodeEvidence
@@ -100,6 +101,17 @@ async def test_junk_and_lines_of_any_length_do_no_harm(host: LocalHost, tmp_path
     path.mkdir()
     await read.read(whole=True)
     assert "not a regular file" in (read.problem or "")
+
+
+@pytest.mark.parametrize("host", [LocalHost(), Elsewhere()], ids=["here", "elsewhere"])
+async def test_a_file_that_was_cut_since_its_size_was_told(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes(b"one\ntwo tells much\nthr")
+    options: dict[str, Any] = {"longest": 9, "until": b"tells"}
+    heads = await line_heads(host, str(path), 0, 1_000, **options)
+    assert heads is not None and heads.end == path.read_bytes().rindex(b"\n") + 1
+    assert heads.lines[0] == b"one" and heads.lines[1].startswith(b"two tells"[:9])
+    assert await line_heads(host, str(path), heads.end, 1_000, **options) is None
 
 
 async def test_a_run_that_goes_on_shows_what_its_episodes_say(tmp_path: Path) -> None:
