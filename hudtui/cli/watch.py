@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hudtui.core.diagnosis.facts import Alarm
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.external import ExternalPlace, ExternalRun
+    from hudtui.core.runs.heat import HeatRow
     from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher
     from hudtui.core.runs.status import RunView
     from hudtui.core.training.metrics import MetricsReader
@@ -67,13 +68,14 @@ async def metrics(
     Of runs that hudtui did not start, too. --csv writes a line for each run and step, and a column
     for each number; --picture draws the curves of all runs in the same charts.
     """
-    async with runlog.machines():
-        views = [await _view(run) for run in runs or (None,)]
-    if machine and (csv is not None or picture is not None):
+    if machine and (others or csv is not None or picture is not None):
         raise typer.BadParameter(
-            "the load is printed, also as --json; it is not written by --csv or --picture",
+            "all of the load is printed, also as --json: it goes without --all, --csv and "
+            "--picture",
             param_hint="--machine",
         )
+    async with runlog.machines():
+        views = [await _view(run) for run in runs or (None,)]
     if csv is not None or picture is not None:
         _write_curves(views, csv, picture, force)
         return
@@ -112,17 +114,9 @@ async def _view(run: str | None) -> RunView:
 
 def _loads(views: Sequence[RunView], as_json: bool) -> None:
     """Print the load of the machines of runs: a line for each GPU or node, and each measure."""
-    from hudtui.core.runs.heat import HeatMap, HeatRow, heat_maps
-    from hudtui.core.runs.status import unit_of
-    from hudtui.core.training.sparkline import sparkline
+    from hudtui.core.runs.heat import heat_maps, other_rows
 
-    told = []
-    for view in views:
-        maps = list(heat_maps(view))
-        names = [name for name in view.load.names if unit_of(name) is None]
-        rows = [HeatRow(clean_line(name, 60), *view.load.samples(name)) for name in names]
-        others = tuple(row for row in rows if row.times)
-        told.append((view.summary, maps, others))
+    told = [(view.summary, heat_maps(view), other_rows(view)) for view in views]
     if as_json:
         console.out_json(
             {
@@ -131,7 +125,7 @@ def _loads(views: Sequence[RunView], as_json: bool) -> None:
                         "id": run.id,
                         "name": run.name,
                         "maps": [one.to_json() for one in maps],
-                        "series": {row.label: row.samples for row in others},
+                        "others": [row.to_json() for row in others],
                     }
                     for run, maps, others in told
                 ]
@@ -142,16 +136,25 @@ def _loads(views: Sequence[RunView], as_json: bool) -> None:
         console.out(run.id)
         if not (maps or others):
             console.say("Nothing is known of the load of its machine.")
-        for one in [*maps, HeatMap("other", others, 0, 0, 0, 0)] if others else maps:
-            width = min(max(len(one.title), *(len(row.label) for row in one.rows)), 40)
-            console.out()
-            console.out(f"{one.title[:width]:<{width}}  {'LAST':>10}  {'MIN':>10}  {'MAX':>10}")
-            for row in one.rows:
-                values = row.values
-                cells = (values[-1], min(values), max(values))
-                numbers = "  ".join(f"{value:>10.4g}" for value in cells)
-                curve = sparkline(values, _CURVE, scale=(one.low, one.high) if one.high else None)
-                console.out(f"{row.label[:width]:<{width}}  {numbers}  {curve}")
+        for one in maps:
+            _print_load(one.title, one.rows, one.scale)
+        if others:
+            _print_load("machine", others)
+
+
+def _print_load(
+    title: str, rows: Sequence[HeatRow], scale: tuple[float, float] | None = None
+) -> None:
+    """Print the newest, the lowest and the highest sample of each row, and its curve."""
+    from hudtui.core.training.axes import figure
+    from hudtui.core.training.sparkline import sparkline
+
+    cells = []
+    for row in rows:
+        told = map(figure, (row.values[-1], min(row.values), max(row.values)))
+        cells.append((row.label, *told, sparkline(row.values, _CURVE, scale=scale)))
+    console.out()
+    console.table((title, "LAST", "MIN", "MAX", ""), cells, right=(1, 2, 3))
 
 
 def _write_curves(

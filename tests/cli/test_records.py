@@ -102,6 +102,8 @@ def test_the_load_of_the_machines_of_a_run() -> None:
     told = json.loads(hudtui("runs", "metrics", "./run-1.wandb", "--machine", "--json").stdout)
     (run,) = told["runs"]
     assert run["maps"][0]["rows"][0]["samples"][-1] == [1700000002.0, 52]
-    assert run["series"]["cpu"][0] == [1700000000.0, 0]
-    refused = hudtui("runs", "metrics", "./run-1.wandb", "--machine", "--csv", "-", code=2)
-    assert "the load is printed" in refused.stderr
+    assert run["others"][0]["label"] == "cpu"
+    assert run["others"][0]["samples"][0] == [1700000000.0, 0]
+    for more in (["--csv", "-"], ["--all"]):
+        refused = hudtui("runs", "metrics", "./run-1.wandb", "--machine", *more, code=2)
+        assert "all of the load is printed" in refused.stderr

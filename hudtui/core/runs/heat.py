@@ -34,6 +34,10 @@ class HeatRow:
         """Times and values in pairs."""
         return list(zip(self.times, self.values, strict=True))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as plain data, with every sample."""
+        return {"label": self.label, "samples": self.samples}
+
 
 @dataclass(frozen=True)
 class HeatMap:
@@ -53,6 +57,11 @@ class HeatMap:
     def most(self) -> int:
         """Most samples of a row."""
         return max(len(row.times) for row in self.rows)
+
+    @property
+    def scale(self) -> tuple[float, float] | None:
+        """Coldest and hottest value; None where they are the same."""
+        return (self.low, self.high) if self.high > self.low else None
 
     def cells(self, row: HeatRow, columns: int) -> list[float | None]:
         """Return the mean of the samples of each column; None where there is none.
@@ -82,21 +91,30 @@ class HeatMap:
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as plain data, with every sample."""
-        rows = [{"label": row.label, "samples": row.samples} for row in self.rows]
+        rows = [row.to_json() for row in self.rows]
         return {"title": self.title, "low": self.low, "high": self.high, "rows": rows}
 
 
 def heat_maps(view: RunView) -> tuple[HeatMap, ...]:
     """Return the maps of a run's machines: those of GPUs, and with several machines of nodes."""
     found: dict[str, list[HeatRow]] = {}
-    loads = [("", view.load), *((f"node {one.node}", one.load) for one in view.nodes)]
-    several = len(loads) > 1
-    for node, load in loads:
-        name = (node or "node 0") if several else ""
-        for title, row in _rows(load, name):
-            found.setdefault(title, []).append(row)
+    for node, load in _loads(view):
+        for name in load.names:
+            if (place := _place(name, node)) is not None and (row := _row(load, name, place[1])):
+                found.setdefault(clean_line(place[0], 60), []).append(row)
     maps = [_map(title, rows) for title, rows in found.items()]
     return tuple(sorted(maps, key=lambda one: _rank(one.title)))
+
+
+def other_rows(view: RunView) -> tuple[HeatRow, ...]:
+    """Return the load that no map shows: of the machine as a whole, and of model servers."""
+    found = (
+        _row(load, name, f"{node} {name}")
+        for node, load in _loads(view)
+        for name in load.names
+        if _place(name, node) is None
+    )
+    return tuple(row for row in found if row is not None)
 
 
 def has_heat_maps(view: RunView) -> bool:
@@ -109,20 +127,23 @@ def _rank(title: str) -> int:
     return next((place for place, end in enumerate(_FIRST) if title.endswith(end)), len(_FIRST))
 
 
-def _rows(load: MetricsReader, node: str) -> list[tuple[str, HeatRow]]:
-    found = []
-    for name in load.names:
-        if (unit := unit_of(name)) is not None:
-            title, label = unit
-        elif node and name in _OF_NODES:
-            title, label = _OF_NODES[name], ""
-        else:
-            continue
-        times, values = load.samples(name)
-        if times:
-            label = clean_line(f"{node} {label}".strip(), 40)
-            found.append((clean_line(title, 60), HeatRow(label, times, values)))
-    return found
+def _loads(view: RunView) -> Sequence[tuple[str, MetricsReader]]:
+    """Return the load of each machine of a run, with its name: empty for an only one."""
+    if not view.nodes:
+        return [("", view.load)]
+    return [("node 0", view.load), *((f"node {one.node}", one.load) for one in view.nodes)]
+
+
+def _place(name: str, node: str) -> tuple[str, str] | None:
+    """Return the map of a curve, and the name of its row there; None for a curve without a map."""
+    if (unit := unit_of(name)) is not None:
+        return unit[0], f"{node} {unit[1]}"
+    return (_OF_NODES[name], node) if node and name in _OF_NODES else None
+
+
+def _row(load: MetricsReader, name: str, label: str) -> HeatRow | None:
+    times, values = load.samples(name)
+    return HeatRow(clean_line(label.strip(), 60), times, values) if times else None
 
 
 def _map(title: str, rows: Sequence[HeatRow]) -> HeatMap:
