@@ -123,7 +123,7 @@ def _print(audit: Audit) -> None:
         console.out()
         _print_finding(finding)
     if audit.unseen:
-        console.say(f"not checked, as nobody played what it needs: {', '.join(audit.unseen)}")
+        console.say(f"not checked, for want of episodes that show it: {', '.join(audit.unseen)}")
 
 
 def _print_finding(finding: AuditFinding) -> None:

@@ -478,7 +478,7 @@ def _step_cells(row: StepRow) -> tuple[str, ...]:
         "-" if value is None else format(value, how)
         for value, how in zip(values, _FORMATS, strict=True)
     )
-    return (f"{step_text(row.step)}", *told)
+    return (step_text(row.step), *told)
 
 
 def print_script(record: RunRecord) -> None:

@@ -311,4 +311,3 @@ class MachinePane(MetricsPane):
         self._rows.display = bool(rows)
         if rows != self._rows.content:
             self._rows.update(rows)
-            self.call_after_refresh(self._fill)

@@ -1234,9 +1234,6 @@ class MetricsPane(Acting, Vertical):
         if not self.bar.display:
             self.focus()
 
-    def _fill(self) -> None:
-        self.query_one(_ChartsPage).fill()
-
     def _make_anew(self) -> None:
         self.charts.forget()
         self._redraw()
