@@ -219,6 +219,7 @@ async def test_the_records_of_a_tracker_stand_in_a_tab_and_open_as_a_tree(
         await until(pilot, lambda: "7 history {" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: '"reward": 2.0' in screen_text(app))
+        assert "Line 7 of 7: 7 history" in screen_text(app)
         await pilot.press("escape", "I")
         await until(pilot, lambda: app.screen.NAME == "run" and app.screen.pane.tab == "log")
 

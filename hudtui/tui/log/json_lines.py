@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,12 +12,17 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.json_text import value_in_line
+from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.json_view import JsonView
 
 if TYPE_CHECKING:
     from hudtui.tui.log.view import LogView
+
+_OPENS = re.compile(r"[{\[]")
+_TITLE = 100
+"""Longest title, in characters."""
 
 
 class JsonLines(Dialog[None]):
@@ -60,7 +66,9 @@ class JsonLines(Dialog[None]):
     def _show(self) -> None:
         self._log.go_to(self._number)
         place = self._number - self._log.buffer.first + 1
-        self._head.update(Content(f"Line {place:,} of {len(self._log.buffer):,} in the log"))
+        before = _OPENS.split(self._log.buffer.raw(self._number), maxsplit=1)[0].strip()
+        told = f"Line {place:,} of {len(self._log.buffer):,}"
+        self._head.update(Content(clean_line(f"{told}: {before}" if before else told, _TITLE)))
         self._view.show(self._value)
 
     def action_next(self) -> None:
@@ -72,7 +80,7 @@ class JsonLines(Dialog[None]):
     def _go(self, numbers: range) -> None:
         found = first_value(self._log.buffer.raw, numbers)
         if found is None:
-            self.notify("No further line in the log pane holds JSON.")
+            self.notify("No further line here holds JSON.")
             return
         self._number, self._value = found
         self._show()
