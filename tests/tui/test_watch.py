@@ -518,16 +518,22 @@ async def test_a_pinned_chart_stays_first_and_curves_become_files(
         assert [title for _, title in charts.titles()] == ["reward", "loss", "odd"]
 
 
+async def pane_of_one_step(app: Any, pilot: Any, screen_text: Any, project: Path) -> Any:
+    """The pane of a run of W&B with one step, whose curves are shown."""
+    path = project / "run-1.wandb"
+    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.25, "loss": 2.0})]))
+    app.open_screen("run", file=str(path))
+    await until(pilot, lambda: "0.250" in screen_text(app))
+    await until(pilot, lambda: app.screen.pane.tab == "metrics")
+    return app.screen.pane
+
+
 async def test_a_tab_that_is_left_has_the_focus_no_more(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
     """What stands beside the hidden widget would get it, and show its tab again."""
-    path = project / "run-1.wandb"
-    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.25})]))
     async with open_app(project, size=(160, 45)) as (app, pilot):
-        app.open_screen("run", file=str(path))
-        await until(pilot, lambda: "0.250" in screen_text(app))
-        pane = app.screen.pane
+        pane = await pane_of_one_step(app, pilot, screen_text, project)
         pane.turn_to("metrics")
         await until(pilot, lambda: pane.query_one("#metrics").has_focus_within)
         pane.turn_to("records")
@@ -541,12 +547,8 @@ async def test_a_late_word_of_the_focus_of_a_tab_turns_nothing_back(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
     """Keys in bursts show the next tab before the one that had the focus has told of it."""
-    path = project / "run-1.wandb"
-    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.25})]))
     async with open_app(project, size=(160, 45)) as (app, pilot):
-        app.open_screen("run", file=str(path))
-        await until(pilot, lambda: "0.250" in screen_text(app))
-        pane = app.screen.pane
+        pane = await pane_of_one_step(app, pilot, screen_text, project)
         pane.turn_to("records")
         await until(pilot, lambda: pane.query_one("#records").has_focus_within)
         left = pane.query_one("#metrics", TabPane)
@@ -560,12 +562,8 @@ async def test_a_late_word_of_the_focus_of_a_tab_turns_nothing_back(
 async def test_the_filter_of_the_curves_takes_no_focus_when_its_tab_is_shown_again(
     open_app: Any, project: Path, screen_text: Any, words: str
 ) -> None:
-    path = project / "run-1.wandb"
-    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.5, "loss": 2.0})]))
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_screen("run", file=str(path))
-        await until(pilot, lambda: "step 1" in screen_text(app))
-        await until(pilot, lambda: app.screen.pane.tab == "metrics")
+        await pane_of_one_step(app, pilot, screen_text, project)
         await pilot.press("slash", *words, "enter", "I")
         await until(pilot, lambda: "1 run {" in screen_text(app))
         await pilot.press("m", "u")
@@ -576,11 +574,8 @@ async def test_charts_fill_their_room_also_where_no_resize_told_of_it(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
     """Textual tells of none where a line below was freed while a dialog opened."""
-    path = project / "run-1.wandb"
-    path.write_bytes(wandb_file([WANDB_RUN, history({"_step": 1, "reward": 0.5, "loss": 2.0})]))
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_screen("run", file=str(path))
-        await until(pilot, lambda: "step 1" in screen_text(app))
+        await pane_of_one_step(app, pilot, screen_text, project)
         charts = app.screen.query_one("#run-metrics", MetricsPane).charts
         await until(pilot, lambda: charts.room > 5)
         whole, charts.room = charts.room, charts.room - 1
